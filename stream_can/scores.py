@@ -1,0 +1,376 @@
+"""How good is a stream of predictions: accuracy, log loss, Brier, calibration error.
+
+Every score is a mean of sums over rows, so :class:`Scores` can add a stream up chunk by chunk in
+memory that does not grow, and the functions beside it are one chunk of that.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can.errors import InvalidPrediction, UnknownClass
+
+__all__ = [
+    "Reliability",
+    "Scores",
+    "accuracy",
+    "brier",
+    "ece",
+    "log_loss",
+    "mce",
+    "reliability_bins",
+]
+
+BINS = 15
+FLOOR = 1e-6
+"""The smallest probability that log loss sees: one row costs at most 13.8 nats."""
+
+
+class Reliability(NamedTuple):
+    """Predictions in equal bins of their confidence (the probability of the likeliest class)."""
+
+    count: NDArray[np.int64]
+    """Rows in each bin, shape (bins,)."""
+    confidence: NDArray[np.float64]
+    """Mean confidence of those rows; nan in an empty bin."""
+    accuracy: NDArray[np.float64]
+    """Share of those rows whose likeliest class is the label; nan in an empty bin."""
+
+
+class Scores:
+    """Scores of a stream, added up chunk by chunk.
+
+    Parameters
+    ----------
+    bins
+        Equal bins of confidence for :attr:`ece`, :attr:`mce` and :attr:`reliability`, 1 <= bins.
+
+    Examples
+    --------
+    >>> scores = Scores()
+    >>> scores.add([[0.8, 0.2]], [0])
+    >>> scores.add([[0.6, 0.4], [0.3, 0.7]], [1, 1])
+    >>> scores.n, round(scores.accuracy, 4), round(scores.log_loss, 4)
+    (3, 0.6667, 0.4987)
+    """
+
+    def __init__(self, bins: int = BINS) -> None:
+        if bins < 1:
+            raise ValueError(f"bins: expected at least 1, got {bins}")
+        self.n = 0
+        self._hits = 0
+        self._log_loss = 0.0
+        self._brier = 0.0
+        self._count = np.zeros(bins, np.int64)
+        self._confidence = np.zeros(bins)
+        self._correct = np.zeros(bins)
+
+    def add(self, P: ArrayLike, y: ArrayLike) -> None:
+        """Add rows and their labels.
+
+        Parameters
+        ----------
+        P
+            Probabilities, shape (n, m): finite, not negative, rows summing to 1 within 0.001.
+        y
+            The index of each row's class, integers of shape (n,) in [0, m).
+
+        Raises
+        ------
+        InvalidPrediction
+            P holds something else; the message names the row. Nothing has been added.
+        UnknownClass
+            A label is outside [0, m), or is not an integer. Nothing has been added.
+        """
+        self.add_checked(*_check(P, y))
+
+    def add_checked(self, P: NDArray[np.float64], y: NDArray[np.intp]) -> tuple[float, float]:
+        """Add rows that are known to be right; returns how many hit and the sum of log losses."""
+        n = len(y)
+        if n == 0:
+            return 0.0, 0.0
+        best = P.argmax(axis=1)
+        rows = np.arange(n)
+        confidence = P[rows, best]
+        of_label = P[rows, y]
+        hit = best == y
+        hits, loss = float(hit.sum()), float(-np.log(np.maximum(of_label, FLOOR)).sum())
+        self.n += n
+        self._hits += int(hits)
+        self._log_loss += loss
+        self._brier += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
+        bins = len(self._count)
+        # Bins are open to the left: 1/15 belongs to the first, as in Guo et al.'s own code.
+        inside = np.clip(np.ceil(confidence * bins).astype(np.intp) - 1, 0, bins - 1)
+        self._count += np.bincount(inside, minlength=bins)
+        self._confidence += np.bincount(inside, confidence, bins)
+        self._correct += np.bincount(inside, hit, bins)
+        return hits, loss
+
+    def _mean(self, total: float) -> float:
+        return total / self.n if self.n else float("nan")
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the rows whose likeliest class is the label; nan before the first row."""
+        return self._mean(self._hits)
+
+    @property
+    def log_loss(self) -> float:
+        """Mean of -log p[y] in nats, p[y] no smaller than 1e-6; nan before the first row."""
+        return self._mean(self._log_loss)
+
+    @property
+    def brier(self) -> float:
+        """Mean squared distance to the label's unit vector, in [0, 2]; nan before the first row."""
+        return self._mean(self._brier)
+
+    @property
+    def reliability(self) -> Reliability:
+        """Count, mean confidence and accuracy in each bin of confidence."""
+        count = np.where(self._count, self._count, np.nan)
+        return Reliability(self._count.copy(), self._confidence / count, self._correct / count)
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error: |accuracy - confidence| of the bins, weighted by rows."""
+        return self._mean(float(np.abs(self._correct - self._confidence).sum()))
+
+    @property
+    def mce(self) -> float:
+        """Maximum calibration error: |accuracy - confidence| of the worst bin."""
+        bins = self.reliability
+        return float(np.nanmax(np.abs(bins.accuracy - bins.confidence))) if self.n else float("nan")
+
+    def summary(self) -> dict[str, float]:
+        """The scores by name."""
+        names = ("accuracy", "log_loss", "brier", "ece", "mce")
+        return {name: float(getattr(self, name)) for name in names}
+
+
+def _check(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    probs = np.asarray(P, dtype=np.float64)
+    if probs.ndim != 2 or probs.shape[1] == 0:
+        raise InvalidPrediction(f"expected probabilities of shape (n, m), got {probs.shape}")
+    with np.errstate(invalid="ignore"):
+        total = probs.sum(axis=1)
+        bad = ~(np.isfinite(probs).all(axis=1) & (probs >= 0).all(axis=1))
+        off = bad | ~(np.abs(total - 1) <= 1e-3)
+    if off.any():
+        row = int(off.argmax())
+        reason = (
+            "an entry is negative, NaN or infinite"
+            if bad[row]
+            else f"probabilities sum to {total[row]:g}, expected 1 (within 0.001)"
+        )
+        raise InvalidPrediction(f"row {row}: {reason}")
+    labels = np.asarray(y)
+    if labels.shape != (len(probs),):
+        raise UnknownClass(f"expected one label per row, shape ({len(probs)},), got {labels.shape}")
+    if labels.size and labels.dtype.kind not in "iu":
+        raise UnknownClass(
+            f"labels: expected the index of each class as integers, got {labels.dtype}; "
+            "numpy.searchsorted or a dict turns names into indices"
+        )
+    wrong = (labels < 0) | (labels >= probs.shape[1])
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise UnknownClass(f"row {row}: label {labels[row]} is not in [0, {probs.shape[1]})")
+    return probs, labels.astype(np.intp)
+
+
+def _of(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Scores:
+    scores = Scores(bins)
+    scores.add(P, y)
+    return scores
+
+
+def accuracy(P: ArrayLike, y: ArrayLike) -> float:
+    """Share of the rows whose likeliest class is the label (ties go to the lower index).
+
+    Parameters
+    ----------
+    P
+        Probabilities, shape (n, m), rows summing to 1 within 0.001.
+    y
+        The index of each row's class, shape (n,).
+
+    Returns
+    -------
+    In [0, 1]; nan for no rows.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        P or y is something else; the message names the row.
+
+    Examples
+    --------
+    >>> accuracy([[0.8, 0.2], [0.6, 0.4]], [0, 1])
+    0.5
+    """
+    return _of(P, y).accuracy
+
+
+def log_loss(P: ArrayLike, y: ArrayLike) -> float:
+    r"""Mean negative log probability of the label, in nats.
+
+    $$ -\frac{1}{n} \sum_i \log \max(p_{i, y_i}, 10^{-6}) $$
+
+    The floor keeps one confident mistake (a probability of zero) from being all of the mean.
+
+    Parameters
+    ----------
+    P
+        Probabilities, shape (n, m), rows summing to 1 within 0.001.
+    y
+        The index of each row's class, shape (n,).
+
+    Returns
+    -------
+    In [0, 13.8]; nan for no rows.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        P or y is something else; the message names the row.
+
+    Examples
+    --------
+    >>> round(log_loss([[0.5, 0.5], [0.25, 0.75]], [0, 1]), 4)
+    0.4904
+    """
+    return _of(P, y).log_loss
+
+
+def brier(P: ArrayLike, y: ArrayLike) -> float:
+    r"""Mean squared distance between the row and the label's unit vector.
+
+    $$ \frac{1}{n} \sum_i \sum_k (p_{ik} - [k = y_i])^2 $$
+
+    Parameters
+    ----------
+    P
+        Probabilities, shape (n, m), rows summing to 1 within 0.001.
+    y
+        The index of each row's class, shape (n,).
+
+    Returns
+    -------
+    In [0, 2] (Brier's own definition; for two classes twice the one-sided form); nan for no rows.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        P or y is something else; the message names the row.
+
+    References
+    ----------
+    [^1]: Brier, Verification of forecasts expressed in terms of probability, 1950.
+
+    Examples
+    --------
+    >>> round(brier([[0.8, 0.2], [0.6, 0.4]], [0, 1]), 4)
+    0.4
+    """
+    return _of(P, y).brier
+
+
+def ece(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
+    r"""Expected calibration error of the likeliest class.
+
+    $$ \sum_b \frac{n_b}{n} \left| \mathrm{acc}_b - \mathrm{conf}_b \right| $$
+
+    where b runs over equal bins of confidence, acc is the share of right rows in a bin and conf
+    their mean confidence.
+
+    Parameters
+    ----------
+    P
+        Probabilities, shape (n, m), rows summing to 1 within 0.001.
+    y
+        The index of each row's class, shape (n,).
+    bins
+        How many bins (0, 1] is cut into, at least 1.
+
+    Returns
+    -------
+    In [0, 1]: 0 is calibrated; nan for no rows.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        P or y is something else; the message names the row.
+
+    References
+    ----------
+    [^1]: Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 2.
+
+    Examples
+    --------
+    >>> round(ece([[0.8, 0.2], [0.6, 0.4]], [0, 1]), 4)
+    0.4
+    """
+    return _of(P, y, bins).ece
+
+
+def mce(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
+    """Maximum calibration error: |accuracy - confidence| of the worst bin.
+
+    Parameters
+    ----------
+    P
+        Probabilities, shape (n, m), rows summing to 1 within 0.001.
+    y
+        The index of each row's class, shape (n,).
+    bins
+        How many bins (0, 1] is cut into, at least 1.
+
+    Returns
+    -------
+    In [0, 1]; nan for no rows. A bin of few rows can make it large by chance.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        P or y is something else; the message names the row.
+
+    Examples
+    --------
+    >>> round(mce([[0.8, 0.2], [0.6, 0.4]], [0, 1]), 4)
+    0.6
+    """
+    return _of(P, y, bins).mce
+
+
+def reliability_bins(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Reliability:
+    """Count, mean confidence and accuracy in equal bins of confidence: a reliability diagram.
+
+    Parameters
+    ----------
+    P
+        Probabilities, shape (n, m), rows summing to 1 within 0.001.
+    y
+        The index of each row's class, shape (n,).
+    bins
+        How many bins (0, 1] is cut into, at least 1.
+
+    Returns
+    -------
+    Three arrays of shape (bins,); confidence and accuracy are nan in an empty bin.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        P or y is something else; the message names the row.
+
+    Examples
+    --------
+    >>> count, confidence, accuracy = reliability_bins([[0.8, 0.2], [0.6, 0.4]], [0, 1], bins=2)
+    >>> count.tolist(), confidence.round(2).tolist(), accuracy.tolist()
+    ([0, 2], [nan, 0.7], [nan, 0.5])
+    """
+    return _of(P, y, bins).reliability

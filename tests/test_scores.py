@@ -1,0 +1,111 @@
+"""Scores: equal to scikit-learn's where it has them, equal however the stream is cut."""
+
+import doctest
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from stream_can import scores
+from stream_can.errors import InvalidPrediction, UnknownClass
+
+pytestmark = pytest.mark.fast
+
+
+def stream(n=2000, m=4, seed=0):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(m, 0.5), n)
+    y = np.array([rng.choice(m, p=row) for row in P])
+    return P, y
+
+
+def test_doctests():
+    failed, tried = doctest.testmod(scores)
+    assert tried > 5
+    assert failed == 0
+
+
+@pytest.mark.parametrize("m", [2, 4, 30])
+def test_equal_to_scikit_learn(m):
+    P, y = stream(m=m)
+    classes = np.arange(m)
+    floored = np.maximum(P, scores.FLOOR)
+    of_label = floored[np.arange(len(y)), y]
+    assert scores.accuracy(P, y) == pytest.approx(metrics.accuracy_score(y, P.argmax(1)), abs=1e-12)
+    # scikit-learn's own floor is the smallest float64: compare on rows that touch neither.
+    clear = of_label > scores.FLOOR
+    expected = metrics.log_loss(y[clear], P[clear], labels=classes)
+    assert scores.log_loss(P[clear], y[clear]) == pytest.approx(expected, abs=1e-12)
+    expected = metrics.brier_score_loss(y, P, labels=classes, scale_by_half=False)
+    assert scores.brier(P, y) == pytest.approx(expected, abs=1e-12)
+
+
+def test_calibration_errors_by_hand():
+    P, y = stream()
+    confidence, hit = P.max(1), P.argmax(1) == y
+    gaps, weights = [], []
+    for low in range(15):
+        inside = (confidence > low / 15) & (confidence <= (low + 1) / 15)
+        if inside.any():
+            gaps.append(abs(hit[inside].mean() - confidence[inside].mean()))
+            weights.append(inside.mean())
+    assert scores.ece(P, y) == pytest.approx(np.dot(gaps, weights), abs=1e-12)
+    assert scores.mce(P, y) == pytest.approx(max(gaps), abs=1e-12)
+    bins = scores.reliability_bins(P, y)
+    assert bins.count.sum() == len(y)
+    assert np.isnan(bins.accuracy[bins.count == 0]).all()
+
+
+def test_calibrated_rows_have_a_small_error_and_overconfident_ones_a_large_one():
+    P, y = stream(n=50_000)
+    assert scores.ece(P, y) < 0.01
+    sharp = P**3 / (P**3).sum(1, keepdims=True)
+    assert scores.ece(sharp, y) > 0.1
+
+
+def test_chunks_add_up():
+    P, y = stream()
+    whole, parts = scores.Scores(), scores.Scores()
+    whole.add(P, y)
+    for cut in np.array_split(np.arange(len(y)), 7):
+        parts.add(P[cut], y[cut])
+    assert parts.summary() == pytest.approx(whole.summary(), abs=1e-12)
+
+
+def test_zero_probability_costs_the_floor_and_no_more():
+    assert scores.log_loss([[1.0, 0.0]], [1]) == pytest.approx(-np.log(1e-6))
+
+
+def test_confidence_zero_and_one_fall_into_the_outer_bins():
+    assert scores.reliability_bins([[1.0]], [0]).count.tolist() == [0] * 14 + [1]
+
+
+def test_no_rows_give_nan():
+    empty = scores.Scores()
+    empty.add(np.empty((0, 3)), np.empty(0, int))
+    assert all(np.isnan(value) for value in empty.summary().values())
+
+
+@pytest.mark.parametrize(
+    ("P", "y", "error", "words"),
+    [
+        ([[0.5, 0.5], [0.9, 0.4]], [0, 1], InvalidPrediction, r"row 1: probabilities sum to 1\.3"),
+        ([[np.nan, 1.0]], [0], InvalidPrediction, "row 0: an entry"),
+        ([[np.inf, 0.0]], [0], InvalidPrediction, "row 0: an entry"),
+        ([[-0.5, 1.5]], [0], InvalidPrediction, "row 0: an entry"),
+        ([0.5, 0.5], [0], InvalidPrediction, r"shape \(n, m\)"),
+        ([[0.5, 0.5]], [2], UnknownClass, r"row 0: label 2 is not in \[0, 2\)"),
+        ([[0.5, 0.5]], [-1], UnknownClass, "row 0: label -1"),
+        ([[0.5, 0.5]], [0.0], UnknownClass, "integers"),
+        ([[0.5, 0.5]], ["a"], UnknownClass, "integers"),
+        ([[0.5, 0.5]], [0, 1], UnknownClass, "one label per row"),
+    ],
+)
+def test_refused(P, y, error, words):
+    with pytest.raises(error, match=words):
+        scores.Scores().add(P, y)
+
+
+def test_bins_must_be_positive():
+    with pytest.raises(ValueError, match="bins"):
+        scores.ece([[1.0]], [0], bins=0)
