@@ -1,0 +1,569 @@
+"""Corrector: checks its input, owns the state arrays, calls the kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import paths as path_names
+from . import snapshot, validation
+from .errors import SnapshotMismatch, StreamCANError, UnknownClass
+from .kernel import UNCERTAINTIES, Kernel, Mode
+
+__all__ = ["Corrector", "laplace"]
+
+ANCHOR_SHARE = 0.001
+"""Starting weight of every path but the anchor, which has the rest."""
+
+Array = NDArray[np.float64]
+State = dict[str, NDArray[Any]]
+
+
+def laplace(counts: ArrayLike) -> Array:
+    r"""Class prior from training counts, smoothed so that no class is impossible.
+
+    $$ q_i = \frac{n_i + 1}{\sum_j (n_j + 1)} $$
+
+    Parameters
+    ----------
+    counts
+        Training rows per class, shape (m,), finite and >= 0.
+
+    Returns
+    -------
+    Probabilities, shape (m,).
+
+    Raises
+    ------
+    ValueError
+        Where a count is negative or not finite, or where the counts are frequencies.
+
+    Examples
+    --------
+    >>> laplace([7, 0, 0])
+    array([0.8, 0.1, 0.1])
+    """
+    n = np.asarray(counts)
+    if n.ndim != 1 or not len(n) or n.dtype.kind not in "fiub":
+        raise ValueError(f"training counts: expected m numbers, got {n.dtype} of shape {n.shape}")
+    n = n.astype(np.float64)
+    if not (np.isfinite(n).all() and (n >= 0).all()):
+        raise ValueError("training counts: each must be finite and >= 0")
+    if abs(n.sum() - 1) < 1e-3 and (n % 1 != 0).any():
+        raise ValueError("training counts sum to 1: these are frequencies, pass the numbers of rows")
+    return (n + 1) / (n + 1).sum()
+
+
+def new_state(m: int, paths: Sequence[str]) -> State:
+    """The arrays of a corrector that has seen nothing."""
+    state: State = {
+        "weights": start_weights(paths),
+        "labels": np.zeros(m),
+        "recent": np.zeros(3),
+        "counts": np.zeros(3, np.int64),
+    }
+    for base in dict.fromkeys(path_names.split(path)[0] for path in paths):
+        if base != "raw":
+            state[f"b.{base}"] = np.array([0.0, 10.0])
+        if base in ("vector", "matrix"):
+            state[f"c.{base}"], state[f"H.{base}"] = np.zeros(m), np.zeros(m)
+        if base == "matrix":
+            state[f"A.{base}"] = np.zeros((m, m), np.float32)
+            state[f"G.{base}"] = np.zeros((m, m), np.float32)
+        if (base == "raw" and "can" in paths) or f"{base}+can" in paths:
+            state[f"S.{base}"] = np.zeros(m)
+    return state
+
+
+def start_weights(paths: Sequence[str]) -> Array:
+    """Weights before any label: nearly all on the anchor."""
+    w = np.full(len(paths), ANCHOR_SHARE)
+    w[paths.index(path_names.anchor(tuple(paths)))] = 1 - ANCHOR_SHARE * (len(paths) - 1)
+    return w
+
+
+class Corrector:
+    """Corrects a classifier's probability vectors as they stream by and learns from late labels.
+
+    Each row costs O(m) (m classes). The output is a Bayesian mixture of up to eight paths: the row
+    as it is and recalibrated by online temperature, vector and matrix scaling [2]_, each with and
+    without Classification with Alternating Normalization [1]_, weighed by how well each has done on
+    the labels so far. Without labels the stream stays as it was.
+
+    Parameters
+    ----------
+    classes
+        The names of the classes in the order of the columns (str, int, float or bool), or their
+        number m for 0..m-1.
+    train_counts
+        Training rows per class: shape (m,), or {class: count}. Uniform where not given.
+    paths
+        Which of "raw", "can", "temperature", "temperature+can", "vector", "vector+can", "matrix" and
+        "matrix+can" to mix. All of them by default, without the last two above 256 classes.
+    half_life
+        After how many events what was learned counts half: labels for everything that is learned
+        from labels, confident predictions for the column sums of CAN. ``inf`` forgets nothing.
+    uncertainty, k, threshold
+        CAN corrects rows whose uncertainty is at least ``threshold``; one of "topk_entropy" (of the
+        ``k`` largest), "entropy", "margin" and "any_topk_entropy".
+    pseudo_count
+        Weight of the prior in CAN's column sums, in rows; m by default.
+    prior_strength
+        Weight of the training prior against the labels that arrived, in labels; m by default,
+        ``inf`` for a prior that never moves.
+
+    Raises
+    ------
+    ValueError
+        Where an argument is out of range; the message names it.
+
+    References
+    ----------
+    .. [1] Jia, Reiter, Lim, Artzi, Cardie: When in Doubt: Improving Classification Performance with
+       Alternating Normalization. Findings of EMNLP 2021.
+    .. [2] Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017.
+
+    Examples
+    --------
+    >>> corrector = Corrector(["fraud", "fine"], train_counts=[100, 900])
+    >>> p = [0.45, 0.55]
+    >>> better = corrector.process_one(p)
+    >>> corrector.learn_one(p, "fraud")  # the label arrived, now or much later
+    >>> corrector.n_labels
+    1
+    """
+
+    def __init__(
+        self,
+        classes: int | Iterable[Hashable],
+        *,
+        train_counts: ArrayLike | Mapping[Any, float] | None = None,
+        paths: Iterable[str] | None = None,
+        half_life: float = 5000,
+        uncertainty: str = "topk_entropy",
+        k: int = 3,
+        threshold: float = 0.9,
+        pseudo_count: float | None = None,
+        prior_strength: float | None = None,
+    ) -> None:
+        self._set_classes(class_names(classes))
+        m = len(self._classes)
+        self._train_counts = None if train_counts is None else self._counts_in_order(train_counts)
+        self._paths = path_names.default_paths(m) if paths is None else path_names.in_order(paths)
+        self._settings = check_settings(
+            {
+                "half_life": half_life,
+                "uncertainty": uncertainty,
+                "k": k,
+                "threshold": threshold,
+                "pseudo_count": pseudo_count,
+                "prior_strength": prior_strength,
+            }
+        )
+        self._fit_report: dict[str, Any] | None = None
+        self._state = new_state(m, self._paths)
+        self._wire()
+
+    def _set_classes(self, names: tuple[Any, ...]) -> None:
+        self._classes = names
+        self._index = {name: i for i, name in enumerate(names)}
+        if len(self._index) < len(names):
+            twice = next(name for i, name in enumerate(names) if self._index[name] != i)
+            raise ValueError(f"classes: {twice!r} is named twice")
+        self._is_range = names == tuple(range(len(names))) and all(type(name) is int for name in names)
+
+    def _counts_in_order(self, counts: ArrayLike | Mapping[Any, float]) -> Array:
+        if isinstance(counts, Mapping):
+            strange = [name for name in counts if name not in self._index]
+            if strange:
+                raise ValueError(f"train_counts: {strange[0]!r} is not one of the classes")
+            counts = [counts.get(name, 0) for name in self._classes]
+        try:
+            laplace(counts)
+        except ValueError as error:
+            raise ValueError(f"train_counts: {error}") from None
+        array = np.array(counts, np.float64)
+        if len(array) != len(self._classes):
+            raise ValueError(f"train_counts: {len(array)} counts for {len(self._classes)} classes")
+        return array
+
+    def _wire(self) -> None:
+        """Point a kernel at the state arrays; again whenever these were replaced."""
+        m, settings = len(self._classes), dict(self._settings)
+        for name in ("pseudo_count", "prior_strength"):
+            settings[name] = m if settings[name] is None else settings[name]
+        self._kernel = Kernel(
+            m,
+            self._paths,
+            self._state,
+            train=laplace(np.zeros(m) if self._train_counts is None else self._train_counts),
+            start_weights=start_weights(self._paths),
+            **settings,
+        )
+
+    # ---- correct, observe
+
+    def correct_one(self, p: ArrayLike) -> Array:
+        """The corrected row with the state as it is; nothing is learned.
+
+        Parameters
+        ----------
+        p
+            Probabilities, shape (m,): finite, >= 0, sum within 0.001 of 1 (and divided by it).
+
+        Returns
+        -------
+        A new float64 array, shape (m,), that sums to 1.
+
+        Raises
+        ------
+        InvalidPrediction
+            Where ``p`` is anything else.
+        """
+        return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
+
+    def correct_many(self, P: ArrayLike) -> Array:
+        """The corrected rows, shape (n, m), all with the state as it is; see :meth:`correct_one`."""
+        return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
+
+    def observe_one(self, p: ArrayLike) -> None:
+        """An unlabelled prediction, shape (m,), went by: the column sums of CAN learn it if confident.
+
+        Raises
+        ------
+        InvalidPrediction
+            Where ``p`` is not a probability vector; nothing was learned.
+        """
+        self._kernel.rows(p, 1, Mode.OBSERVE)
+
+    def observe_many(self, P: ArrayLike) -> None:
+        """:meth:`observe_one` for each row of ``P``, shape (n, m); all rows are checked first."""
+        self._kernel.rows(P, 2, Mode.OBSERVE)
+
+    def process_one(self, p: ArrayLike) -> Array:
+        """Correct, then observe: the one call for each prediction of a stream.
+
+        Parameters
+        ----------
+        p
+            Probabilities, shape (m,), as for :meth:`correct_one`.
+
+        Returns
+        -------
+        The corrected row: a new float64 array, shape (m,).
+
+        Raises
+        ------
+        InvalidPrediction
+            Where ``p`` is not a probability vector; nothing was learned.
+        """
+        return self._kernel.rows(p, 1, Mode.PROCESS)  # type: ignore[no-any-return]
+
+    def process_many(self, P: ArrayLike) -> Array:
+        """:meth:`process_one` for each row of ``P``, shape (n, m), in order; the same bits as that loop.
+
+        All rows are checked before the first is processed.
+        """
+        return self._kernel.rows(P, 2, Mode.PROCESS)  # type: ignore[no-any-return]
+
+    def explain_one(self, p: ArrayLike) -> dict[str, Array]:
+        """What each path makes of a row, {path: shape (m,)}, with the state as it is."""
+        return dict(zip(self._paths, self._kernel.rows(p, 1, Mode.EXPLAIN), strict=True))
+
+    def explain_many(self, P: ArrayLike) -> dict[str, Array]:
+        """What each path makes of each row, {path: shape (n, m)}, with the state as it is."""
+        return dict(zip(self._paths, self._kernel.rows(P, 2, Mode.EXPLAIN), strict=True))
+
+    # ---- learn
+
+    def learn_one(self, p: ArrayLike | None, y: Hashable) -> None:
+        """The label of a prediction arrived, now or much later.
+
+        The paths are weighed by the probability that each gives ``y`` with the state as it is now;
+        then the bases and the prior learn it.
+
+        Parameters
+        ----------
+        p
+            The classifier's own prediction (not the corrected one), shape (m,); None where it is
+            gone: then the label teaches the prior alone.
+        y
+            The name of the class.
+
+        Raises
+        ------
+        InvalidPrediction, UnknownClass
+            Nothing was learned.
+        """
+        self._kernel.learn_one(p, self._index_of(y, "label"))
+
+    def learn_many(self, P: ArrayLike | None, ys: Iterable[Hashable]) -> None:
+        """:meth:`learn_one` for each row of ``P``, shape (n, m), or None, and label of ``ys``, in order.
+
+        All rows and labels are checked before the first is learned.
+        """
+        self._kernel.learn_many(P, self._indices_of(ys))
+
+    def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
+        """Learn from validation data before the stream starts, so that the first row gains already.
+
+        Adds two paths, ``fitted`` and ``fitted+can``: a recalibration fitted to these rows and frozen,
+        with an estimate of the stream's class mix that needs no label. The other bases and the prior
+        learn the rows once, as labels.
+
+        Parameters
+        ----------
+        P
+            Predictions of the deployed classifier on rows it was not trained on, shape (n, m).
+        ys
+            Their labels: n names of classes.
+
+        Raises
+        ------
+        StreamCANError
+            Where the stream has started or ``fit`` was called before.
+        ValueError
+            Where fewer than two classes have rows.
+        InvalidPrediction, UnknownClass
+            Where a row or label is not usable. Nothing was learned, whatever the error.
+
+        Warns
+        -----
+        UserWarning
+            Where a class has no row: ``fit`` cannot help it.
+        """
+        if self._fit_report is not None:
+            raise StreamCANError("fit: called a second time; make a new Corrector to fit other rows")
+        if self._state["counts"].any():
+            raise StreamCANError("fit: the stream has started; call fit before the first prediction or label")
+        fitted = validation.fit(self._kernel, P, self._indices_of(ys), self._classes)
+        self._paths = (*self._paths, *path_names.FITTED_PATHS)
+        self._state |= fitted.state
+        self._fit_report = fitted.report
+        self._state["weights"] = start_weights(self._paths)
+        self._wire()
+        before = {name: self._state[name].copy() for name in ("weights", "recent", "counts")}
+        self._kernel.learn_many(fitted.rows, fitted.labels)
+        for name, array in before.items():
+            self._state[name][:] = array
+
+    def _index_of(self, y: Hashable, where: str) -> int:
+        try:
+            return self._index[y]
+        except (KeyError, TypeError):
+            raise UnknownClass(f"{where} {y!r} is none of the {len(self._classes)} classes: {preview(self._classes)}") from None
+
+    def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
+        if isinstance(ys, str):
+            raise UnknownClass(f"labels: expected one name per row, got the string {ys!r}")
+        array = ys if isinstance(ys, np.ndarray) else None
+        if array is not None and array.ndim != 1:
+            raise UnknownClass(f"labels have shape {array.shape}, expected (n,)")
+        if self._is_range and array is not None and array.dtype.kind in "iu":
+            outside = np.flatnonzero((array < 0) | (array >= len(self._classes)))
+            if len(outside):
+                self._index_of(array[outside[0]].item(), f"label of row {outside[0]}")
+            return np.ascontiguousarray(array, np.int64)
+        names = array.tolist() if array is not None else ys
+        return np.fromiter((self._index_of(y, f"label of row {i}") for i, y in enumerate(names)), np.int64)
+
+    def _add_class(self, name: Hashable) -> None:
+        """Append a class that was not known before: zero rows and columns, weights kept."""
+        if self._fit_report is not None:
+            raise StreamCANError("a fitted corrector cannot take another class: its validation rows have no column for it")
+        m = len(self._classes)
+        self._set_classes((*self._classes, *class_names([name])))
+        if self._train_counts is not None:
+            self._train_counts = np.append(self._train_counts, 0.0)
+        for key, array in self._state.items():
+            if key == "labels" or key[:2] in ("S.", "c.", "H.", "A.", "G."):
+                self._state[key] = np.pad(array, [(0, 1)] * array.ndim)
+        assert len(self._state["labels"]) == m + 1
+        self._wire()
+
+    # ---- the whole state
+
+    def to_bytes(self) -> bytes:
+        """The whole state with its classes and settings: versioned, checksummed, no pickle inside."""
+        return snapshot.encode(
+            {
+                "classes": list(self._classes),
+                "train_counts": None if self._train_counts is None else self._train_counts.tolist(),
+                "paths": list(self._paths),
+                "settings": self._settings,
+                "fit": self._fit_report,
+            },
+            self._state,
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, classes: int | Iterable[Hashable] | None = None, **settings: Any) -> Self:
+        """The corrector that :meth:`to_bytes` wrote; it continues bit for bit.
+
+        Parameters
+        ----------
+        data
+            What ``to_bytes`` returned.
+        classes
+            Where given, the classes the snapshot must have.
+        **settings
+            ``half_life``, ``uncertainty``, ``k``, ``threshold``, ``pseudo_count`` and ``prior_strength``
+            replace those of the snapshot; ``paths`` and ``train_counts`` must match it.
+
+        Raises
+        ------
+        SnapshotMismatch
+            Where the bytes are truncated, corrupt, of a newer version, or of other classes or paths.
+        """
+        head, state = snapshot.decode(data)
+        self = cls.__new__(cls)
+        self._set_classes(tuple(head["classes"]))
+        if classes is not None:
+            snapshot.match("classes", self._classes, class_names(classes))
+        self._train_counts = None if head["train_counts"] is None else np.array(head["train_counts"])
+        self._paths, self._fit_report = tuple(head["paths"]), head["fit"]
+        if settings.get("paths") is not None:
+            own = tuple(path for path in self._paths if path not in path_names.FITTED_PATHS)
+            wanted = [path for path in settings["paths"] if path not in path_names.FITTED_PATHS]
+            snapshot.match("paths", own, path_names.in_order(wanted))
+        if settings.get("train_counts") is not None:
+            counts = self._counts_in_order(settings["train_counts"])
+            own_counts = () if self._train_counts is None else tuple(self._train_counts.tolist())
+            snapshot.match("train_counts", own_counts, tuple(counts.tolist()))
+        changed = {k: v for k, v in settings.items() if k not in ("paths", "train_counts")}
+        unknown = sorted(changed.keys() - head["settings"].keys())
+        if unknown:
+            raise TypeError(f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(head['settings'])}")
+        self._settings = check_settings(head["settings"] | changed)
+        self._state = state
+        try:
+            self._wire()
+        except (KeyError, ValueError) as error:
+            raise SnapshotMismatch(f"snapshot: its arrays do not fit its classes and paths: {error}") from None
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({len(self._classes)} classes, {self.n_predictions} predictions, "
+            f"{self.n_labels} labels)"
+        )
+
+    # ---- to look inside
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The names of the classes, in the order of the columns."""
+        return self._classes
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The names of the paths in the mixture, in their order."""
+        return self._paths
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as given; None stands for the default m."""
+        return dict(self._settings)
+
+    @property
+    def prior(self) -> Array:
+        """The class prior in use now, shape (m,)."""
+        return self._kernel.prior  # type: ignore[no-any-return]
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the base of that name: above 1 the classifier is overconfident. 1 where it is not in use."""
+        b = self._state.get("b.temperature")
+        return 1.0 if b is None else math.exp(-b[0])
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """{path: its weight in the mixture}; they sum to 1."""
+        return dict(zip(self._paths, self._state["weights"].tolist(), strict=True))
+
+    @property
+    def confident_sums(self) -> dict[str, Array]:
+        """{base: decayed column sums of its confident rows, shape (m,)}, for each base with CAN."""
+        return {key[2:]: array.copy() for key, array in self._state.items() if key.startswith("S.")}
+
+    @property
+    def n_predictions(self) -> int:
+        """Predictions observed."""
+        return int(self._state["counts"][0])
+
+    @property
+    def n_labels(self) -> int:
+        """Labels learned, with or without their prediction."""
+        return int(self._state["counts"][1])
+
+    @property
+    def effective_sample_size(self) -> float:
+        """The decayed number of labels behind what is learned now."""
+        return float(self._state["labels"].sum())
+
+    @property
+    def recent_log_loss(self) -> dict[str, float]:
+        """Decayed mean log loss (nats) of "raw" and "corrected" over the labels, each taken before it was learned.
+
+        NaN before the first label that came with its prediction.
+        """
+        raw, corrected, weight = self._state["recent"].tolist()
+        return {"raw": raw / weight, "corrected": corrected / weight} if weight else {"raw": math.nan, "corrected": math.nan}
+
+    @property
+    def fit_report(self) -> dict[str, Any] | None:
+        """What :meth:`fit` did and why, None without it: rows, step of the ladder, the gain of each step."""
+        return self._fit_report
+
+
+def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
+    """The names of the classes, checked; 0..m-1 for an int."""
+    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
+        if classes < 1:
+            raise ValueError(f"classes: {classes} classes, expected at least 1")
+        return tuple(range(int(classes)))
+    if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
+        raise ValueError(f"classes: expected names or their number, got {classes!r}")
+    names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
+    if not names:
+        raise ValueError("classes: expected at least 1, got none")
+    for name in names:
+        if not isinstance(name, (str, int, float)) or name != name:
+            raise ValueError(f"classes: {name!r} is {type(name).__name__}, expected str, int, float or bool")
+    return names
+
+
+def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as plain numbers, or a ValueError that names the one out of range."""
+
+    def number(name: str, ok: bool, expected: str) -> None:
+        if isinstance(settings[name], (bool, str)) or not ok:
+            raise ValueError(f"{name}: {settings[name]!r}, expected {expected}")
+
+    s = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
+    settings = s
+    try:
+        number("half_life", s["half_life"] > 0, "a number of events > 0 (inf forgets nothing)")
+        number("k", s["k"] >= 2 and int(s["k"]) == s["k"], "an integer >= 2")
+        number("threshold", 0 <= s["threshold"] <= 1, "a number from 0 to 1")
+        if s["pseudo_count"] is not None:
+            number("pseudo_count", 0 <= s["pseudo_count"] < math.inf, "a number >= 0")
+        if s["prior_strength"] is not None:
+            number("prior_strength", s["prior_strength"] > 0, "a number > 0 (inf for a fixed prior)")
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"settings: expected numbers: {error}") from None
+    if s["uncertainty"] not in UNCERTAINTIES:
+        raise ValueError(f"uncertainty: {s['uncertainty']!r} is not one of {', '.join(UNCERTAINTIES)}")
+    return s | {"k": int(s["k"])}
+
+
+def preview(names: Sequence[Any], most: int = 8) -> str:
+    """The first names of a long list, for a message."""
+    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")

@@ -1,0 +1,77 @@
+"""State <-> bytes: a versioned, checksummed envelope around plain arrays.
+
+Layout: magic (8 bytes), version (u16), CRC-32 of the payload (u32), length of the payload (u64), all
+little-endian; the payload is MessagePack: {"head": settings and names, "arrays": {name: [dtype, shape, bytes]}}.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import SnapshotMismatch
+
+MAGIC = b"strmcan\x00"
+VERSION = 1
+ENVELOPE = struct.Struct("<8sHIQ")
+DTYPES = ("<f8", "<f4", "<i8")
+
+
+class Payload(msgspec.Struct):
+    """What a snapshot holds."""
+
+    head: dict[str, Any]
+    arrays: dict[str, tuple[str, list[int], bytes]]
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
+
+
+def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Bytes that :func:`decode` turns back into exactly these arrays."""
+    payload = _encoder.encode(
+        Payload(head, {k: (a.dtype.newbyteorder("<").str, list(a.shape), a.astype(a.dtype.newbyteorder("<")).tobytes()) for k, a in arrays.items()})
+    )
+    return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
+
+
+def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The head and the arrays, or SnapshotMismatch that says what is wrong with the bytes."""
+    data = bytes(data)
+    if len(data) < ENVELOPE.size:
+        raise SnapshotMismatch(f"snapshot: {len(data)} bytes, too short to be one")
+    magic, version, checksum, length = ENVELOPE.unpack_from(data)
+    if magic != MAGIC:
+        raise SnapshotMismatch("snapshot: these bytes are no stream_can snapshot")
+    if version > VERSION:
+        raise SnapshotMismatch(f"snapshot: format {version}, this release reads up to {VERSION}; upgrade stream_can")
+    payload = data[ENVELOPE.size :]
+    if len(payload) != length:
+        raise SnapshotMismatch(f"snapshot: {len(payload)} bytes of {length}; it was cut short or has bytes behind it")
+    if zlib.crc32(payload) != checksum:
+        raise SnapshotMismatch("snapshot: checksum differs; the bytes are corrupt")
+    try:
+        content = _decoder.decode(payload)
+        arrays = {}
+        for name, (dtype, shape, raw) in content.arrays.items():
+            if dtype not in DTYPES:
+                raise ValueError(f"array {name} has type {dtype}")
+            arrays[name] = np.frombuffer(raw, dtype).reshape(shape).astype(np.dtype(dtype).newbyteorder("="))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
+    return content.head, arrays
+
+
+def match(what: str, have: tuple[Any, ...], want: tuple[Any, ...]) -> None:
+    """Raise SnapshotMismatch naming the first place where the snapshot differs from what was asked for."""
+    if have == want:
+        return
+    if len(have) != len(want):
+        raise SnapshotMismatch(f"snapshot: {len(have)} {what}, expected {len(want)}")
+    i = next(i for i, (a, b) in enumerate(zip(have, want, strict=True)) if a != b)
+    raise SnapshotMismatch(f"snapshot: {what} differ at {i}: it has {have[i]!r}, expected {want[i]!r}")

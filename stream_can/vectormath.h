@@ -1,0 +1,209 @@
+/* The loops over the m entries of one row, written so that a C compiler turns them into vector code.
+ *
+ * Every function does the same additions in the same order whatever vector unit runs it: elementwise
+ * operations are rounded one by one (no fused multiply-add, see pyproject.toml) and sums run in four fixed
+ * lanes. So the two clones below give the same bits, and only their speed differs.
+ */
+#ifndef STREAM_CAN_VECTORMATH_H
+#define STREAM_CAN_VECTORMATH_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define CLONES
+#endif
+
+typedef ptrdiff_t len_t;
+
+/* exp for -700 < x < 700, within 1 ulp or so: x = n ln 2 + r with |r| <= ln 2 / 2, Taylor series of exp(r). */
+static inline double exp_of(double x) {
+    const double shift = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer */
+    double t = x * 1.4426950408889634 + shift, n = t - shift;
+    double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double s = 1.6059043836821613e-10;
+    s = s * r + 2.0876756987868100e-09;
+    s = s * r + 2.5052108385441720e-08;
+    s = s * r + 2.7557319223985893e-07;
+    s = s * r + 2.7557319223985888e-06;
+    s = s * r + 2.4801587301587302e-05;
+    s = s * r + 1.9841269841269841e-04;
+    s = s * r + 1.3888888888888889e-03;
+    s = s * r + 8.3333333333333332e-03;
+    s = s * r + 4.1666666666666664e-02;
+    s = s * r + 1.6666666666666666e-01;
+    s = s * r + 0.5;
+    s = s * r + 1.0;
+    s = s * r + 1.0;
+    uint64_t bits;
+    double scale;
+    memcpy(&bits, &t, 8);
+    bits = (bits + 1023) << 52;
+    memcpy(&scale, &bits, 8);
+    return s * scale;
+}
+
+/* log for a normal x > 0, within 1 ulp or so: x = 2^n (1 + f) with 1 + f in [sqrt 1/2, sqrt 2), then
+ * log(1 + f) by the series in s = f / (2 + f) with the minimax coefficients of Sun's fdlibm. */
+static inline double log_of(double x) {
+    uint64_t bits, exponent, part;
+    double n, y;
+    memcpy(&bits, &x, 8);
+    exponent = (bits + (0x3ff0000000000000ULL - 0x3fe6a09e667f3bcdULL)) >> 52;
+    part = exponent | 0x4330000000000000ULL;
+    memcpy(&n, &part, 8);
+    n -= 4503599627370496.0 + 1023.0;
+    bits -= (exponent - 1023) << 52;
+    memcpy(&y, &bits, 8);
+    double f = y - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
+    double w = 1.479819860511658591e-01;
+    w = w * z + 1.531383769920937332e-01;
+    w = w * z + 1.818357216161805012e-01;
+    w = w * z + 2.222219843214978396e-01;
+    w = w * z + 2.857142874366239149e-01;
+    w = w * z + 3.999999999940941908e-01;
+    w = w * z + 6.666666666666735130e-01;
+    w = w * z;
+    return n * 6.93147180369123816490e-01 - ((half - (s * (half + w) + n * 1.90821492927058770002e-10)) - f);
+}
+
+/* 1 unless every entry is >= 0 (so NaN counts as bad too); *sum gets the sum, inf or NaN included. */
+CLONES static int bad_row(const double *restrict p, len_t m, double *sum) {
+    double a[4] = {0, 0, 0, 0};
+    int good = 1;
+    len_t i = 0;
+    for (; i + 4 <= m; i += 4)
+        for (int l = 0; l < 4; l++) {
+            a[l] += p[i + l];
+            good &= p[i + l] >= 0;
+        }
+    for (int l = 0; i < m; i++, l++) {
+        a[l] += p[i];
+        good &= p[i] >= 0;
+    }
+    *sum = (a[0] + a[1]) + (a[2] + a[3]);
+    return !good;
+}
+
+CLONES static double sum_of(const double *restrict p, len_t m) {
+    double a[4] = {0, 0, 0, 0};
+    len_t i = 0;
+    for (; i + 4 <= m; i += 4)
+        for (int l = 0; l < 4; l++) a[l] += p[i + l];
+    for (int l = 0; i < m; i++, l++) a[l] += p[i];
+    return (a[0] + a[1]) + (a[2] + a[3]);
+}
+
+CLONES static void divide(const double *restrict p, double by, double *restrict r, len_t m) {
+    for (len_t i = 0; i < m; i++) r[i] = p[i] / by;
+}
+
+CLONES static void scale(double *restrict r, double by, len_t m) {
+    for (len_t i = 0; i < m; i++) r[i] *= by;
+}
+
+/* x = log max(p, 1e-7) */
+CLONES static void log_clipped(const double *restrict p, double *restrict x, len_t m) {
+    for (len_t i = 0; i < m; i++) x[i] = log_of(p[i] > 1e-7 ? p[i] : 1e-7);
+}
+
+/* z = b x, b x + c */
+CLONES static void times(const double *restrict x, double b, double *restrict z, len_t m) {
+    for (len_t i = 0; i < m; i++) z[i] = b * x[i];
+}
+
+CLONES static void times_plus(const double *restrict x, double b, const double *restrict c, double *restrict z, len_t m) {
+    for (len_t i = 0; i < m; i++) z[i] = b * x[i] + c[i];
+}
+
+/* z += w a for one row a of A */
+CLONES static void add_row(const float *restrict a, double w, double *restrict z, len_t m) {
+    for (len_t i = 0; i < m; i++) z[i] += w * (double)a[i];
+}
+
+/* exp in place. No maximum is subtracted: b, c and A are clipped so that |z| < 200. */
+CLONES static void exp_all(double *restrict z, len_t m) {
+    for (len_t i = 0; i < m; i++) z[i] = exp_of(z[i]);
+}
+
+/* r q / (S + kappa q + r), 0/0 is 0 */
+CLONES static void normalise_columns(const double *restrict r, const double *restrict q, const double *restrict S,
+                                     double kappa, double *restrict out, len_t m) {
+    for (len_t i = 0; i < m; i++) {
+        double above = r[i] * q[i], below = S[i] + kappa * q[i] + r[i];
+        out[i] = above / (below > 0 ? below : 1.0);
+    }
+}
+
+/* r = r' q' / ref with q' = (Q + strength ref) / total, before its sum is divided out */
+CLONES static void shift_prior(double *restrict r, const double *restrict Q, const double *restrict ref,
+                               double strength, double total, len_t m) {
+    for (len_t i = 0; i < m; i++) r[i] = r[i] * ((Q[i] + strength * ref[i]) / total) / ref[i];
+}
+
+/* S = g S + r */
+CLONES static void decay_add(double *restrict S, double g, const double *restrict r, len_t m) {
+    for (len_t i = 0; i < m; i++) S[i] = g * S[i] + r[i];
+}
+
+/* out = w r, out += w r */
+CLONES static void weigh(const double *restrict r, double w, double *restrict out, len_t m) {
+    for (len_t i = 0; i < m; i++) out[i] = w * r[i];
+}
+
+CLONES static void add_weighed(const double *restrict r, double w, double *restrict out, len_t m) {
+    for (len_t i = 0; i < m; i++) out[i] += w * r[i];
+}
+
+/* q = (L + strength q_train) / total */
+CLONES static void posterior(const double *restrict L, double strength, const double *restrict train, double total,
+                             double *restrict q, len_t m) {
+    for (len_t i = 0; i < m; i++) q[i] = (L[i] + strength * train[i]) / total;
+}
+
+/* E = sum r x and the sum of r x^2 */
+CLONES static void moments(const double *restrict r, const double *restrict x, double *E, double *E2, len_t m) {
+    double a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
+    len_t i = 0;
+    for (; i + 4 <= m; i += 4)
+        for (int l = 0; l < 4; l++) {
+            double t = r[i + l] * x[i + l];
+            a[l] += t;
+            b[l] += t * x[i + l];
+        }
+    for (int l = 0; i < m; i++, l++) {
+        double t = r[i] * x[i];
+        a[l] += t;
+        b[l] += t * x[i];
+    }
+    *E = (a[0] + a[1]) + (a[2] + a[3]);
+    *E2 = (b[0] + b[1]) + (b[2] + b[3]);
+}
+
+static inline double clipped(double v) { return v < -6 ? -6 : v > 6 ? 6 : v; }
+
+/* One diagonal Newton step of the offsets c; d = r - [k = y] is passed in. */
+CLONES static void step_offsets(double *restrict c, double *restrict H, const double *restrict d,
+                                const double *restrict r, double g, double a, len_t m) {
+    double forget = (1 - g) * a;
+    for (len_t i = 0; i < m; i++) {
+        double h = g * H[i] + r[i] * (1 - r[i]);
+        H[i] = h;
+        c[i] = clipped(c[i] - (d[i] + forget * c[i]) / (h + a));
+    }
+}
+
+/* The same for one row of A, stored in single and computed in double precision. */
+CLONES static void step_row(float *restrict A, float *restrict G, const double *restrict d, const double *restrict r,
+                            double w, double g, double a, len_t m) {
+    double forget = (1 - g) * a, w2 = w * w;
+    for (len_t i = 0; i < m; i++) {
+        double v = (double)A[i], h = g * (double)G[i] + w2 * (r[i] * (1 - r[i]));
+        G[i] = (float)h;
+        A[i] = (float)clipped(v - (w * d[i] + forget * v) / (h + a));
+    }
+}
+
+#endif
