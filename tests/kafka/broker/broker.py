@@ -1,0 +1,248 @@
+"""A real Apache Kafka broker for tests: jars from Maven Central, one process, all on 127.0.0.1.
+
+As a fixture (see conftest.py) or by hand::
+
+    python tests/kafka/broker/broker.py start --version 4.4.0 --port 9092
+    python tests/kafka/broker/broker.py stop
+
+Besides the plain listener (every client on it is a super user) there is one with SASL/PLAIN, whose
+users have only the rights that a test gives them, and one with TLS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parents[2] / ".cache"
+VERSIONS = ("4.4.0", "3.9.1")
+USERS = {"alice": "alice-secret", "mallory": "mallory-secret"}
+STORE_PASSWORD = "test-only"
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}
+listener.security.protocol.map=PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL
+inter.broker.listener.name=PLAIN
+controller.listener.names=CONTROLLER
+log.dirs={data}
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required {users};
+listener.name.tls.ssl.keystore.type=PKCS12
+listener.name.tls.ssl.keystore.location={keystore}
+listener.name.tls.ssl.keystore.password={store_password}
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=300
+log.cleaner.backoff.ms=500
+log.retention.check.interval.ms=1000
+log.segment.delete.delay.ms=500
+"""
+
+LOG4J = {  # 3.9.1 logs through reload4j, 4.4.0 through log4j 2
+    "log4j.properties": """\
+log4j.rootLogger=WARN, out
+log4j.logger.kafka.server.KafkaRaftServer=INFO
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %c %m%n
+""",
+    "log4j2.properties": """\
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %c %m%n
+logger.server.name=kafka.server.KafkaRaftServer
+logger.server.level=INFO
+rootLogger.level=WARN
+rootLogger.appenderRef.out.ref=out
+""",
+}
+
+
+def libraries(version: str) -> Path:
+    """The folder of a version's jars, fetched from Maven Central the first time."""
+    libs = CACHE / f"kafka-{version}" / "libs"
+    CACHE.mkdir(exist_ok=True)
+    with open(CACHE / f"kafka-{version}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (libs.parent / "complete").exists():
+            shutil.rmtree(libs, ignore_errors=True)
+            command = ["mvn", "-B", "-q", "-f", str(HERE / f"pom-{version}.xml")]
+            command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+            subprocess.run([*command, f"-DoutputDirectory={libs}"], check=True, timeout=600)
+            (libs.parent / "complete").touch()
+    return libs
+
+
+def keystore() -> Path:
+    """A self-signed key for 127.0.0.1; its certificate lies beside it as ``broker.pem``."""
+    store, pem = CACHE / "broker.p12", CACHE / "broker.pem"
+    with open(CACHE / "broker.p12.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not pem.exists():
+            store.unlink(missing_ok=True)
+            common = ["-alias", "broker", "-keystore", str(store), "-storepass", STORE_PASSWORD]
+            make = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=127.0.0.1", "-validity", "3650"]
+            make += ["-storetype", "PKCS12", "-ext", "san=ip:127.0.0.1"]
+            for action in (make, ["-exportcert", "-rfc", "-file", str(pem)]):
+                subprocess.run(["keytool", *action, *common], check=True, capture_output=True)
+    return store
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports below the ephemeral range: a restarted broker must find its port still free."""
+    ports: list[int] = []
+    while len(ports) < n:
+        port = random.randrange(15000, 32000)
+        with socket.socket() as probe:
+            if port not in ports and probe.connect_ex(("127.0.0.1", port)) != 0:
+                ports.append(port)
+    return ports
+
+
+class Broker:
+    """One broker process and its folder.
+
+    ``start``, ``stop`` (SIGTERM, orderly) and ``kill`` (SIGKILL) may follow each other in any
+    order; the data stays until ``remove``.
+    """
+
+    def __init__(self, version: str, directory: Path, port: int | None = None) -> None:
+        self.version, self.directory = version, directory
+        plain, sasl, tls, controller = free_ports(4)
+        plain = port or plain
+        self.bootstrap_servers = f"127.0.0.1:{plain}"
+        self.sasl_servers, self.tls_servers = f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}"
+        self.process: subprocess.Popen[bytes] | None = None
+        libs = libraries(version)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.config = directory / "server.properties"
+        users = " ".join(f'user_{name}="{secret}"' for name, secret in USERS.items())
+        self.config.write_text(
+            PROPERTIES.format(
+                plain=plain, sasl=sasl, tls=tls, controller=controller, data=directory / "data",
+                users=users, keystore=keystore(), store_password=STORE_PASSWORD,
+            )
+        )  # fmt: skip
+        for name, text in LOG4J.items():
+            (directory / name).write_text(text)
+        self.java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self.java += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
+        self.java += [f"-Dlog4j2.configurationFile={directory}/log4j2.properties"]
+        self.java += ["-cp", f"{libs}/*"]
+        cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
+        format_ = [*self.java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
+        subprocess.run(
+            [*format_, str(self.config)], check=True, timeout=60, stdout=subprocess.DEVNULL
+        )
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "broker.log"
+
+    def start(self, timeout: float = 60) -> None:
+        """Start the process and wait until it serves.
+
+        Raises
+        ------
+        RuntimeError
+            It did not come up; the message ends with the last lines of its log.
+        """
+        seen = self.log.stat().st_size if self.log.exists() else 0
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [*self.java, "kafka.Kafka", str(self.config)],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + timeout
+        while b"Kafka Server started" not in (text := self.log.read_bytes()[seen:]):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                tail = text.decode(errors="replace")[-3000:]
+                raise RuntimeError(
+                    f"Kafka {self.version} did not start within {timeout} s:\n{tail}"
+                )
+            time.sleep(0.1)
+
+    def stop(self, timeout: float = 30) -> None:
+        """Shut down in order (SIGTERM); after ``timeout`` seconds by force."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self.process = None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def remove(self) -> None:
+        """Kill the process and delete its folder."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="A Kafka broker on 127.0.0.1 for trying things out."
+    )
+    parser.add_argument("action", choices=("start", "stop", "prepare"))
+    parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
+    parser.add_argument("--port", type=int, default=9092)
+    options = parser.parse_args()
+    running = CACHE / "broker.json"
+    if options.action == "prepare":
+        for version in VERSIONS:
+            libraries(version)
+    elif options.action == "start":
+        if running.exists():
+            sys.exit(f"a broker seems to be running: {running.read_text()}; stop it first")
+        broker = Broker(options.version, Path(tempfile.mkdtemp(prefix="kafka-")), options.port)
+        broker.start()
+        assert broker.process is not None
+        about = {"pid": broker.process.pid, "directory": str(broker.directory)}
+        running.write_text(json.dumps(about))
+        print(f"Apache Kafka {broker.version} serves on {broker.bootstrap_servers}")
+    elif running.exists():
+        about = json.loads(running.read_text())
+        command = Path(f"/proc/{about['pid']}/cmdline")
+        # Not another process that has been given this number since.
+        if command.exists() and about["directory"].encode() in command.read_bytes():
+            os.kill(about["pid"], signal.SIGKILL)
+        shutil.rmtree(about["directory"], ignore_errors=True)
+        running.unlink()
+
+
+if __name__ == "__main__":
+    main()

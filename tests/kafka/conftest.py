@@ -1,0 +1,62 @@
+"""Real brokers for the tests: started once a session, never replaced by a stand-in, never skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from broker.broker import VERSIONS, Broker
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and "fast" not in item.keywords:
+            item.add_marker("kafka")
+
+
+class Brokers:
+    """The brokers of this session, by version, started when first asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.running: dict[str, Broker] = {}
+
+    def __getitem__(self, version: str) -> Broker:
+        if version not in self.running:
+            broker = Broker(version, self.directory / version)
+            self.running[version] = broker
+            broker.start()
+        return self.running[version]
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    brokers = Brokers(tmp_path_factory.mktemp("brokers"))
+    yield brokers
+    for broker in brokers.running.values():
+        broker.remove()
+
+
+@pytest.fixture
+def own_broker(brokers: Brokers) -> Broker:
+    """Our 4.4.0, for tests that stop it or use its other listeners; leave it running."""
+    return brokers[VERSIONS[0]]
+
+
+@pytest.fixture
+def broker(brokers: Brokers) -> Broker | SimpleNamespace:
+    """4.4.0, or whatever STREAM_CAN_BOOTSTRAP_SERVERS names."""
+    if servers := os.environ.get("STREAM_CAN_BOOTSTRAP_SERVERS"):
+        return SimpleNamespace(version="external", bootstrap_servers=servers)
+    return brokers[VERSIONS[0]]
+
+
+@pytest.fixture(params=VERSIONS)
+def each_broker(request: pytest.FixtureRequest, brokers: Brokers) -> Broker:
+    """Both versions, for what can differ between them."""
+    return brokers[request.param]
