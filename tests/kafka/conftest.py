@@ -1,4 +1,4 @@
-"""Real brokers for the tests: started once a session, never replaced by a stand-in, never skipped."""
+"""Real brokers for the tests: started once a session, never a stand-in, never skipped."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ inter.broker.listener.name=PLAIN
 controller.listener.names=CONTROLLER
 log.dirs={data}
 sasl.enabled.mechanisms=PLAIN
-listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required {users};
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \\
+    required {users};
 listener.name.tls.ssl.keystore.type=PKCS12
 listener.name.tls.ssl.keystore.location={keystore}
 listener.name.tls.ssl.keystore.password={store_password}

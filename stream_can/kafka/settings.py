@@ -1,0 +1,250 @@
+"""The settings of ``stream-can run``: a TOML file, each also an option and an environment variable.
+
+An option wins over an environment variable (``STREAM_CAN_`` + the name in capitals), that one over
+the file. ``[client]`` passes options through to kafka-python; in the environment they are
+``STREAM_CAN_CLIENT_...``, and each may end in ``_from_file`` to name a file that holds the value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import socket
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from stream_can.errors import StreamCANError
+
+PREFIX = "STREAM_CAN_"
+Name = str | int | float
+
+
+class SettingsError(StreamCANError, ValueError):
+    """A setting is unknown, missing or out of range; the message names it."""
+
+
+def _is(help_: str, **bounds: Any) -> Meta:
+    return Meta(description=help_, **bounds)
+
+
+class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """Everything that ``stream-can run`` can be told; `options` lists it with its help."""
+
+    bootstrap_servers: Annotated[list[str], _is("brokers to ask first, host:port,...")]
+    application_id: Annotated[
+        str, _is("consumer group and first part of the transactional id", min_length=1)
+    ]
+    input: Annotated[str, _is("topic of predictions")]
+    output: Annotated[str, _is("topic of corrected predictions")]
+    labels: Annotated[str | None, _is("topic of labels, if any; keyed like the predictions")] = None
+    state: Annotated[str | None, _is("compacted topic of states (application_id-state)")] = None
+    dead_letters: Annotated[
+        str | None, _is("topic of what cannot be read (application_id-dead-letters)")
+    ] = None
+    instance: Annotated[
+        str | None, _is("name of this process, the same after a restart (the host's name)")
+    ] = None
+
+    classes: Annotated[list[Name] | None, _is("class names in the order of the arrays")] = None
+    train_counts: Annotated[
+        list[float] | None, _is("training rows per class, in the order of the classes")
+    ] = None
+    classes_from_file: Annotated[
+        str | None,
+        _is("JSON with classes and train_counts, or a snapshot, which every partition starts from"),
+    ] = None
+
+    probs: Annotated[str, _is("field of the probabilities; dots reach inside")] = "probs"
+    raw: Annotated[str, _is("field that keeps the original; empty keeps none")] = "probs_raw"
+    id: Annotated[str | None, _is("field that joins labels to predictions (the key)")] = None
+    label: Annotated[str, _is("field of the label")] = "label"
+    digits: Annotated[int | None, _is("round the output to so many digits")] = None
+
+    paths: Annotated[list[str] | None, _is("paths to mix (all)")] = None
+    half_life: Annotated[float, _is("events after which what was learned counts half")] = 5000
+    uncertainty: Annotated[str, _is("how uncertain a row is")] = "topk_entropy"
+    k: Annotated[int, _is("how many of the largest probabilities count for it")] = 3
+    threshold: Annotated[float, _is("from which uncertainty on CAN corrects")] = 0.9
+    pseudo_count: Annotated[float | None, _is("rows the prior weighs in CAN's sums (m)")] = None
+    prior_strength: Annotated[float | None, _is("labels the training prior weighs (m)")] = None
+
+    start: Annotated[
+        Literal["earliest", "latest"], _is("where a group begins that has committed nothing")
+    ] = "earliest"
+    reset_state: Annotated[
+        bool, _is("begin with fresh state where what is stored cannot be used")
+    ] = False
+    skip_gap: Annotated[bool, _is("go on behind records that retention has deleted")] = False
+    errors: Annotated[
+        Literal["dead-letter", "fail"], _is("what to do with a record that cannot be read")
+    ] = "dead-letter"
+    commit_interval_ms: Annotated[
+        int, _is("commit at least so often; large states are committed more rarely", ge=1)
+    ] = 200
+    commit_every: Annotated[int, _is("commit after so many records at the latest", ge=1)] = 5000
+    recent_mb: Annotated[float, _is("memory for predictions waiting for their label", gt=0)] = 64
+    connect_seconds: Annotated[float, _is("give up after so long without any broker", ge=0)] = 300
+    create_topics: Annotated[bool, _is("create missing topics, but the input")] = False
+    check: Annotated[bool, _is("check settings, topics, rights and sizes, then exit")] = False
+    log_format: Annotated[Literal["text", "json"], _is("log lines for people or machines")] = "text"
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"], _is("least level to log")
+    ] = "INFO"
+    client: Annotated[dict[str, Any], _is("options of kafka-python, NAME=VALUE")] = {}
+
+    def __post_init__(self) -> None:
+        if (self.classes is None) == (self.classes_from_file is None):
+            raise ValueError("give either classes or classes_from_file")
+        topics = [t for t in (self.input, self.output, self.labels, *self.own_topics) if t]
+        if len(set(topics)) < len(topics):
+            raise ValueError(f"topics must differ: {', '.join(topics)}")
+        if self.digits is not None and not 1 <= self.digits <= 17:
+            raise ValueError(f"digits: {self.digits}, expected 1 to 17")
+        for name, value in {"application_id": self.application_id, "instance": self.name}.items():
+            if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
+                raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
+
+    @property
+    def name(self) -> str:
+        """The instance: as given, else the host's name."""
+        return self.instance or socket.gethostname()
+
+    @property
+    def own_topics(self) -> tuple[str, str]:
+        """The topics of states and of dead letters."""
+        return (
+            self.state or f"{self.application_id}-state",
+            self.dead_letters or f"{self.application_id}-dead-letters",
+        )
+
+    @property
+    def corrector(self) -> dict[str, Any]:
+        """Keyword arguments of `Corrector`, without classes and counts."""
+        names = ("paths", "half_life", "uncertainty", "k", "threshold", "pseudo_count")
+        return {name: getattr(self, name) for name in (*names, "prior_strength")}
+
+
+class Option(NamedTuple):
+    """One setting, as a command line offers it."""
+
+    name: str
+    """As in the TOML file; the option is ``--`` + the name with dashes."""
+    kind: type
+    """``bool`` for a switch, ``dict`` for repeatable NAME=VALUE, else ``str``: `load` converts."""
+    help: str
+
+
+def options() -> list[Option]:
+    """Every setting, for a command line."""
+    hints = get_type_hints(Settings, include_extras=True)
+    found = []
+    for name in Settings.__struct_fields__:
+        type_, meta = get_args(hints[name])
+        kind = type_ if type_ is bool else dict if get_origin(type_) is dict else str
+        found.append(Option(name, kind, meta.description))
+    return found
+
+
+def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
+    """Settings from a file, the environment and the command line.
+
+    Parameters
+    ----------
+    path
+        TOML file, or None.
+    overrides
+        Values by name, as given on the command line (strings are converted; None is "not given");
+        ``client`` may be a dict or a list of ``NAME=VALUE``.
+    env
+        Usually ``os.environ``.
+
+    Raises
+    ------
+    SettingsError
+        Naming the setting and the nearest known name.
+    """
+    known = Settings.__struct_fields__
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(Path(path).read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(f"{path}: {error}") from None
+        _refuse_unknown(values, known, f"{path}: ")
+        if isinstance(values.get("classes_from_file"), str):  # as seen from the file that names it
+            values["classes_from_file"] = str(Path(path).parent / values["classes_from_file"])
+    client = values.pop("client", {})
+    if not isinstance(client, dict):
+        raise SettingsError(f"{path}: client is a table of kafka-python's options: [client]")
+    for variable, text in env.items():
+        if variable.startswith(PREFIX + "CLIENT_"):
+            client[variable.removeprefix(PREFIX + "CLIENT_").lower()] = text
+        elif variable.startswith(PREFIX):
+            name = variable.removeprefix(PREFIX).lower()
+            _refuse_unknown([name], known, f"environment variable {variable}: ")
+            values[name] = text
+    for name, value in overrides.items():
+        if value is not None and name != "client":
+            _refuse_unknown([name], known, "")
+            values[name] = value
+    client |= _pairs(overrides.get("client") or {})
+    values = {name: _listed(name, value) for name, value in values.items()}
+    try:
+        return msgspec.convert(values | {"client": _client(client)}, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
+
+
+def _refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"{where}unknown setting {name!r}{hint}")
+
+
+def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    pairs = [text.partition("=") for text in given]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise SettingsError(f"client option {name!r}: expected NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _listed(name: str, value: Any) -> Any:
+    """Lists are written with commas where there is only text."""
+    if name in ("bootstrap_servers", "classes", "train_counts", "paths") and isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _client(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of kafka-python, typed like its defaults, secrets read from their files."""
+    from .client import OURS, option_defaults
+
+    defaults, found = option_defaults(), {}
+    for name, value in given.items():
+        if name not in defaults and name.endswith("_from_file"):
+            name = name.removesuffix("_from_file")
+            try:
+                value = Path(value).read_text().strip()
+            except OSError as error:
+                raise SettingsError(f"client.{name}_from_file: {error}") from None
+        if name in OURS:
+            raise SettingsError(f"client.{name}: stream_can sets it itself")
+        _refuse_unknown([name], defaults, "client: ")
+        kind = type(defaults[name])
+        if isinstance(value, str) and kind in (bool, int, float):
+            try:
+                value = msgspec.convert(value, kind, strict=False)
+            except msgspec.ValidationError as error:
+                raise SettingsError(f"client.{name}: {value!r}: {error}") from None
+        found[name] = value
+    return found
