@@ -32,7 +32,7 @@ FLOOR = 1e-6
 class Reliability(NamedTuple):
     """Predictions in equal bins of their confidence (the probability of the likeliest class)."""
 
-    count: NDArray[np.int64]
+    rows: NDArray[np.int64]
     """Rows in each bin, shape (bins,)."""
     confidence: NDArray[np.float64]
     """Mean confidence of those rows; nan in an empty bin."""
@@ -130,7 +130,7 @@ class Scores:
 
     @property
     def reliability(self) -> Reliability:
-        """Count, mean confidence and accuracy in each bin of confidence."""
+        """Rows, mean confidence and accuracy in each bin of confidence."""
         count = np.where(self._count, self._count, np.nan)
         return Reliability(self._count.copy(), self._confidence / count, self._correct / count)
 
@@ -157,8 +157,8 @@ def _check(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.
         raise InvalidPrediction(f"expected probabilities of shape (n, m), got {probs.shape}")
     with np.errstate(invalid="ignore"):
         total = probs.sum(axis=1)
-        bad = ~(np.isfinite(probs).all(axis=1) & (probs >= 0).all(axis=1))
-        off = bad | ~(np.abs(total - 1) <= 1e-3)
+        bad = np.atleast_1d(~(np.isfinite(probs).all(axis=1) & (probs >= 0).all(axis=1)))
+        off = np.atleast_1d(bad | ~(np.abs(total - 1) <= 1e-3))
     if off.any():
         row = int(off.argmax())
         reason = (
@@ -176,8 +176,8 @@ def _check(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.
             "numpy.searchsorted or a dict turns names into indices"
         )
     wrong = (labels < 0) | (labels >= probs.shape[1])
-    if wrong.any():
-        row = int(wrong.argmax())
+    if np.any(wrong):
+        row = int(np.argmax(wrong))
         raise UnknownClass(f"row {row}: label {labels[row]} is not in [0, {probs.shape[1]})")
     return probs, labels.astype(np.intp)
 
@@ -347,7 +347,7 @@ def mce(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
 
 
 def reliability_bins(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Reliability:
-    """Count, mean confidence and accuracy in equal bins of confidence: a reliability diagram.
+    """Rows, mean confidence and accuracy in equal bins of confidence: a reliability diagram.
 
     Parameters
     ----------
@@ -369,8 +369,8 @@ def reliability_bins(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Reliabilit
 
     Examples
     --------
-    >>> count, confidence, accuracy = reliability_bins([[0.8, 0.2], [0.6, 0.4]], [0, 1], bins=2)
-    >>> count.tolist(), confidence.round(2).tolist(), accuracy.tolist()
+    >>> rows, confidence, accuracy = reliability_bins([[0.8, 0.2], [0.6, 0.4]], [0, 1], bins=2)
+    >>> rows.tolist(), confidence.round(2).tolist(), accuracy.tolist()
     ([0, 2], [nan, 0.7], [nan, 0.5])
     """
     return _of(P, y, bins).reliability

@@ -52,8 +52,8 @@ def test_calibration_errors_by_hand():
     assert scores.ece(P, y) == pytest.approx(np.dot(gaps, weights), abs=1e-12)
     assert scores.mce(P, y) == pytest.approx(max(gaps), abs=1e-12)
     bins = scores.reliability_bins(P, y)
-    assert bins.count.sum() == len(y)
-    assert np.isnan(bins.accuracy[bins.count == 0]).all()
+    assert bins.rows.sum() == len(y)
+    assert np.isnan(bins.accuracy[bins.rows == 0]).all()
 
 
 def test_calibrated_rows_have_a_small_error_and_overconfident_ones_a_large_one():
@@ -77,7 +77,7 @@ def test_zero_probability_costs_the_floor_and_no_more():
 
 
 def test_confidence_zero_and_one_fall_into_the_outer_bins():
-    assert scores.reliability_bins([[1.0]], [0]).count.tolist() == [0] * 14 + [1]
+    assert scores.reliability_bins([[1.0]], [0]).rows.tolist() == [0] * 14 + [1]
 
 
 def test_no_rows_give_nan():

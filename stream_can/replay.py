@@ -1,0 +1,383 @@
+"""Recorded predictions and late labels through a Corrector, as the stream would have seen them.
+
+The order is the stream's own: before each row, the labels that are due by then are learned. Labels
+come a fixed number of rows late, or at their own time. What is kept is the labels on their way and
+sums, so a recording of any length replays in bounded memory.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .corrector import Corrector
+from .kernel import Mode
+from .recording import Chunk, Recording, from_arrays
+from .scores import Scores
+
+__all__ = ["Moment", "Recording", "Replay", "Step", "from_arrays", "label_rates", "replay", "steps"]
+
+FIRST_STEP, LAST_STEP = 64, 16_384
+STEPS_PER_LENGTH = 256
+
+
+class Step(NamedTuple):
+    """A run of rows that went through the corrector."""
+
+    first: int
+    """The number of the first row, from 0."""
+    P: NDArray[np.float64]
+    """The predictions, shape (n, m)."""
+    y: NDArray[np.int64]
+    """Index of each row's class, -1 where it is not known."""
+    corrected: NDArray[np.float64]
+    """What the corrector made of each row when it came by, shape (n, m)."""
+    paths: NDArray[np.float64] | None
+    """What each path made of it, shape (number of paths, n, m)."""
+    time: NDArray[Any] | None
+    """When each row was predicted, where that is known."""
+
+
+class _Labels(NamedTuple):
+    """Labels on their way, with the predictions they are for."""
+
+    due: NDArray[np.int64]
+    """The row before which each is learned (once that is known), else the row after its own."""
+    time: NDArray[Any]
+    row: NDArray[np.int64]
+    P: NDArray[np.float64]
+    y: NDArray[np.int64]
+
+    def take(self, which: NDArray[Any]) -> _Labels:
+        return _Labels(*(array[which] for array in self))
+
+
+def _on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> _Labels:
+    which = np.flatnonzero(chunk.arrives & given)
+    rows = which + chunk.first
+    time = rows if chunk.label_time is None or delay is not None else chunk.label_time[which]
+    return _Labels(rows + 1 + (delay or 0), time, rows, chunk.P[which], chunk.y[which])
+
+
+def _join(parts: list[_Labels]) -> _Labels:
+    if len(parts) == 1:
+        return parts[0]
+    return _Labels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _split(parts: list[_Labels], chunk: Chunk, by_time: bool) -> tuple[_Labels, list[_Labels]]:
+    """The labels that are learned within the chunk, in their order, and the others."""
+    end = chunk.first + len(chunk.P)
+    near, late = parts[-1:], list[_Labels]()
+    for part in parts[:-1]:
+        if by_time:
+            assert chunk.time is not None
+            waits = part.time.min() > chunk.time[-1]
+        else:
+            waits = part.due.min() > end
+        (late if waits else near).append(part)
+    labels = _Labels(*(np.concatenate(arrays) for arrays in zip(*near, strict=True)))
+    due = labels.due
+    if by_time:
+        assert chunk.time is not None
+        due = np.maximum(due, chunk.first + np.searchsorted(chunk.time, labels.time, "left"))
+    order = np.lexsort((labels.row, labels.time, due))
+    # After the last row a delay in rows still counts; that a time has come only a next row says.
+    ripe = order[due[order] <= end - by_time]
+    rest = np.ones(len(due), np.bool_)
+    rest[ripe] = False
+    if rest.any():
+        late.append(labels.take(np.flatnonzero(rest)))
+    return labels.take(ripe)._replace(due=due[ripe]), late
+
+
+def steps(
+    chunks: Iterable[Chunk],
+    corrector: Corrector,
+    *,
+    label_delay: int | None = None,
+    label_rate: float = 1.0,
+    seed: int = 0,
+    explain: bool = True,
+) -> Iterator[Step]:
+    """Run chunks through a corrector, a step at a time.
+
+    Parameters
+    ----------
+    chunks
+        The rows in order: :meth:`Recording.chunks` or :func:`from_arrays`.
+    corrector
+        Is taught; its state after a step is what the stream's corrector would have known.
+    label_delay
+        The label of row t - label_delay is learned after row t. None (or for chunks without times,
+        0) where labels come at their own time: before a row, the labels of earlier rows whose time
+        is not later than the row's, by label time, then row.
+    label_rate
+        Share of the labels that arrive at all, drawn at random from `seed`.
+    explain
+        Whether to say what each path makes of each row; takes about twice the time.
+
+    Yields
+    ------
+    Step
+        64 rows each at first, more as the stream goes on, never more than 16,384.
+    """
+    if label_delay is not None and label_delay < 0:
+        raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
+    if not 0 <= label_rate <= 1:
+        raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
+    rng = np.random.default_rng(seed)
+    forward = _explained if explain else _corrected
+    waiting: list[_Labels] = []
+    for chunk in chunks:
+        given = rng.random(len(chunk.P)) < label_rate
+        by_time = label_delay is None and chunk.time is not None
+        labels, waiting = _split(
+            [*waiting, _on_their_way(chunk, label_delay, given)], chunk, by_time
+        )
+        start, end, done = chunk.first, chunk.first + len(chunk.P), 0
+        while start < end:
+            stop = min(end, start + _step(start))
+            upto = int(np.searchsorted(labels.due, stop, "right"))
+            cut = slice(start - chunk.first, stop - chunk.first)
+            P, due = chunk.P[cut], labels.take(np.arange(done, upto))
+            corrected, paths = forward(corrector, start, P, due)
+            time = None if chunk.time is None else chunk.time[cut]
+            yield Step(start, P, chunk.y[cut], corrected, paths, time)
+            start, done = stop, upto
+
+
+def _step(start: int) -> int:
+    """Rows of a step: at most a 256th of what went before, but 64."""
+    size = FIRST_STEP
+    while size < LAST_STEP and start >= 2 * size * STEPS_PER_LENGTH:
+        size *= 2
+    return size
+
+
+def _explained(
+    corrector: Corrector, first: int, P: NDArray[np.float64], labels: _Labels
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Row by row: what a path says of a row depends on the rows just before it."""
+    kernel = corrector._kernel
+    corrected, paths = np.empty(P.shape), np.empty((kernel.n_paths, *P.shape))
+    due, ys = labels.due.tolist(), labels.y.tolist()
+    done, known = 0, len(due)
+    for i in range(len(P)):
+        while done < known and due[done] <= first + i:
+            kernel.learn_one(labels.P[done], ys[done])
+            done += 1
+        row = P[i]
+        paths[:, i] = kernel.rows(row, 1, Mode.EXPLAIN)
+        corrected[i] = kernel.rows(row, 1, Mode.PROCESS)
+    if done < known:
+        kernel.learn_many(labels.P[done:], labels.y[done:])
+    return corrected, paths
+
+
+def _corrected(
+    corrector: Corrector, first: int, P: NDArray[np.float64], labels: _Labels
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Runs of rows between labels at once: the same bits as row by row."""
+    kernel = corrector._kernel
+    corrected = np.empty(P.shape)
+    due = np.unique(labels.due)
+    begins = np.searchsorted(labels.due, due).tolist()
+    cuts = np.clip(due - first, 0, len(P)).tolist()
+    for k, (begin, cut) in enumerate(zip([0, *begins], [0, *cuts], strict=True)):
+        end = begins[k] if k < len(begins) else len(labels.due)
+        if k and end > begin:
+            kernel.learn_many(labels.P[begin:end], labels.y[begin:end])
+        stop = cuts[k] if k < len(cuts) else len(P)
+        if stop > cut:
+            corrected[cut:stop] = kernel.rows(P[cut:stop], 2, Mode.PROCESS)
+    return corrected, None
+
+
+class Moment(NamedTuple):
+    """The stream during one step, and the corrector after it."""
+
+    row: int
+    """Rows until then."""
+    time: Any
+    """When the step's last row was predicted; None where that is not known."""
+    labelled: int
+    """Rows of the step whose label is known."""
+    hits: tuple[float, float]
+    """Of those, how many were right: raw, corrected."""
+    losses: tuple[float, float]
+    """Sums of their log losses: raw, corrected."""
+    counts: NDArray[np.int64]
+    """Labels per class, shape (m,)."""
+    prior: NDArray[np.float64]
+    """The corrector's estimate of the class mix, shape (m,)."""
+    weights: NDArray[np.float64]
+    """The weight of each path."""
+    temperature: float
+
+
+class Replay:
+    """What a replay found out: scores of every path, and how the stream went.
+
+    Parameters
+    ----------
+    corrector
+        The one the steps went through; :attr:`corrector` is its state after the last row.
+    """
+
+    def __init__(self, corrector: Corrector) -> None:
+        self.corrector = corrector
+        self.classes = list(corrector._classes)
+        self.raw, self.corrected = Scores(), Scores()
+        self.paths = {name: Scores() for name in corrector._paths}
+        self.moments: list[Moment] = []
+        self.rows = 0
+        self.seconds = 0.0
+        self.rates: dict[float, Scores] = {}
+        """Scores where only a share of the labels arrives; filled by :func:`label_rates`."""
+        self.dates = False
+        """Whether the times of the moments are microseconds since 1970."""
+        self.delay = ""
+        """How late labels came, in words."""
+
+    def add(self, step: Step) -> None:
+        """Count a step in; call it before the next one is taken."""
+        known = step.y >= 0
+        P, y, corrected = step.P, step.y, step.corrected
+        if not known.all():
+            P, y, corrected = P[known], y[known], corrected[known]
+        before = self.raw.add_checked(P, y)
+        after = self.corrected.add_checked(corrected, y)
+        if step.paths is not None:
+            for scores, path in zip(self.paths.values(), step.paths, strict=True):
+                scores.add_checked(path if len(path) == len(y) else path[known], y)
+        self.rows = step.first + len(step.P)
+        corrector = self.corrector
+        self.moments.append(
+            Moment(
+                self.rows,
+                None if step.time is None else step.time[-1],
+                len(y),
+                (before[0], after[0]),
+                (before[1], after[1]),
+                np.bincount(y, minlength=len(self.classes)),
+                corrector.prior,
+                np.array(list(corrector.weights.values())),
+                float(corrector.temperature) if "temperature" in self.paths else float("nan"),
+            )
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result without its course, as JSON would have it."""
+        corrector = self.corrector
+        return {
+            "rows": self.rows,
+            "labelled": self.raw.n,
+            "learned": corrector.n_labels,
+            "classes": self.classes,
+            "label_delay": self.delay,
+            "raw": self.raw.summary(),
+            "corrected": self.corrected.summary(),
+            "paths": {name: scores.summary() for name, scores in self.paths.items() if scores.n},
+            "weights": corrector.weights,
+            "label_rates": {f"{rate:g}": scores.summary() for rate, scores in self.rates.items()},
+            "seconds": self.seconds,
+        }
+
+
+def replay(
+    recording: Recording,
+    corrector: Corrector,
+    *,
+    label_delay: int | None = None,
+    label_rate: float = 1.0,
+    seed: int = 0,
+    explain: bool = True,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> Replay:
+    """Replay a recording through a corrector.
+
+    Parameters
+    ----------
+    recording
+        Predictions and labels.
+    corrector
+        A new corrector, fitted or not, or the state of an earlier one.
+    label_delay, label_rate, seed, explain
+        As for :func:`steps`; `label_delay` may be None only where the recording has times.
+    progress
+        Is called after each step with the number of its rows.
+
+    Returns
+    -------
+    Scores over all rows whose label is known, those whose label never arrives included.
+
+    Examples
+    --------
+    >>> import numpy as np, os, tempfile
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.choice(2, 2000, p=[0.8, 0.2])
+    >>> P = np.where(y[:, None] == [0, 1], 0.55, 0.45)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = os.path.join(folder, "stream.npz")
+    ...     np.savez(file, probs=P, label=y)
+    ...     result = replay(Recording(file), Corrector(2), label_delay=10)
+    >>> result.corrected.log_loss < result.raw.log_loss
+    True
+    """
+    if label_delay is None and not recording.has_times:
+        raise ValueError(
+            "label_delay: say after how many rows a label arrives, or name the columns of times"
+        )
+    started = clock.perf_counter()
+    result = Replay(corrector)
+    for step in steps(
+        recording.chunks(),
+        corrector,
+        label_delay=label_delay,
+        label_rate=label_rate,
+        seed=seed,
+        explain=explain,
+    ):
+        result.add(step)
+        progress(len(step.P))
+    result.dates = recording.dates
+    result.delay = "at their own time" if label_delay is None else f"{label_delay:,} rows late"
+    result.seconds = clock.perf_counter() - started
+    return result
+
+
+def label_rates(
+    recording: Recording,
+    start: Callable[[], Corrector],
+    rates: Iterable[float],
+    *,
+    label_delay: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> dict[float, Scores]:
+    """What labelling a share of the stream would buy: scores of the corrected rows at each rate.
+
+    Parameters
+    ----------
+    start
+        Makes the corrector that each rate begins with.
+    rates
+        Shares of the labels that arrive, in [0, 1].
+    """
+    return {
+        rate: replay(
+            recording,
+            start(),
+            label_delay=label_delay,
+            label_rate=rate,
+            seed=seed,
+            explain=False,
+            progress=progress,
+        ).corrected
+        for rate in rates
+    }
