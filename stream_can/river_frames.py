@@ -1,0 +1,110 @@
+"""Batches of rows for river classifiers, in whatever kind of frame narwhals knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from river.utils import dataframe
+
+Array = NDArray[np.float64]
+
+
+def into_rows(X: Any) -> Any:
+    """A narwhals frame, or a series for pipelines that begin with text."""
+    return nw.from_native(X, eager_only=True, allow_series=True)
+
+
+def records(frame: Any) -> Iterator[Any]:
+    """The rows as ``*_one`` takes them."""
+    return iter(frame.to_list()) if isinstance(frame, nw.Series) else frame.iter_rows(named=True)
+
+
+def into_labels(y: Any, n: int) -> list[Any]:
+    """One label per row; None where it is null or there are none at all."""
+    if y is None:
+        return [None] * n
+    series = dataframe.into_series(y)
+    if len(series) != n:
+        raise ValueError(f"learn_many: {n} rows but {len(series)} labels; null is for no label")
+    nulls = series.is_null().to_list()
+    return [None if null else y for y, null in zip(series.to_list(), nulls, strict=True)]
+
+
+def into_frame(P: Array, classes: Sequence[Any], like: Any) -> Any:
+    """Probabilities, shape (n, m), as a frame of the kind of ``like`` with a column per class."""
+    if not classes:
+        return (like.to_frame() if isinstance(like, nw.Series) else like).select([]).to_native()
+    return dataframe.to_native_frame(P, like=like, columns=classes)
+
+
+def into_series(values: Sequence[Any], like: Any) -> Any:
+    """Values as a series of the kind of ``like``."""
+    return dataframe.to_native_series(values, name=None, like=like)
+
+
+def takes_frames(classifier: Any, method: str) -> bool:
+    """Whether a classifier has ``method``; a pipeline only where all of its steps take part."""
+    *transformers, last = getattr(classifier, "steps", {"": classifier}).values()
+    return hasattr(last, method) and all(hasattr(step, "transform_many") for step in transformers)
+
+
+def predict(
+    classifier: Any, predict_one: Callable[[Any], dict[Any, float]], frame: Any, **kwargs: Any
+) -> tuple[list[Any], Array]:
+    """The classifier's own prediction of each row.
+
+    Parameters
+    ----------
+    classifier
+        Asked once for all rows where it can.
+    predict_one
+        Asked for each row otherwise.
+    frame
+        What :func:`into_rows` made.
+    **kwargs
+        For ``classifier.predict_proba_many``.
+
+    Returns
+    -------
+    The classes that it names, and its probabilities, shape (n, classes).
+    """
+    rows = records(frame)
+    x = next(rows, None)
+    if x is None:
+        return [], np.empty((0, 0))
+    first = predict_one(x)
+    # river's naive Bayes cannot predict a polars frame before it has a class.
+    if first and takes_frames(classifier, "predict_proba_many"):
+        P = dataframe.into_frame(classifier.predict_proba_many(frame.to_native(), **kwargs))
+        # Only pandas has names that are not strings; the one row says what they stand for.
+        spelled = {str(name): name for name in first}
+        return [spelled.get(str(name), name) for name in P.columns], dataframe.to_numpy(P)
+    predictions = [first, *map(predict_one, rows)]
+    names = list(dict.fromkeys(name for p in predictions for name in p))
+    return names, np.array([[p.get(name, 0.0) for name in names] for p in predictions], np.float64)
+
+
+def learn(classifier: Any, frame: Any, y: Any, labels: list[Any], **kwargs: Any) -> None:
+    """Teach the classifier the rows that have a label, at once where it can, else one by one."""
+    seen = [label is not None for label in labels]
+    if not any(seen):
+        return
+    if not takes_frames(classifier, "learn_many"):
+        for x, label in zip(records(frame), labels, strict=True):
+            if label is not None:
+                classifier.learn_one(x, label, **kwargs)
+        return
+    if not all(seen):
+        frame, y = frame.filter(seen), dataframe.into_series(y).filter(seen).to_native()
+        kwargs = {name: only(value, seen) for name, value in kwargs.items()}
+    classifier.learn_many(frame.to_native(), y, **kwargs)
+
+
+def only(value: Any, seen: list[bool]) -> Any:
+    """The entries of a series of weights that belong to labelled rows; a number is for all."""
+    value = nw.from_native(value, series_only=True, pass_through=True)
+    return value.filter(seen).to_native() if isinstance(value, nw.Series) else value
