@@ -1,0 +1,30 @@
+"""Between the topics of Apache Kafka, corrected exactly once.
+
+::
+
+    import os
+    from stream_can.kafka import Worker, load
+
+    Worker(load("app.toml", {}, os.environ)).run()
+"""
+
+from .client import ClientError, DeniedError, FencedError, RebuildError, RetryError
+from .settings import Option, Settings, SettingsError, load, options
+from .worker import EXIT_CODES, UnreadableRecord, Worker, run
+
+__all__ = [
+    "EXIT_CODES",
+    "ClientError",
+    "DeniedError",
+    "FencedError",
+    "Option",
+    "RebuildError",
+    "RetryError",
+    "Settings",
+    "SettingsError",
+    "UnreadableRecord",
+    "Worker",
+    "load",
+    "options",
+    "run",
+]

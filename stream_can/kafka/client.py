@@ -134,7 +134,7 @@ def _errors_as(otherwise: type[ClientError]) -> Iterator[None]:
         raise _classify(error, otherwise) from error
 
 
-def _within(
+def within(
     seconds: float, call: Callable[..., T], *args: Any, otherwise: type[ClientError] = RebuildError
 ) -> T:
     """``call(*args)``, given up after some seconds.
@@ -330,7 +330,7 @@ class Client:
                 ) from error
 
     def _found(self, admin: Any, names: set[str]) -> dict[str, Any]:
-        topics = _within(15, admin.describe_topics, sorted(names), otherwise=RetryError)
+        topics = within(15, admin.describe_topics, sorted(names), otherwise=RetryError)
         found = {}
         for topic in topics:
             error = kafka_errors.for_code(topic["error_code"])
@@ -353,12 +353,12 @@ class Client:
             for name in names
         }
         try:
-            _within(30, admin.create_topics, new, otherwise=RetryError)
+            within(30, admin.create_topics, new, otherwise=RetryError)
         except RetryError as error:
             if not isinstance(error.__cause__, kafka_errors.TopicAlreadyExistsError):
                 raise  # otherwise another instance was faster
         # Trap: a new topic is not at once visible on another broker.
-        _within(30, admin.wait_for_topics, sorted(names), 25_000, otherwise=RetryError)
+        within(30, admin.wait_for_topics, sorted(names), 25_000, otherwise=RetryError)
         log.info("created topics: %s", ", ".join(sorted(names)))
 
     def _check_rights(
@@ -374,7 +374,7 @@ class Client:
             for name, rights in needed.items()
             for right in sorted(rights - _operations(topics[name]))
         ]
-        groups = _within(15, admin.describe_groups, [self.group], otherwise=RetryError)
+        groups = within(15, admin.describe_groups, [self.group], otherwise=RetryError)
         group = groups[self.group]
         unknown = group["error"] and "Authorization" not in group["error"]
         if not unknown and "READ" not in _operations(group):
@@ -384,7 +384,7 @@ class Client:
 
     def _check_configs(self, admin: Any, names: list[str], state: str, state_bytes: int) -> None:
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-        described = _within(15, admin.describe_configs, asked, False, "all", otherwise=RetryError)
+        described = within(15, admin.describe_configs, asked, False, "all", otherwise=RetryError)
         found = described["topic"]
         for name in names:
             configs = found.get(name) or {}
@@ -440,7 +440,7 @@ class Client:
                 **options, transactional_id=self.identity, allow_auto_create_topics=False
             )
             _patch_await_ready(self._producer)
-            _within(self._patience + 2, self._producer.init_transactions)
+            within(self._patience + 2, self._producer.init_transactions)
 
     def rebuild(self) -> None:
         """A new producer under the same id; the next ``take_rebalance`` asks for a restore."""
@@ -471,7 +471,7 @@ class Client:
             try:
                 admin = self._admin()
                 member = MemberToRemove(group_instance_id=self.identity)
-                _within(5, admin.remove_group_members, self.group, [member])
+                within(5, admin.remove_group_members, self.group, [member])
                 self._close(admin)
             except ClientError as error:
                 log.warning("could not leave the group, others wait for the session: %s", error)
@@ -490,7 +490,7 @@ class Client:
         # Trap: close() can raise, can hang, and can leave its thread behind.
         if client is not None:
             with contextlib.suppress(ClientError, RuntimeError, AttributeError, ValueError):
-                _within(5, client.close, *args)
+                within(5, client.close, *args)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -672,8 +672,8 @@ class Client:
             for pair, (offset, text) in offsets.items()
         }
         try:
-            _within(self._patience, self._producer.send_offsets_to_transaction, positions, token)
-            _within(self._patience, self._producer.commit_transaction)
+            within(self._patience, self._producer.send_offsets_to_transaction, positions, token)
+            within(self._patience, self._producer.commit_transaction)
         except FencedError as error:
             raise self._own_fault(error) from error
         self._begun = None
@@ -683,7 +683,7 @@ class Client:
         self._sent = []
         if self._begun is not None:
             self._begun = None
-            _within(self._patience, self._producer.abort_transaction)
+            within(self._patience, self._producer.abort_transaction)
 
     def _own_fault(self, error: ClientError) -> ClientError:
         """A transaction older than its time-out was ended by the brokers, not by a process."""

@@ -66,10 +66,12 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     digits: Annotated[int | None, _is("round the output to so many digits")] = None
 
     paths: Annotated[list[str] | None, _is("paths to mix (all)")] = None
-    half_life: Annotated[float, _is("events after which what was learned counts half")] = 5000
-    uncertainty: Annotated[str, _is("how uncertain a row is")] = "topk_entropy"
-    k: Annotated[int, _is("how many of the largest probabilities count for it")] = 3
-    threshold: Annotated[float, _is("from which uncertainty on CAN corrects")] = 0.9
+    half_life: Annotated[
+        float | None, _is("events after which what was learned counts half (5000)")
+    ] = None
+    uncertainty: Annotated[str | None, _is("how uncertain a row is (topk_entropy)")] = None
+    k: Annotated[int | None, _is("how many of the largest probabilities count for it (3)")] = None
+    threshold: Annotated[float | None, _is("from which uncertainty on CAN corrects (0.9)")] = None
     pseudo_count: Annotated[float | None, _is("rows the prior weighs in CAN's sums (m)")] = None
     prior_strength: Annotated[float | None, _is("labels the training prior weighs (m)")] = None
 
@@ -124,9 +126,10 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
 
     @property
     def corrector(self) -> dict[str, Any]:
-        """Keyword arguments of `Corrector`, without classes and counts."""
+        """Those keyword arguments of `Corrector` that were given, without classes and counts."""
         names = ("paths", "half_life", "uncertainty", "k", "threshold", "pseudo_count")
-        return {name: getattr(self, name) for name in (*names, "prior_strength")}
+        given = {name: getattr(self, name) for name in (*names, "prior_strength")}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class Option(NamedTuple):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # noqa: F401
+
 from broker.broker import VERSIONS, Broker
 
 HERE = Path(__file__).parent

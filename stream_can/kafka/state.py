@@ -1,0 +1,186 @@
+"""Restoring a partition: committed offsets, the snapshot they point to, the recent predictions.
+
+A commit writes, in one transaction, the outputs, a snapshot into the state topic and the offsets of
+input and labels; the input's offset carries ``{"so": offset of the snapshot}``. So the pointer is
+visible only if its transaction was committed, and the snapshot names the offsets it belongs to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stream_can.errors import SnapshotMismatch
+from stream_can.task import Task
+
+from .client import Client, DeniedError, Offset
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 10
+"""How long a snapshot that does not belong to its offset may be the trace of another owner."""
+
+
+class Pointer(msgspec.Struct):
+    """What is committed beside the input's offset. (Brokers refuse more than 4096 bytes.)"""
+
+    so: int
+
+
+class Rules(NamedTuple):
+    """What to do where there is nothing to restore, or it cannot be restored."""
+
+    start: str
+    reset_state: bool
+    skip_gap: bool
+
+
+def key(topic: str, partition: int) -> bytes:
+    """The key of a partition's snapshots in the state topic."""
+    return f"{topic}-{partition}".encode()
+
+
+def offsets(
+    task: Task, topic: str, labels: str | None, partition: int, so: int
+) -> dict[Any, Offset]:
+    """What to commit for a task whose snapshot has offset ``so``: always both topics."""
+    pointer = msgspec.json.encode(Pointer(so)).decode()
+    found = {(topic, partition): Offset(task.next_prediction, pointer)}
+    if labels:
+        found[labels, partition] = Offset(task.next_label, "")
+    return found
+
+
+def restore(
+    client: Client,
+    partition: int,
+    state: str,
+    fresh: Callable[[int, int], Task],
+    stored: Callable[[bytes], Task],
+    rules: Rules,
+) -> Task:
+    """The task of a partition as it was when its last transaction was committed.
+
+    Parameters
+    ----------
+    fresh
+        Makes the task that begins at offsets of input and labels.
+    stored
+        Reads a snapshot.
+
+    Raises
+    ------
+    DeniedError
+        What is stored does not fit together; the message names what, and the way out.
+    """
+    begin, end = client.span(client.input, partition)
+    labels = client.span(client.labels, partition) if client.labels else (0, 0)
+
+    def anew(at: int | None, label_at: int | None) -> Task:
+        """Fresh state, at committed offsets that still exist, else where the rules begin."""
+        start = begin if rules.start == "earliest" else end
+        label_start = labels[0] if rules.start == "earliest" else labels[1]
+        inside = at is not None and begin <= at <= end
+        label_inside = label_at is not None and labels[0] <= label_at <= labels[1]
+        return fresh(at if inside else start, label_at if label_inside else label_start)  # type: ignore[arg-type]
+
+    task, at, label_at, problem = _find(client, partition, state, stored)
+    where = f"partition {partition} of {client.input!r}"
+    if problem is None and task is None:
+        return anew(None, None)
+    if task is None or problem is not None:
+        if not rules.reset_state:
+            raise DeniedError(
+                f"{where}: {problem}; --reset-state begins there with fresh state, which forgets what"
+                " was learned"
+            )
+        log.warning("%s: %s; beginning with fresh state", where, problem)
+        return anew(at, label_at)
+    spans = {client.input: (task.next_prediction, begin, end)}
+    if client.labels:
+        spans[client.labels] = (task.next_label, *labels)
+    for topic, (next_, first, last) in spans.items():
+        if next_ > last:
+            problem = (
+                f"committed offset {next_} of {topic!r} is behind its end {last}: was it made anew?"
+            )
+            if not rules.reset_state:
+                raise DeniedError(f"{where}: {problem} --reset-state begins with fresh state")
+            log.warning("%s: %s beginning with fresh state", where, problem)
+            return anew(None, None)
+        if next_ < first:
+            gap = f"retention has deleted offsets {next_} to {first - 1} of {topic!r} before they were read"
+            if not rules.skip_gap:
+                raise DeniedError(f"{where}: {gap}; --skip-gap goes on behind them")
+            log.warning("%s: %s; going on behind them", where, gap)
+    if task.oldest < begin:
+        log.warning("%s: recent predictions before offset %d are gone", where, begin)
+    if task.oldest < task.next_prediction:
+        records = client.read(client.input, partition, task.oldest, task.next_prediction)
+        while batch := list(itertools.islice(records, 1000)):
+            task.rebuild(batch)
+    return task
+
+
+def _find(
+    client: Client, partition: int, state: str, stored: Callable[[bytes], Task]
+) -> tuple[Task | None, int | None, int | None, str | None]:
+    """The stored task, the committed offsets, and what is wrong with them."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        committed = client.committed(partition)
+        here = committed[client.input]
+        label = committed.get(client.labels) if client.labels else None
+        label_at = None if label is None else label.offset
+        if here is None:
+            if _any_snapshot(client, partition, state):
+                return (
+                    None,
+                    None,
+                    None,
+                    (
+                        f"a snapshot is in {state!r}, but group {client.group!r} has no committed offset"
+                        " (they expire while a group is away)"
+                    ),
+                )
+            return None, None, None, None
+        try:
+            so = msgspec.json.decode(here.metadata, type=Pointer).so
+        except msgspec.DecodeError:
+            problem = (
+                f"offset {here.offset} was committed by something else (no pointer to a snapshot)"
+            )
+            return None, here.offset, label_at, problem
+        record = client.read_at(state, partition, so)
+        if record is None or record.key != key(client.input, partition) or record.value is None:
+            problem = f"the snapshot of offset {here.offset} is not at {so} in {state!r} any more"
+        else:
+            try:
+                task = stored(record.value)
+            except SnapshotMismatch as error:
+                return None, here.offset, label_at, f"{error} (at {so} in {state!r})"
+            if task.next_prediction == here.offset and (
+                not label or task.next_label == label.offset
+            ):
+                return task, here.offset, label_at, None
+            problem = (
+                f"the snapshot at {so} in {state!r} goes on at {task.next_prediction}, not at the"
+                f" committed offset {here.offset}"
+            )
+        # Another owner may have moved on, and compaction removed what it pointed to before.
+        if time.monotonic() > deadline:
+            return None, here.offset, label_at, problem
+        time.sleep(0.2)
+
+
+def _any_snapshot(client: Client, partition: int, state: str) -> bool:
+    wanted = key(client.input, partition)
+    return any(
+        record.key == wanted and record.value is not None
+        for record in client.read(state, partition, 0, 1 << 62)
+    )

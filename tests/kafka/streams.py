@@ -1,0 +1,175 @@
+"""A stream of predictions and late labels, a worker over it, and what its output must be."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from topics import create, read, unique
+
+from stream_can.kafka import Settings, Worker
+from stream_can.task import Output, Task
+
+CLASSES = ["a", "b", "c", "d"]
+COMMAND = (
+    "import os, sys; from stream_can.kafka import load, run;"
+    " sys.exit(run(load(sys.argv[1], {}, os.environ)))"
+)
+QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500, "fetch_max_wait_ms": 100}
+
+
+def prediction(rng: random.Random, number: int) -> tuple[bytes, bytes, str]:
+    """Key and message of an over-confident classifier's prediction, and the true class."""
+    truth = rng.choices(range(4), [5, 3, 1, 1])[0]
+    scores = [rng.expovariate(1.0) ** 3 + (2.0 if i == truth else 0.01) for i in range(4)]
+    probs = [score / sum(scores) for score in scores]
+    value = {"id": number, "probs": probs, "note": "ü" * rng.randrange(3)}
+    return b"k%d" % number, json.dumps(value).encode(), CLASSES[truth]
+
+
+def label(truth: str) -> bytes:
+    return json.dumps({"label": truth}).encode()
+
+
+class App:
+    """The topics of one application, and workers over them."""
+
+    def __init__(
+        self, servers: str, *, partitions: int = 2, labels: bool = True, **settings: Any
+    ) -> None:
+        self.servers, self.partitions = servers, partitions
+        self.id = unique("app")
+        self.given: dict[str, Any] = {
+            "bootstrap_servers": [servers],
+            "application_id": self.id,
+            "input": f"{self.id}-in",
+            "output": f"{self.id}-out",
+            "labels": f"{self.id}-labels" if labels else None,
+            "classes": CLASSES,
+            "connect_seconds": 60,
+            **settings,
+        }
+        self.given["client"] = QUICK | settings.get("client", {})
+        keep = {"retention.ms": "-1"}
+        topics = {f"{self.id}-{kind}": keep for kind in ("in", "out", "dead-letters")}
+        topics[f"{self.id}-state"] = {"cleanup.policy": "compact"}
+        if labels:
+            topics[f"{self.id}-labels"] = keep
+        create(servers, topics, partitions)
+
+    def settings(self, instance: str = "0", **changes: Any) -> Settings:
+        return Settings(**{**self.given, "instance": instance, **changes})
+
+    def worker(self, instance: str = "0", **changes: Any) -> Running:
+        """One in a thread of this process."""
+        return Running(Worker(self.settings(instance, **changes)))
+
+    def process(self, directory: Path, instance: str = "0") -> subprocess.Popen[bytes]:
+        """One in a process of its own; its log is ``directory/instance.log``."""
+        config = directory / f"{instance}.toml"
+        given = {**self.given, "instance": instance}
+        lines = [f"{k} = {json.dumps(v)}\n" for k, v in given.items() if k != "client" and v]
+        lines += ["[client]\n", *(f"{k} = {json.dumps(v)}\n" for k, v in given["client"].items())]
+        config.write_text("".join(lines))
+        with open(directory / f"{instance}.log", "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", COMMAND, str(config)],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )  # fmt: skip
+
+    def outputs(self, partition: int) -> list[Any]:
+        return read(self.servers, self.given["output"], partition)
+
+    def count(self) -> int:
+        return sum(len(self.outputs(p)) for p in range(self.partitions))
+
+    def verify(self, settings: Settings | None = None) -> int:
+        """Compare every partition with one Task over the stored input, bit by bit.
+
+        Returns the number of outputs and dead letters compared.
+        """
+        settings = settings or self.settings()
+        worker = Worker(settings)
+        worker.check()
+        compared = 0
+        for partition in range(self.partitions):
+            out = self.outputs(partition)
+            dead = read(self.servers, worker.dead_letters, partition)
+            labels = read(self.servers, settings.labels, partition) if settings.labels else []
+            task = worker._fresh(0, 0)
+            want, want_dead = replay(
+                task, read(self.servers, settings.input, partition), labels, out
+            )
+            assert [plain(r) for r in out] == [plain(r) for r in want], f"partition {partition}"
+            assert sorted(map(plain, dead)) == sorted(map(plain, want_dead)), (
+                f"partition {partition}"
+            )
+            compared += len(out) + len(dead)
+        return compared
+
+
+def plain(record: Any) -> tuple[Any, ...]:
+    return record.key or b"", record.value or b"", tuple(record.headers), record.timestamp
+
+
+def replay(
+    task: Task, predictions: Sequence[Any], labels: Sequence[Any], outputs: Sequence[Any]
+) -> tuple[list[Output], list[Output]]:
+    """What one Task makes of the stored input in the order that the outputs' headers state.
+
+    A prediction that became a dead letter has no output, so no order; it changes no state either.
+    """
+    want: list[Output] = []
+    dead: list[Output] = []
+    taken = 0
+
+    def feed(record: Any) -> None:
+        result = task.handle([record])
+        want.extend(result.outputs)
+        dead.extend(result.dead_letters)
+
+    for record in predictions:
+        if len(want) < len(outputs):
+            before = int(dict(outputs[len(want)].headers).get("stream-can-labels", b"0"))
+            while taken < len(labels) and labels[taken].offset < before:
+                feed(labels[taken])
+                taken += 1
+        feed(record)
+    for record in labels[taken:]:
+        feed(record)
+    return want, dead
+
+
+class Running:
+    """A worker in a thread."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.worker.run()
+        except BaseException as error:
+            self.error = error
+
+    def stop(self) -> None:
+        """Stop in order; raises what the worker raised."""
+        self.worker.stop()
+        self.join()
+
+    def join(self, seconds: float = 60) -> None:
+        self.thread.join(seconds)
+        assert not self.thread.is_alive(), "the worker does not stop"
+        if self.error is not None:
+            raise self.error

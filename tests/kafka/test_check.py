@@ -1,0 +1,173 @@
+"""What stops a start: addresses, TLS, SASL, rights, topics, sizes. Each names the way out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from broker.broker import CACHE, USERS, Broker
+from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+from topics import create, unique
+
+from stream_can.kafka.client import Client, DeniedError, RetryError
+
+
+def client(servers: str, name: str = "app", **options: Any) -> Client:
+    return Client([servers], name, "0", input=f"{name}-in", options=options)
+
+
+def check(client: Client, state_bytes: int = 3000, **more: Any) -> int:
+    name = client.group
+    return client.check(
+        reads=[f"{name}-in"], writes=[f"{name}-out"], state=f"{name}-state",
+        state_bytes=state_bytes, **more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def name(broker: Broker) -> str:
+    name = unique("check")
+    topics = {f"{name}-in": {}, f"{name}-out": {}, f"{name}-state": {"cleanup.policy": "compact"}}
+    create(broker.bootstrap_servers, topics)
+    return name
+
+
+def test_all_is_well(broker: Broker, name: str) -> None:
+    c = client(broker.bootstrap_servers, name)
+    assert check(c) == 2
+    assert c.limits == {f"{name}-out": 1_048_588, f"{name}-state": 1_048_588}
+
+
+def test_no_broker_is_worth_a_retry() -> None:
+    begin = time.monotonic()
+    with pytest.raises(RetryError, match=r"no answer from 127\.0\.0\.1:9"):
+        check(client("127.0.0.1:9"))
+    assert time.monotonic() - begin < 10
+
+
+def test_missing_topics_are_named_and_not_created(broker: Broker) -> None:
+    name = unique("missing")
+    c = client(broker.bootstrap_servers, name)
+    with pytest.raises(DeniedError, match=f"input topic '{name}-in' does not exist"):
+        check(c)
+    create(broker.bootstrap_servers, {f"{name}-in": {"partitions": 3}})
+    with pytest.raises(DeniedError, match=f"missing topics: {name}-out, {name}-state"):
+        check(c)
+    assert check(c, create=True) == 3
+    assert check(c) == 3
+
+
+def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
+    name = unique("large")
+    create(broker.bootstrap_servers, {f"{name}-in": {}})
+    c = client(broker.bootstrap_servers, name)
+    check(c, state_bytes=3_000_000, create=True)
+    assert c.limits[f"{name}-state"] == 6_000_000
+
+
+def test_partition_counts_must_be_equal(broker: Broker) -> None:
+    name = unique("counts")
+    state = {"cleanup.policy": "compact", "partitions": 4}
+    create(broker.bootstrap_servers, {f"{name}-in": {}, f"{name}-out": {}, f"{name}-state": state})
+    with pytest.raises(DeniedError, match=f"'{name}-state' has 4 partitions, input .* has 2"):
+        check(client(broker.bootstrap_servers, name))
+
+
+def test_the_state_topic_must_be_compacted(broker: Broker) -> None:
+    name = unique("policy")
+    create(broker.bootstrap_servers, {f"{name}-{kind}": {} for kind in ("in", "out", "state")})
+    with pytest.raises(DeniedError, match=r"cleanup\.policy=delete; make it compact"):
+        check(client(broker.bootstrap_servers, name))
+
+
+def test_a_snapshot_must_fit_the_state_topic(broker: Broker, name: str) -> None:
+    with pytest.raises(DeniedError, match=r"takes 1048000 bytes.*max\.message\.bytes=1048588"):
+        check(client(broker.bootstrap_servers, name), state_bytes=1_048_000)
+
+
+def test_options_that_the_guarantees_rest_on_are_refused() -> None:
+    for option in ("isolation_level", "acks", "group_id", "no_such_thing"):
+        with pytest.raises(DeniedError, match=option):
+            client("127.0.0.1:9", **{option: "x"})
+
+
+class TestSecurity:
+    """On our broker's other listeners. Trap: kafka-python says "Unable to bootstrap" to all."""
+
+    def test_a_wrong_password_is_fatal_at_once(self, own_broker: Broker) -> None:
+        options = sasl("alice", "wrong")
+        begin = time.monotonic()
+        with pytest.raises(DeniedError, match="SaslAuthenticationFailed"):
+            check(client(own_broker.sasl_servers, **options))
+        assert time.monotonic() - begin < 10
+
+    def test_an_unknown_certificate_is_fatal_at_once(self, own_broker: Broker) -> None:
+        with pytest.raises(DeniedError, match=r"(?i)certificate.verify.failed"):
+            check(client(own_broker.tls_servers, security_protocol="SSL"))
+
+    def test_a_missing_file_is_named(self, own_broker: Broker) -> None:
+        options = {"security_protocol": "SSL", "ssl_cafile": "/nowhere/ca.pem"}
+        with pytest.raises(DeniedError, match=r"ssl_cafile: cannot read /nowhere/ca\.pem"):
+            check(client(own_broker.tls_servers, **options))
+
+    def test_a_known_certificate_connects(self, own_broker: Broker) -> None:
+        options = {"security_protocol": "SSL", "ssl_cafile": str(CACHE / "broker.pem")}
+        with pytest.raises(DeniedError, match="input topic 'app-in' does not exist"):
+            check(client(own_broker.tls_servers, **options))
+
+    def test_missing_rights_are_named_and_the_listed_ones_suffice(self, own_broker: Broker) -> None:
+        name = unique("rights")
+        kinds = {"in": {}, "out": {}, "state": {"cleanup.policy": "compact"}}
+        create(own_broker.bootstrap_servers, {f"{name}-{k}": c for k, c in kinds.items()})
+        rights = [
+            ("TOPIC", f"{name}-in", "READ"), ("TOPIC", f"{name}-out", "WRITE"),
+            ("TOPIC", f"{name}-state", "READ"), ("TOPIC", f"{name}-state", "WRITE"),
+            ("TOPIC", f"{name}-state", "DESCRIBE_CONFIGS"), ("GROUP", name, "READ"),
+            ("TRANSACTIONAL_ID", f"{name}-0", "WRITE"),
+        ]  # fmt: skip
+        options = sasl("alice", USERS["alice"])
+        for kind, resource, right in rights:
+            c = client(own_broker.sasl_servers, name, **options)
+            with pytest.raises(DeniedError, match="(?i)" + kind.replace("_", "")):
+                start(c)
+            c.close(leave=False)
+            allow(own_broker.bootstrap_servers, "alice", kind, resource, right)
+        time.sleep(0.5)
+        c = client(own_broker.sasl_servers, name, **options)
+        start(c)
+        c.close(leave=False)
+        stranger = client(own_broker.sasl_servers, name, **sasl("mallory", USERS["mallory"]))
+        with pytest.raises(DeniedError, match=r"(?i)authoriz"):
+            check(stranger)
+
+
+def start(client: Client) -> None:
+    check(client)
+    client.open()  # the right on the transactional id shows only here
+
+
+def sasl(user: str, password: str) -> dict[str, str]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": user, "sasl_plain_password": password,
+    }  # fmt: skip
+
+
+def allow(servers: str, user: str, kind: str, name: str, right: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    acl = ACL(
+        principal=f"User:{user}", host="*", operation=ACLOperation[right],
+        permission_type=ACLPermissionType.ALLOW,
+        resource_pattern=ResourcePattern(ResourceType[kind], name),
+    )  # fmt: skip
+    result = admin.create_acls([acl])
+    assert not result["failed"], result
+    admin.close()

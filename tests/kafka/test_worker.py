@@ -1,0 +1,39 @@
+"""Predictions and late labels through a worker between the topics of real brokers."""
+
+from __future__ import annotations
+
+import json
+import random
+
+from broker.broker import Broker
+from streams import App, label, prediction
+from topics import produce, wait
+
+
+def fill(app: App, n: int, seed: int = 0, stamp: int = 1_700_000_000_000) -> None:
+    """n predictions and a label for each, 40 predictions later."""
+    rng = random.Random(seed)
+    records, waiting = [], []
+    for i in range(n):
+        key, value, truth = prediction(rng, i)
+        partition = i % app.partitions
+        records.append((app.given["input"], partition, key, value, [("h", b"1")], stamp + i))
+        waiting.append((app.given["labels"], partition, key, label(truth), [], stamp + i + 40))
+    if app.given["labels"]:
+        records += waiting
+    produce(app.servers, records)
+
+
+def test_smoke(each_broker: Broker) -> None:
+    app = App(each_broker.bootstrap_servers)
+    fill(app, 3000)
+    running = app.worker()
+    wait("all outputs", lambda: running.error or app.count() == 3000)
+    running.stop()
+    assert app.verify() == 3000
+    first = app.outputs(0)[0]
+    assert json.loads(first.value).keys() == {"id", "probs", "note", "probs_raw"}
+    assert [name for name, _ in first.headers] == ["h", "stream-can-version", "stream-can-labels"]
+    last = app.outputs(1)[-1]
+    # Labels were taken in the order of the timestamps, so all but the last twenty came before it.
+    assert 1470 <= int(dict(last.headers)["stream-can-labels"]) <= 1500

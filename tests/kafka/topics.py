@@ -1,0 +1,72 @@
+"""Topics for a test: made, filled and read back with plain kafka-python."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+_numbers = itertools.count()
+
+
+def unique(prefix: str) -> str:
+    """A name that no other test or earlier session used."""
+    return f"{prefix}-{os.getpid()}-{int(time.time() * 1000) % 10**9}-{next(_numbers)}"
+
+
+def create(servers: str, topics: dict[str, Any], partitions: int = 2) -> None:
+    """Make topics: {name: {config: value}} or {name: {}}."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    new = {
+        name: {"num_partitions": configs.pop("partitions", partitions), "configs": configs}
+        for name, configs in ((name, dict(c)) for name, c in topics.items())
+    }
+    admin.create_topics(new, wait_for_metadata=True)
+    admin.close()
+
+
+def produce(servers: str, records: Iterable[tuple[Any, ...]], **options: Any) -> None:
+    """Send (topic, partition, key, value[, headers[, timestamp]]), idempotently."""
+    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=5, **options)
+    futures = []
+    for topic, partition, key, value, *rest in records:
+        headers = rest[0] if rest else None
+        stamp = rest[1] if len(rest) > 1 else None
+        futures.append(producer.send(topic, value, key, headers, partition, stamp))
+    producer.flush(60)
+    for future in futures:
+        future.get(0)
+    producer.close()
+
+
+def read(servers: str, topic: str, partition: int, isolation: str = "read_committed") -> list[Any]:
+    """Every record that a partition holds, in order."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=servers, isolation_level=isolation, auto_offset_reset="earliest"
+    )
+    tp = TopicPartition(topic, partition)
+    try:
+        consumer.assign([tp])
+        end = consumer.end_offsets([tp])[tp]
+        consumer.seek_to_beginning(tp)
+        found: list[Any] = []
+        deadline = time.monotonic() + 60
+        while consumer.position(tp) < end:
+            assert time.monotonic() < deadline, f"{topic}-{partition}: no end within a minute"
+            found += consumer.poll(500).get(tp, [])
+        return found
+    finally:
+        consumer.close()
+
+
+def wait(what: str, condition: Any, seconds: float = 30, every: float = 0.1) -> Any:
+    """The first true value of ``condition()``."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(every)
+    return value
