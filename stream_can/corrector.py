@@ -12,78 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from . import paths as path_names
 from . import snapshot, validation
 from .errors import SnapshotMismatch, StreamCANError, UnknownClass
-from .kernel import UNCERTAINTIES, Kernel, Mode
+from .kernel import Kernel, Mode
+from .settings import check_settings, class_names, preview
+from .state import laplace, new_state, start_weights
 
-__all__ = ["Corrector", "laplace"]
-
-ANCHOR_SHARE = 0.001
-"""Starting weight of every path but the anchor, which has the rest."""
+__all__ = ["Corrector"]
 
 Array = NDArray[np.float64]
-State = dict[str, NDArray[Any]]
-
-
-def laplace(counts: ArrayLike) -> Array:
-    r"""Class prior from training counts, smoothed so that no class is impossible.
-
-    $$ q_i = \frac{n_i + 1}{\sum_j (n_j + 1)} $$
-
-    Parameters
-    ----------
-    counts
-        Training rows per class, shape (m,), finite and >= 0.
-
-    Returns
-    -------
-    Probabilities, shape (m,).
-
-    Raises
-    ------
-    ValueError
-        Where a count is negative or not finite, or where the counts are frequencies.
-
-    Examples
-    --------
-    >>> laplace([7, 0, 0])
-    array([0.8, 0.1, 0.1])
-    """
-    n = np.asarray(counts)
-    if n.ndim != 1 or not len(n) or n.dtype.kind not in "fiub":
-        raise ValueError(f"training counts: expected m numbers, got {n.dtype} of shape {n.shape}")
-    n = n.astype(np.float64)
-    if not (np.isfinite(n).all() and (n >= 0).all()):
-        raise ValueError("training counts: each must be finite and >= 0")
-    if abs(n.sum() - 1) < 1e-3 and (n % 1 != 0).any():
-        raise ValueError("training counts sum to 1: these are frequencies, pass the numbers of rows")
-    return (n + 1) / (n + 1).sum()
-
-
-def new_state(m: int, paths: Sequence[str]) -> State:
-    """The arrays of a corrector that has seen nothing."""
-    state: State = {
-        "weights": start_weights(paths),
-        "labels": np.zeros(m),
-        "recent": np.zeros(3),
-        "counts": np.zeros(3, np.int64),
-    }
-    for base in dict.fromkeys(path_names.split(path)[0] for path in paths):
-        if base != "raw":
-            state[f"b.{base}"] = np.array([0.0, 10.0])
-        if base in ("vector", "matrix"):
-            state[f"c.{base}"], state[f"H.{base}"] = np.zeros(m), np.zeros(m)
-        if base == "matrix":
-            state[f"A.{base}"] = np.zeros((m, m), np.float32)
-            state[f"G.{base}"] = np.zeros((m, m), np.float32)
-        if (base == "raw" and "can" in paths) or f"{base}+can" in paths:
-            state[f"S.{base}"] = np.zeros(m)
-    return state
-
-
-def start_weights(paths: Sequence[str]) -> Array:
-    """Weights before any label: nearly all on the anchor."""
-    w = np.full(len(paths), ANCHOR_SHARE)
-    w[paths.index(path_names.anchor(tuple(paths)))] = 1 - ANCHOR_SHARE * (len(paths) - 1)
-    return w
 
 
 class Corrector:
@@ -174,7 +109,9 @@ class Corrector:
         if len(self._index) < len(names):
             twice = next(name for i, name in enumerate(names) if self._index[name] != i)
             raise ValueError(f"classes: {twice!r} is named twice")
-        self._is_range = names == tuple(range(len(names))) and all(type(name) is int for name in names)
+        self._is_range = names == tuple(range(len(names))) and all(
+            type(name) is int for name in names
+        )
 
     def _counts_in_order(self, counts: ArrayLike | Mapping[Any, float]) -> Array:
         if isinstance(counts, Mapping):
@@ -337,10 +274,14 @@ class Corrector:
             Where a class has no row: ``fit`` cannot help it.
         """
         if self._fit_report is not None:
-            raise StreamCANError("fit: called a second time; make a new Corrector to fit other rows")
+            raise StreamCANError(
+                "fit: called a second time; make a new Corrector to fit other rows"
+            )
         if self._state["counts"].any():
-            raise StreamCANError("fit: the stream has started; call fit before the first prediction or label")
-        fitted = validation.fit(self._kernel, P, self._indices_of(ys), self._classes)
+            raise StreamCANError(
+                "fit: the stream has started; call fit before the first prediction or label"
+            )
+        fitted = validation.fit(P, self._indices_of(ys), self._classes)
         self._paths = (*self._paths, *path_names.FITTED_PATHS)
         self._state |= fitted.state
         self._fit_report = fitted.report
@@ -355,7 +296,9 @@ class Corrector:
         try:
             return self._index[y]
         except (KeyError, TypeError):
-            raise UnknownClass(f"{where} {y!r} is none of the {len(self._classes)} classes: {preview(self._classes)}") from None
+            raise UnknownClass(
+                f"{where} {y!r} is none of the {len(self._classes)} classes: {preview(self._classes)}"
+            ) from None
 
     def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
         if isinstance(ys, str):
@@ -369,12 +312,16 @@ class Corrector:
                 self._index_of(array[outside[0]].item(), f"label of row {outside[0]}")
             return np.ascontiguousarray(array, np.int64)
         names = array.tolist() if array is not None else ys
-        return np.fromiter((self._index_of(y, f"label of row {i}") for i, y in enumerate(names)), np.int64)
+        return np.fromiter(
+            (self._index_of(y, f"label of row {i}") for i, y in enumerate(names)), np.int64
+        )
 
     def _add_class(self, name: Hashable) -> None:
         """Append a class that was not known before: zero rows and columns, weights kept."""
         if self._fit_report is not None:
-            raise StreamCANError("a fitted corrector cannot take another class: its validation rows have no column for it")
+            raise StreamCANError(
+                "a fitted corrector cannot take another class: its validation rows have no column for it"
+            )
         m = len(self._classes)
         self._set_classes((*self._classes, *class_names([name])))
         if self._train_counts is not None:
@@ -401,7 +348,9 @@ class Corrector:
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes, classes: int | Iterable[Hashable] | None = None, **settings: Any) -> Self:
+    def from_bytes(
+        cls, data: bytes, classes: int | Iterable[Hashable] | None = None, **settings: Any
+    ) -> Self:
         """The corrector that :meth:`to_bytes` wrote; it continues bit for bit.
 
         Parameters
@@ -424,7 +373,9 @@ class Corrector:
         self._set_classes(tuple(head["classes"]))
         if classes is not None:
             snapshot.match("classes", self._classes, class_names(classes))
-        self._train_counts = None if head["train_counts"] is None else np.array(head["train_counts"])
+        self._train_counts = (
+            None if head["train_counts"] is None else np.array(head["train_counts"])
+        )
         self._paths, self._fit_report = tuple(head["paths"]), head["fit"]
         if settings.get("paths") is not None:
             own = tuple(path for path in self._paths if path not in path_names.FITTED_PATHS)
@@ -437,13 +388,17 @@ class Corrector:
         changed = {k: v for k, v in settings.items() if k not in ("paths", "train_counts")}
         unknown = sorted(changed.keys() - head["settings"].keys())
         if unknown:
-            raise TypeError(f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(head['settings'])}")
+            raise TypeError(
+                f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(head['settings'])}"
+            )
         self._settings = check_settings(head["settings"] | changed)
         self._state = state
         try:
             self._wire()
         except (KeyError, ValueError) as error:
-            raise SnapshotMismatch(f"snapshot: its arrays do not fit its classes and paths: {error}") from None
+            raise SnapshotMismatch(
+                f"snapshot: its arrays do not fit its classes and paths: {error}"
+            ) from None
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -515,55 +470,13 @@ class Corrector:
         NaN before the first label that came with its prediction.
         """
         raw, corrected, weight = self._state["recent"].tolist()
-        return {"raw": raw / weight, "corrected": corrected / weight} if weight else {"raw": math.nan, "corrected": math.nan}
+        return (
+            {"raw": raw / weight, "corrected": corrected / weight}
+            if weight
+            else {"raw": math.nan, "corrected": math.nan}
+        )
 
     @property
     def fit_report(self) -> dict[str, Any] | None:
         """What :meth:`fit` did and why, None without it: rows, step of the ladder, the gain of each step."""
         return self._fit_report
-
-
-def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
-    """The names of the classes, checked; 0..m-1 for an int."""
-    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
-        if classes < 1:
-            raise ValueError(f"classes: {classes} classes, expected at least 1")
-        return tuple(range(int(classes)))
-    if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
-        raise ValueError(f"classes: expected names or their number, got {classes!r}")
-    names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
-    if not names:
-        raise ValueError("classes: expected at least 1, got none")
-    for name in names:
-        if not isinstance(name, (str, int, float)) or name != name:
-            raise ValueError(f"classes: {name!r} is {type(name).__name__}, expected str, int, float or bool")
-    return names
-
-
-def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings as plain numbers, or a ValueError that names the one out of range."""
-
-    def number(name: str, ok: bool, expected: str) -> None:
-        if isinstance(settings[name], (bool, str)) or not ok:
-            raise ValueError(f"{name}: {settings[name]!r}, expected {expected}")
-
-    s = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
-    settings = s
-    try:
-        number("half_life", s["half_life"] > 0, "a number of events > 0 (inf forgets nothing)")
-        number("k", s["k"] >= 2 and int(s["k"]) == s["k"], "an integer >= 2")
-        number("threshold", 0 <= s["threshold"] <= 1, "a number from 0 to 1")
-        if s["pseudo_count"] is not None:
-            number("pseudo_count", 0 <= s["pseudo_count"] < math.inf, "a number >= 0")
-        if s["prior_strength"] is not None:
-            number("prior_strength", s["prior_strength"] > 0, "a number > 0 (inf for a fixed prior)")
-    except (TypeError, OverflowError) as error:
-        raise ValueError(f"settings: expected numbers: {error}") from None
-    if s["uncertainty"] not in UNCERTAINTIES:
-        raise ValueError(f"uncertainty: {s['uncertainty']!r} is not one of {', '.join(UNCERTAINTIES)}")
-    return s | {"k": int(s["k"])}
-
-
-def preview(names: Sequence[Any], most: int = 8) -> str:
-    """The first names of a long list, for a message."""
-    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")

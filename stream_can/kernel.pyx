@@ -60,6 +60,76 @@ cdef double EM_STRENGTH = 20.0          # times m: pseudo-rows behind the prior 
 cdef double EM_DECAY = 2.0 ** (-1.0 / 1000)
 
 
+# ---- what a prediction must be -----------------------------------------------------------------
+
+cdef Py_ssize_t first_bad(const double *P, Py_ssize_t n, Py_ssize_t m) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double total
+    for i in range(n):
+        if bad_row(P + i * m, m, &total) or not fabs(total - 1) <= TOLERANCE:
+            return i
+    return -1
+
+
+cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view):
+    """A C-contiguous float64 buffer of P, checked in shape and content; returns what owns it."""
+    cdef Py_ssize_t n, bad
+    if type(P) is not np.ndarray or P.dtype != np.float64 or not P.flags.c_contiguous:
+        P = as_float64(P)
+    if P.ndim != ndim or P.shape[ndim - 1] != m:
+        expected = f"({m},)" if ndim == 1 else f"(n, {m})"
+        raise InvalidPrediction(f"predictions have shape {P.shape}, expected {expected}: one column per class")
+    PyObject_GetBuffer(P, view, PyBUF_C_CONTIGUOUS)
+    n = view.len // (8 * m)
+    if n > 1:
+        with nogil:
+            bad = first_bad(<const double *>view.buf, n, m)
+    else:
+        bad = first_bad(<const double *>view.buf, n, m)
+    if bad >= 0:
+        PyBuffer_Release(view)
+        raise InvalidPrediction(f"row {bad}: {reason(P if ndim == 1 else P[bad])}")
+    return P
+
+
+def as_float64(P):
+    """P as a C-contiguous float64 array, or InvalidPrediction."""
+    try:
+        array = np.asarray(P)
+    except ValueError as error:
+        raise InvalidPrediction(f"predictions do not form an array: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise InvalidPrediction(f"predictions are {array.dtype}, expected real numbers")
+    return np.ascontiguousarray(array, np.float64).reshape(array.shape)
+
+
+def reason(row):
+    """Why a row is no probability vector, in words."""
+    for i, value in enumerate(row.tolist()):
+        if not value >= 0 or value == np.inf:
+            return f"entry {i} is {value}, expected a finite number >= 0"
+    return f"probabilities sum to {row.sum():.6g}, expected 1 (within {TOLERANCE:g})"
+
+
+def normalised(P):
+    """Rows, shape (n, m) with m >= 1, checked and divided by their sums: a new float64 array."""
+    cdef Py_buffer view, target
+    cdef Py_ssize_t i, n, m
+    P = as_float64(P)
+    if P.ndim != 2 or P.shape[1] == 0:
+        raise InvalidPrediction(f"predictions have shape {P.shape}, expected (n, m): one column per class")
+    m = P.shape[1]
+    open_rows(P, 2, m, &view)
+    out = np.empty(P.shape)
+    PyObject_GetBuffer(out, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    n = view.len // (8 * m)
+    for i in range(n):
+        divide(<const double *>view.buf + i * m, sum_of(<const double *>view.buf + i * m, m), <double *>target.buf + i * m, m)
+    PyBuffer_Release(&target)
+    PyBuffer_Release(&view)
+    return out
+
+
 # ---- how sure is a row -------------------------------------------------------------------------
 
 cdef int descending(const void *a, const void *b) noexcept nogil:
@@ -448,14 +518,6 @@ cdef class Kernel:
 
     # ---- many rows
 
-    cdef Py_ssize_t first_bad(self, const double *P, Py_ssize_t n) noexcept nogil:
-        cdef Py_ssize_t i
-        cdef double total
-        for i in range(n):
-            if bad_row(P + i * self.m, self.m, &total) or not fabs(total - 1) <= TOLERANCE:
-                return i
-        return -1
-
     cdef void loop(self, const double *P, Py_ssize_t n, double *out, Mode mode) noexcept nogil:
         cdef Py_ssize_t i, j, m = self.m
         cdef Base *base
@@ -481,36 +543,20 @@ cdef class Kernel:
             else:
                 self.learn_row(P + i * self.m, ys[i])
 
-    cdef object open(self, object P, int ndim, Py_buffer *view):
-        """A C-contiguous float64 buffer of P, checked in shape and content; returns what owns it."""
-        cdef Py_ssize_t n, bad
+    cdef inline int check_idle(self) except -1:
         if self.busy:
             raise RuntimeError("this Corrector is at work in another thread; one Corrector belongs to one thread")
-        if type(P) is not np.ndarray or P.dtype != np.float64 or not P.flags.c_contiguous:
-            P = as_float64(P)
-        if P.ndim != ndim or P.shape[ndim - 1] != self.m:
-            expected = f"({self.m},)" if ndim == 1 else f"(n, {self.m})"
-            raise InvalidPrediction(f"predictions have shape {P.shape}, expected {expected}: one column per class")
-        PyObject_GetBuffer(P, view, PyBUF_C_CONTIGUOUS)
-        n = view.len // (8 * self.m)
-        if n > 1:
-            with nogil:
-                bad = self.first_bad(<const double *>view.buf, n)
-        else:
-            bad = self.first_bad(<const double *>view.buf, n)
-        if bad >= 0:
-            PyBuffer_Release(view)
-            raise InvalidPrediction(f"row {bad}: {reason(P if ndim == 1 else P[bad])}")
-        return P
+        return 0
 
     def rows(self, P, int ndim, Mode mode):
         """Run rows, shape (m,) or (n, m), through `mode`; a new array, (n_paths, n, m) for EXPLAIN."""
         cdef Py_buffer view, target
         cdef Py_ssize_t n
         cdef double *out = NULL
-        P = self.open(P, ndim, &view)
+        P = open_rows(P, ndim, self.m, &view)
         n = view.len // (8 * self.m)
         try:
+            self.check_idle()
             if mode == OBSERVE:
                 result = None
             else:
@@ -533,11 +579,15 @@ cdef class Kernel:
         """One label, already an index; p is None where the prediction is gone."""
         cdef Py_buffer view
         if p is None:
+            self.check_idle()
             self.learn_label(y)
             return
-        p = self.open(p, 1, &view)
-        self.learn_row(<const double *>view.buf, y)
-        PyBuffer_Release(&view)
+        p = open_rows(p, 1, self.m, &view)
+        try:
+            self.check_idle()
+            self.learn_row(<const double *>view.buf, y)
+        finally:
+            PyBuffer_Release(&view)
 
     def learn_many(self, P, const long long[::1] ys):
         """Labels, already indices, of the rows P, shape (n, m), or None."""
@@ -545,34 +595,17 @@ cdef class Kernel:
         cdef const double *data = NULL
         cdef Py_ssize_t n = ys.shape[0]
         if P is not None:
-            P = self.open(P, 2, &view)
-            if len(P) != n:
-                PyBuffer_Release(&view)
-                raise InvalidPrediction(f"{len(P)} predictions but {n} labels; give one label per row")
+            P = open_rows(P, 2, self.m, &view)
             data = <const double *>view.buf
-        if n > 0:
-            self.busy = True
-            with nogil:
-                self.learn_loop(data, n, &ys[0])
-            self.busy = False
-        if P is not None:
-            PyBuffer_Release(&view)
-
-
-def as_float64(P):
-    """P as a C-contiguous float64 array, or InvalidPrediction."""
-    try:
-        array = np.asarray(P)
-    except ValueError as error:
-        raise InvalidPrediction(f"predictions do not form an array: {error}") from None
-    if array.dtype.kind not in "fiub":
-        raise InvalidPrediction(f"predictions are {array.dtype}, expected real numbers")
-    return np.ascontiguousarray(array, np.float64).reshape(array.shape)
-
-
-def reason(row):
-    """Why a row is no probability vector, in words."""
-    for i, value in enumerate(row.tolist()):
-        if not value >= 0 or value == np.inf:
-            return f"entry {i} is {value}, expected a finite number >= 0"
-    return f"probabilities sum to {row.sum():.6g}, expected 1 (within {TOLERANCE:g})"
+        try:
+            if P is not None and len(P) != n:
+                raise InvalidPrediction(f"{len(P)} predictions but {n} labels; give one label per row")
+            self.check_idle()
+            if n > 0:
+                self.busy = True
+                with nogil:
+                    self.learn_loop(data, n, &ys[0])
+                self.busy = False
+        finally:
+            if P is not None:
+                PyBuffer_Release(&view)

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 BASES = ("raw", "temperature", "vector", "matrix", "fitted")
 """Every base; ``fitted`` exists once :meth:`stream_can.Corrector.fit` has been called."""
 
-PATHS = ("raw", "can", "temperature", "temperature+can", "vector", "vector+can", "matrix", "matrix+can")
+PATHS = (
+    "raw",
+    "can",
+    "temperature",
+    "temperature+can",
+    "vector",
+    "vector+can",
+    "matrix",
+    "matrix+can",
+)
 """The paths a corrector can be made of, in their order."""
 
 FITTED_PATHS = ("fitted", "fitted+can")
@@ -33,7 +42,9 @@ def default_paths(m: int) -> tuple[str, ...]:
 def in_order(paths: Iterable[str]) -> tuple[str, ...]:
     """Check the names of paths and bring them into the order of :data:`PATHS`."""
     if isinstance(paths, str):
-        raise ValueError(f"paths: expected a list of names, got the string {paths!r}; write [{paths!r}]")
+        raise ValueError(
+            f"paths: expected a list of names, got the string {paths!r}; write [{paths!r}]"
+        )
     names = list(paths)
     for name in names:
         if name not in PATHS:

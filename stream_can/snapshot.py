@@ -35,7 +35,17 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
 def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     """Bytes that :func:`decode` turns back into exactly these arrays."""
     payload = _encoder.encode(
-        Payload(head, {k: (a.dtype.newbyteorder("<").str, list(a.shape), a.astype(a.dtype.newbyteorder("<")).tobytes()) for k, a in arrays.items()})
+        Payload(
+            head,
+            {
+                k: (
+                    a.dtype.newbyteorder("<").str,
+                    list(a.shape),
+                    a.astype(a.dtype.newbyteorder("<")).tobytes(),
+                )
+                for k, a in arrays.items()
+            },
+        )
     )
     return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
 
@@ -49,10 +59,14 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if magic != MAGIC:
         raise SnapshotMismatch("snapshot: these bytes are no stream_can snapshot")
     if version > VERSION:
-        raise SnapshotMismatch(f"snapshot: format {version}, this release reads up to {VERSION}; upgrade stream_can")
+        raise SnapshotMismatch(
+            f"snapshot: format {version}, this release reads up to {VERSION}; upgrade stream_can"
+        )
     payload = data[ENVELOPE.size :]
     if len(payload) != length:
-        raise SnapshotMismatch(f"snapshot: {len(payload)} bytes of {length}; it was cut short or has bytes behind it")
+        raise SnapshotMismatch(
+            f"snapshot: {len(payload)} bytes of {length}; it was cut short or has bytes behind it"
+        )
     if zlib.crc32(payload) != checksum:
         raise SnapshotMismatch("snapshot: checksum differs; the bytes are corrupt")
     try:
@@ -61,7 +75,9 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         for name, (dtype, shape, raw) in content.arrays.items():
             if dtype not in DTYPES:
                 raise ValueError(f"array {name} has type {dtype}")
-            arrays[name] = np.frombuffer(raw, dtype).reshape(shape).astype(np.dtype(dtype).newbyteorder("="))
+            arrays[name] = (
+                np.frombuffer(raw, dtype).reshape(shape).astype(np.dtype(dtype).newbyteorder("="))
+            )
     except (msgspec.MsgspecError, ValueError) as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
     return content.head, arrays
@@ -74,4 +90,6 @@ def match(what: str, have: tuple[Any, ...], want: tuple[Any, ...]) -> None:
     if len(have) != len(want):
         raise SnapshotMismatch(f"snapshot: {len(have)} {what}, expected {len(want)}")
     i = next(i for i, (a, b) in enumerate(zip(have, want, strict=True)) if a != b)
-    raise SnapshotMismatch(f"snapshot: {what} differ at {i}: it has {have[i]!r}, expected {want[i]!r}")
+    raise SnapshotMismatch(
+        f"snapshot: {what} differ at {i}: it has {have[i]!r}, expected {want[i]!r}"
+    )

@@ -1,0 +1,45 @@
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+UNCERTAINTIES: tuple[str, ...]
+
+class Mode(IntEnum):
+    CORRECT = 0
+    OBSERVE = 1
+    PROCESS = 2
+    EXPLAIN = 3
+
+class Kernel:
+    m: int
+    n_paths: int
+    def __init__(
+        self,
+        m: int,
+        paths: tuple[str, ...],
+        state: dict[str, NDArray[Any]],
+        *,
+        train: Array,
+        half_life: float,
+        uncertainty: str,
+        k: int,
+        threshold: float,
+        pseudo_count: float,
+        prior_strength: float,
+        start_weights: Array,
+        precision: float = 5.0,
+        exponent: float = 0.25,
+    ) -> None: ...
+    @property
+    def prior(self) -> Array: ...
+    def rows(self, P: ArrayLike, ndim: int, mode: Mode) -> Any: ...
+    def learn_one(self, p: ArrayLike | None, y: int) -> None: ...
+    def learn_many(self, P: ArrayLike | None, ys: NDArray[np.int64]) -> None: ...
+
+def as_float64(P: ArrayLike) -> Array: ...
+def normalised(P: ArrayLike) -> Array: ...
+def uncertainty(P: Array, kind: str, k: int) -> Array: ...

@@ -1,0 +1,66 @@
+"""All hypothesis strategies."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from stream_can.kernel import UNCERTAINTIES
+from stream_can.paths import PATHS
+
+sizes = st.one_of(st.integers(1, 12), st.sampled_from([30, 33, 100, 257, 300]))
+path_sets = st.lists(st.sampled_from(PATHS), min_size=1, unique=True)
+
+
+@st.composite
+def rows(draw, m, n):
+    """n probability vectors of m classes: flat, sharp, one-hot, with zeros and denormals, float32 or float64."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    P = np.empty((n, m))
+    for i in range(n):
+        kind = draw(
+            st.sampled_from(["flat", "sharp", "uniform", "one-hot", "zeros", "denormal", "ties"])
+        )
+        p = rng.dirichlet(np.full(m, 0.2 if kind == "sharp" else 1.0))
+        if kind == "uniform":
+            p = np.full(m, 1 / m)
+        elif kind == "one-hot":
+            p = np.eye(m)[rng.integers(m)]
+        elif kind == "zeros":
+            p[rng.random(m) < 0.5] = 0
+        elif kind == "denormal":
+            p[rng.integers(m)] = 5e-324
+        elif kind == "ties":
+            p = np.round(p, 1)
+        P[i] = p / p.sum() if p.sum() > 0 else np.eye(m)[0]
+    if draw(st.booleans()):
+        P = P.astype(np.float32)
+    return P
+
+
+@st.composite
+def settings_of(draw):
+    """Keyword arguments of a Corrector."""
+    return {
+        "paths": draw(path_sets),
+        "half_life": draw(st.sampled_from([1.0, 20.0, 5000.0, float("inf")])),
+        "uncertainty": draw(st.sampled_from(UNCERTAINTIES)),
+        "k": draw(st.integers(2, 6)),
+        "threshold": draw(st.sampled_from([0.0, 0.3, 0.6, 0.9, 1.0])),
+        "pseudo_count": draw(st.sampled_from([None, 0, 0.5, 20])),
+        "prior_strength": draw(st.sampled_from([None, 0.1, 30, float("inf")])),
+    }
+
+
+@st.composite
+def streams(draw, most=25):
+    """(m, train_counts, settings, rows, events); an event is ("process" | "observe" | "learn" | "label", row, class)."""
+    m = draw(sizes)
+    n = draw(st.integers(1, most))
+    P = draw(rows(m, n))
+    counts = draw(st.one_of(st.none(), st.just(np.arange(m) * 3)))
+    verbs = st.sampled_from(["process", "process", "learn", "learn", "observe", "label"])
+    events = draw(
+        st.lists(st.tuples(verbs, st.integers(0, n - 1), st.integers(0, m - 1)), max_size=60)
+    )
+    return m, counts, draw(settings_of()), P, events

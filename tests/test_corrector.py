@@ -1,0 +1,314 @@
+"""The interface of Corrector: what it takes, what it refuses, what it shows."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from stream_can import Corrector, InvalidPrediction, StreamCANError, UnknownClass
+
+pytestmark = pytest.mark.fast
+
+GOOD = [0.2, 0.3, 0.5]
+
+
+def lived_in(**settings):
+    """A corrector of three classes that has seen some things."""
+    rng = np.random.default_rng(0)
+    corrector = Corrector(["a", "b", "c"], train_counts=[5, 3, 2], **settings)
+    P = rng.dirichlet([1, 1, 1], 40)
+    corrector.process_many(P)
+    corrector.learn_many(P, rng.choice(["a", "b", "c"], 40))
+    return corrector
+
+
+CALLS = ["correct_one", "observe_one", "process_one", "explain_one"]
+
+BAD_ROWS = {
+    "short": ([0.5, 0.5], r"shape \(2,\), expected \(3,\)"),
+    "long": ([0.25] * 4, r"shape \(4,\)"),
+    "matrix": ([GOOD], r"shape \(1, 3\)"),
+    "scalar": (0.5, r"shape \(\)"),
+    "empty": ([], r"shape \(0,\)"),
+    "NaN": ([math.nan, 0.5, 0.5], "entry 0 is nan"),
+    "inf": ([0.5, math.inf, 0.5], "entry 1 is inf"),
+    "negative": ([0.6, 0.6, -0.2], "entry 2 is -0.2"),
+    "sum": ([0.5, 0.5, 0.31], "sum to 1.31, expected 1"),
+    "percent": ([20, 30, 50], "sum to 100"),
+    "zeros": ([0, 0, 0], "sum to 0"),
+    "strings": (["0.2", "0.3", "0.5"], "<U3, expected real numbers"),
+    "words": (["a", "b", "c"], "expected real numbers"),
+    "complex": ([0.2 + 0j, 0.3, 0.5], "complex128, expected real numbers"),
+    "None": ([None, 0.5, 0.5], "object, expected real numbers"),
+    "nothing": (None, "object, expected real numbers"),
+    "ragged": ([[0.2], [0.3, 0.1], 0.5], "do not form an array"),
+    "dict": ({"a": 0.2}, "expected real numbers"),
+}
+
+
+@pytest.mark.parametrize("call", [*CALLS, "learn_one"])
+@pytest.mark.parametrize(("row", "why"), BAD_ROWS.values(), ids=BAD_ROWS)
+def test_a_bad_row_is_refused_and_nothing_is_learned(call, row, why):
+    if call == "learn_one" and row is None:
+        return  # a label whose prediction is gone
+    corrector = lived_in()
+    before = corrector.to_bytes()
+    arguments = (row, "a") if call == "learn_one" else (row,)
+    with pytest.raises(InvalidPrediction, match=why) as caught:
+        getattr(corrector, call)(*arguments)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, StreamCANError)
+    assert corrector.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "call", ["correct_many", "observe_many", "process_many", "explain_many", "learn_many"]
+)
+@pytest.mark.parametrize("bad", [[0.5, 0.5, 0.31], [math.nan, 0.5, 0.5], [0.6, 0.6, -0.2]])
+def test_one_bad_row_refuses_the_whole_batch(call, bad):
+    corrector = lived_in()
+    before = corrector.to_bytes()
+    P = np.tile(GOOD, (30, 1))
+    P[17] = bad
+    with pytest.raises(InvalidPrediction, match="row 17: "):
+        getattr(corrector, call)(*((P, ["a"] * 30) if call == "learn_many" else (P,)))
+    assert corrector.to_bytes() == before
+
+
+@pytest.mark.parametrize("label", ["d", 0, None, math.nan, ["a"], {}])
+def test_an_unknown_label_is_refused(label):
+    corrector = lived_in()
+    before = corrector.to_bytes()
+    with pytest.raises(UnknownClass, match="none of the 3 classes"):
+        corrector.learn_one(GOOD, label)
+    with pytest.raises(UnknownClass, match="label of row 1 "):
+        corrector.learn_many([GOOD, GOOD], ["a", label])
+    with pytest.raises(UnknownClass, match="label of row 0 "):
+        corrector.learn_many(None, [label])
+    assert corrector.to_bytes() == before
+
+
+def test_labels_that_do_not_fit_the_rows():
+    corrector = lived_in()
+    before = corrector.to_bytes()
+    with pytest.raises(InvalidPrediction, match="2 predictions but 1 labels"):
+        corrector.learn_many([GOOD, GOOD], ["a"])
+    with pytest.raises(UnknownClass, match="got the string 'ab'"):
+        corrector.learn_many([GOOD, GOOD], "ab")
+    with pytest.raises(UnknownClass, match="shape"):
+        corrector.learn_many([GOOD, GOOD], np.array([["a"], ["b"]]))
+    numbers = Corrector(3)
+    with pytest.raises(UnknownClass, match="label of row 1 3 is none"):
+        numbers.learn_many([GOOD, GOOD], np.array([0, 3]))
+    with pytest.raises(UnknownClass, match="label of row 0 -1 is none"):
+        numbers.learn_many(None, np.array([-1]))
+    assert numbers.n_labels == 0
+    assert corrector.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        tuple(GOOD),
+        np.array(GOOD, np.float64),
+        np.array([0.2, 9, 0.3, 9, 0.5])[::2],
+        np.asfortranarray(np.tile(GOOD, (4, 1)))[2],
+        np.array(GOOD, ">f8"),
+        np.array(GOOD, np.longdouble),
+    ],
+    ids=["tuple", "array", "strided", "column-major", "big-endian", "longdouble"],
+)
+def test_anything_that_is_a_row_gives_the_same_bits(row):
+    assert lived_in().process_one(row).tobytes() == lived_in().process_one(GOOD).tobytes()
+
+
+def test_other_good_rows():
+    corrector = lived_in()
+    np.testing.assert_allclose(corrector.correct_one([0, 0, 1]).sum(), 1)
+    np.testing.assert_allclose(corrector.correct_one(np.array([False, True, False])).sum(), 1)
+    np.testing.assert_allclose(
+        corrector.correct_one(np.float32(GOOD)), corrector.correct_one(GOOD), atol=1e-6
+    )
+    readonly = np.array(GOOD)
+    readonly.flags.writeable = False
+    out = corrector.process_one(readonly)
+    assert out.flags.writeable
+    assert out.dtype == np.float64
+    exact = Corrector(3, paths=["raw"])
+    np.testing.assert_allclose(
+        exact.correct_one([0.2002, 0.3003, 0.5004]), np.array([0.2002, 0.3003, 0.5004]) / 1.0009
+    )
+
+
+def test_the_answer_is_a_new_array():
+    corrector = Corrector(3, paths=["raw"])
+    p = np.array(GOOD)
+    out = corrector.process_one(p)
+    out[:] = 0
+    assert p.tolist() == GOOD
+    assert corrector.process_one(p).tolist() == GOOD
+
+
+def test_empty_batches():
+    corrector = lived_in()
+    before = corrector.to_bytes()
+    assert corrector.process_many(np.empty((0, 3))).shape == (0, 3)
+    assert corrector.correct_many(np.empty((0, 3))).shape == (0, 3)
+    assert corrector.explain_many(np.empty((0, 3)))["raw"].shape == (0, 3)
+    corrector.learn_many(np.empty((0, 3)), [])
+    corrector.learn_many(None, [])
+    with pytest.raises(InvalidPrediction):
+        corrector.process_many([])
+    assert corrector.to_bytes() == before
+
+
+def test_one_class():
+    corrector = Corrector(["only"])
+    assert corrector.process_one([1.0]).tolist() == [1.0]
+    corrector.learn_one([0.9995], "only")
+    assert corrector.process_many([[1], [1.0005]]).tolist() == [[1.0], [1.0]]
+    assert corrector.prior.tolist() == [1.0]
+
+
+def test_a_label_without_its_prediction_teaches_the_prior_alone():
+    corrector = lived_in()
+    weights, sums, temperature = corrector.weights, corrector.confident_sums, corrector.temperature
+    prior, seen = corrector.prior, corrector.effective_sample_size
+    corrector.learn_one(None, "c")
+    assert corrector.prior[2] > prior[2]
+    assert corrector.effective_sample_size > seen
+    assert corrector.n_labels == 41
+    assert corrector.weights == weights
+    assert corrector.temperature == temperature
+    assert all((corrector.confident_sums[base] == sums[base]).all() for base in sums)
+
+
+def test_without_labels_the_stream_stays_as_it_was():
+    P = np.random.default_rng(1).dirichlet(np.full(5, 0.5), 2000)
+    out = Corrector(5, train_counts=[9, 1, 1, 1, 1]).process_many(P)
+    sure = np.sort(P, axis=1)[:, -1] - np.sort(P, axis=1)[:, -2] > 0.01
+    assert (out.argmax(1) == P.argmax(1))[sure].all()
+    assert abs(out - P).max() < 0.01
+
+
+def test_temperature_undoes_overconfidence():
+    rng = np.random.default_rng(2)
+    honest = rng.dirichlet(np.ones(4), 4000)
+    y = (rng.random((4000, 1)) < honest.cumsum(1)).argmax(1)
+    loud = honest**3 / (honest**3).sum(1, keepdims=True)
+    corrector = Corrector(4, paths=["temperature"], half_life=math.inf)
+    corrector.learn_many(loud, y)
+    assert corrector.temperature == pytest.approx(3, rel=0.1)
+    assert corrector.recent_log_loss["corrected"] < corrector.recent_log_loss["raw"]
+
+
+def test_what_it_shows():
+    new = Corrector(["a", "b"], train_counts=[3, 1])
+    assert new.prior == pytest.approx([4 / 6, 2 / 6])
+    assert new.weights["temperature"] == pytest.approx(0.993)
+    assert math.isnan(new.recent_log_loss["raw"])
+    assert new.temperature == 1
+    assert (new.n_predictions, new.n_labels, new.effective_sample_size) == (0, 0, 0)
+    assert new.fit_report is None
+    corrector = lived_in()
+    assert (corrector.n_predictions, corrector.n_labels) == (40, 40)
+    assert 39 < corrector.effective_sample_size < 40
+    assert sum(corrector.weights.values()) == pytest.approx(1)
+    assert set(corrector.confident_sums) == {"raw", "temperature", "vector", "matrix"}
+    assert "3 classes, 40 predictions, 40 labels" in repr(corrector)
+    corrector.prior[:] = 7
+    corrector.confident_sums["raw"][:] = 7
+    corrector.settings["k"] = 7
+    assert corrector.to_bytes() == lived_in().to_bytes()
+
+
+def test_paths():
+    assert list(Corrector(3, paths=["matrix", "raw"]).weights) == ["raw", "matrix"]
+    assert Corrector(3, paths=["matrix", "can"]).weights == {
+        "can": pytest.approx(0.999),
+        "matrix": pytest.approx(0.001),
+    }
+    assert "matrix" in Corrector(256).weights
+    assert "matrix" not in Corrector(257).weights
+    assert "matrix" in Corrector(257, paths=["matrix"]).weights
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"classes": 0}, "at least 1"),
+        ({"classes": []}, "at least 1"),
+        ({"classes": True}, "expected names or their number"),
+        ({"classes": "abc"}, "expected names or their number"),
+        ({"classes": ["a", "a"]}, "'a' is named twice"),
+        ({"classes": [("a",)]}, "expected str, int, float or bool"),
+        ({"classes": [math.nan]}, "expected str"),
+        ({"paths": []}, "at least one"),
+        ({"paths": "can"}, "got the string"),
+        ({"paths": ["cann"]}, "'cann' is not one of raw, can"),
+        ({"paths": ["can", "can"]}, "named twice"),
+        ({"half_life": 0}, "half_life: 0, expected"),
+        ({"half_life": math.nan}, "half_life: nan"),
+        ({"half_life": "7"}, "half_life: '7'"),
+        ({"uncertainty": "sure"}, "uncertainty: 'sure', expected one of topk_entropy"),
+        ({"k": 1}, "k: 1, expected an integer >= 2"),
+        ({"k": 2.5}, "k: 2.5"),
+        ({"threshold": 1.2}, "threshold: 1.2"),
+        ({"threshold": True}, "threshold: True"),
+        ({"pseudo_count": -1}, "pseudo_count: -1"),
+        ({"pseudo_count": math.inf}, "pseudo_count: inf"),
+        ({"prior_strength": 0}, "prior_strength: 0"),
+        ({"train_counts": [1, 2]}, "2 counts for 3 classes"),
+        ({"train_counts": [1, 2, -3]}, "finite and >= 0"),
+        ({"train_counts": [0.5, 0.25, 0.25]}, "these are frequencies"),
+        ({"train_counts": ["1", "2", "3"]}, "expected m numbers"),
+        ({"train_counts": {"a": 1, "z": 2}}, "'z' is not one of the classes"),
+    ],
+)
+def test_settings_out_of_range(arguments, why):
+    with pytest.raises(ValueError, match=why):
+        Corrector(**({"classes": ["a", "b", "c"]} | arguments))
+
+
+def test_train_counts_by_name_and_one_hot_counts():
+    by_name = Corrector(["a", "b"], train_counts={"b": 3, "a": 1})
+    assert by_name.prior.tolist() == Corrector(["a", "b"], train_counts=[1, 3]).prior.tolist()
+    assert Corrector(2, train_counts=[1, 0]).prior == pytest.approx([2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
+)
+def test_copies_are_independent_and_equal(duplicate):
+    corrector = lived_in(half_life=10, pseudo_count=2)
+    twin = duplicate(corrector)
+    assert twin.to_bytes() == corrector.to_bytes()
+    twin.learn_one(GOOD, "a")
+    assert twin.to_bytes() != corrector.to_bytes()
+    corrector.learn_one(GOOD, "a")
+    assert twin.to_bytes() == corrector.to_bytes()
+
+
+def test_a_class_that_appears_later():
+    corrector = lived_in()
+    before = corrector.explain_one(GOOD)
+    corrector._add_class("d")
+    assert corrector.classes == ("a", "b", "c", "d")
+    assert corrector.weights == lived_in().weights
+    assert corrector.prior[3] > 0
+    for path, row in corrector.explain_one([*GOOD, 0]).items():
+        if "can" not in path:  # the new class has c = 0 and p = 1e-7, to the power of b
+            np.testing.assert_allclose(row[:3], before[path], atol=1e-3)
+    corrector.learn_one([*GOOD, 0], "d")
+    assert corrector.process_one([0.1, 0.1, 0.1, 0.7]).shape == (4,)
+    assert Corrector.from_bytes(corrector.to_bytes()).to_bytes() == corrector.to_bytes()
+    with pytest.raises(ValueError, match="'a' is named twice"):
+        corrector._add_class("a")
+
+
+def test_an_underflowing_prior_leaves_the_row():
+    corrector = Corrector(2, paths=["can"], prior_strength=1e-320, half_life=0.01, pseudo_count=0)
+    corrector.learn_many(None, [0, 0])
+    assert corrector.correct_one([0.5, 0.5]).sum() == pytest.approx(1)
