@@ -56,8 +56,8 @@ def batch_can(
 
     Returns
     -------
-    A new float64 array, shape (n, m): confident rows as they were, uncertain rows corrected. Where no
-    row is confident the identity matrix stands in for the confident rows, as in the paper's code.
+    A new float64 array, shape (n, m): confident rows as they were, uncertain rows corrected. Where
+    no row is confident the identity matrix stands in for them, as in the code of the paper.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def batch_can(
         np.isfinite(q).all() and (q >= 0).all() and abs(q.sum() - 1) <= 1e-3
     ):
         raise ValueError(
-            f"prior: expected {m} probabilities that sum to 1; laplace(counts) makes them from counts"
+            f"prior: expected {m} probabilities that sum to 1; laplace(counts) makes them"
         )
     if iterations < 1 or int(iterations) != iterations:
         raise ValueError(f"iterations: {iterations!r}, expected an integer >= 1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -37,8 +37,8 @@ class Corrector:
     train_counts
         Training rows per class: shape (m,), or {class: count}. Uniform where not given.
     paths
-        Which of "raw", "can", "temperature", "temperature+can", "vector", "vector+can", "matrix" and
-        "matrix+can" to mix. All of them by default, without the last two above 256 classes.
+        Which of "raw", "can", "temperature", "temperature+can", "vector", "vector+can", "matrix"
+        and "matrix+can" to mix. All of them by default, without the last two above 256 classes.
     half_life
         After how many events what was learned counts half: labels for everything that is learned
         from labels, confident predictions for the column sums of CAN. ``inf`` forgets nothing.
@@ -164,11 +164,11 @@ class Corrector:
         return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
 
     def correct_many(self, P: ArrayLike) -> Array:
-        """The corrected rows, shape (n, m), all with the state as it is; see :meth:`correct_one`."""
+        """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`."""
         return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
 
     def observe_one(self, p: ArrayLike) -> None:
-        """An unlabelled prediction, shape (m,), went by: the column sums of CAN learn it if confident.
+        """An unlabelled prediction, shape (m,), went by: CAN learns it where it is confident.
 
         Raises
         ------
@@ -201,9 +201,9 @@ class Corrector:
         return self._kernel.rows(p, 1, Mode.PROCESS)  # type: ignore[no-any-return]
 
     def process_many(self, P: ArrayLike) -> Array:
-        """:meth:`process_one` for each row of ``P``, shape (n, m), in order; the same bits as that loop.
+        """:meth:`process_one` for each row of ``P``, shape (n, m), in order.
 
-        All rows are checked before the first is processed.
+        The same bits as that loop, but all rows are checked before the first is processed.
         """
         return self._kernel.rows(P, 2, Mode.PROCESS)  # type: ignore[no-any-return]
 
@@ -239,18 +239,18 @@ class Corrector:
         self._kernel.learn_one(p, self._index_of(y, "label"))
 
     def learn_many(self, P: ArrayLike | None, ys: Iterable[Hashable]) -> None:
-        """:meth:`learn_one` for each row of ``P``, shape (n, m), or None, and label of ``ys``, in order.
+        """:meth:`learn_one` for each row of ``P``, shape (n, m), or None, and label of ``ys``.
 
-        All rows and labels are checked before the first is learned.
+        In order, but all rows and labels are checked before the first is learned.
         """
         self._kernel.learn_many(P, self._indices_of(ys))
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.
 
-        Adds two paths, ``fitted`` and ``fitted+can``: a recalibration fitted to these rows and frozen,
-        with an estimate of the stream's class mix that needs no label. The other bases and the prior
-        learn the rows once, as labels.
+        Adds two paths, ``fitted`` and ``fitted+can``: a recalibration fitted to these rows and
+        frozen, with an estimate of the stream's class mix that needs no label. The other bases and
+        the prior learn the rows once, as labels.
 
         Parameters
         ----------
@@ -297,7 +297,8 @@ class Corrector:
             return self._index[y]
         except (KeyError, TypeError):
             raise UnknownClass(
-                f"{where} {y!r} is none of the {len(self._classes)} classes: {preview(self._classes)}"
+                f"{where} {y!r} is none of the {len(self._classes)} classes: "
+                f"{preview(self._classes)}"
             ) from None
 
     def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
@@ -320,7 +321,7 @@ class Corrector:
         """Append a class that was not known before: zero rows and columns, weights kept."""
         if self._fit_report is not None:
             raise StreamCANError(
-                "a fitted corrector cannot take another class: its validation rows have no column for it"
+                "a fitted corrector cannot take another class: its validation rows lacked it"
             )
         m = len(self._classes)
         self._set_classes((*self._classes, *class_names([name])))
@@ -335,7 +336,7 @@ class Corrector:
     # ---- the whole state
 
     def to_bytes(self) -> bytes:
-        """The whole state with its classes and settings: versioned, checksummed, no pickle inside."""
+        """The whole state with its classes and settings, versioned and checksummed; no pickle."""
         return snapshot.encode(
             {
                 "classes": list(self._classes),
@@ -360,13 +361,15 @@ class Corrector:
         classes
             Where given, the classes the snapshot must have.
         **settings
-            ``half_life``, ``uncertainty``, ``k``, ``threshold``, ``pseudo_count`` and ``prior_strength``
-            replace those of the snapshot; ``paths`` and ``train_counts`` must match it.
+            ``half_life``, ``uncertainty``, ``k``, ``threshold``, ``pseudo_count`` and
+            ``prior_strength`` replace those of the snapshot; ``paths`` and ``train_counts`` must
+            match it.
 
         Raises
         ------
         SnapshotMismatch
-            Where the bytes are truncated, corrupt, of a newer version, or of other classes or paths.
+            Where the bytes are truncated, corrupt, of a newer version, or of other classes or
+            paths.
         """
         head, state = snapshot.decode(data)
         self = cls.__new__(cls)
@@ -406,8 +409,8 @@ class Corrector:
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({len(self._classes)} classes, {self.n_predictions} predictions, "
-            f"{self.n_labels} labels)"
+            f"{type(self).__name__}({len(self._classes)} classes, "
+            f"{self.n_predictions} predictions, {self.n_labels} labels)"
         )
 
     # ---- to look inside
@@ -430,11 +433,14 @@ class Corrector:
     @property
     def prior(self) -> Array:
         """The class prior in use now, shape (m,)."""
-        return self._kernel.prior  # type: ignore[no-any-return]
+        return self._kernel.prior
 
     @property
     def temperature(self) -> float:
-        """The temperature of the base of that name: above 1 the classifier is overconfident. 1 where it is not in use."""
+        """Temperature of the base of that name, above 1 where the classifier is overconfident.
+
+        1 where that base is not in use.
+        """
         b = self._state.get("b.temperature")
         return 1.0 if b is None else math.exp(-b[0])
 
@@ -465,9 +471,10 @@ class Corrector:
 
     @property
     def recent_log_loss(self) -> dict[str, float]:
-        """Decayed mean log loss (nats) of "raw" and "corrected" over the labels, each taken before it was learned.
+        """Decayed mean log loss (nats) over the labels, of "raw" and "corrected" rows.
 
-        NaN before the first label that came with its prediction.
+        Each taken before its label was learned: is it helping now? NaN before the first label that
+        came with its prediction.
         """
         raw, corrected, weight = self._state["recent"].tolist()
         return (
@@ -478,5 +485,5 @@ class Corrector:
 
     @property
     def fit_report(self) -> dict[str, Any] | None:
-        """What :meth:`fit` did and why, None without it: rows, step of the ladder, the gain of each step."""
+        """What :meth:`fit` did and why: rows, step, the gain of each step. None without it."""
         return self._fit_report

@@ -1,7 +1,8 @@
 """State <-> bytes: a versioned, checksummed envelope around plain arrays.
 
-Layout: magic (8 bytes), version (u16), CRC-32 of the payload (u32), length of the payload (u64), all
-little-endian; the payload is MessagePack: {"head": settings and names, "arrays": {name: [dtype, shape, bytes]}}.
+Layout: magic (8 bytes), version (u16), CRC-32 of the payload (u32), its length (u64), all
+little-endian; then the payload, MessagePack:
+{"head": settings and names, "arrays": {name: [dtype, shape, bytes]}}.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def match(what: str, have: tuple[Any, ...], want: tuple[Any, ...]) -> None:
-    """Raise SnapshotMismatch naming the first place where the snapshot differs from what was asked for."""
+    """Raise SnapshotMismatch naming the first place where the two differ."""
     if have == want:
         return
     if len(have) != len(want):

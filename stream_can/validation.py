@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Fitted:
-    """What `fit` learned: arrays of the fitted base, a report, and the rows in the order to learn them."""
+    """What `fit` learned: the arrays of its base, a report, the rows in the order to learn them."""
 
     state: State
     report: dict[str, Any]
@@ -59,7 +59,8 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     rows_of = np.bincount(y, minlength=m)
     if (rows_of > 0).sum() < 2:
         raise ValueError(
-            f"fit: {n} validation rows hold {(rows_of > 0).sum()} of {m} classes, expected at least 2"
+            f"fit: {n} validation rows hold {(rows_of > 0).sum()} of {m} classes, "
+            "expected at least 2"
         )
     missing = [classes[i] for i in np.flatnonzero(rows_of == 0)]
     if missing:
@@ -139,7 +140,7 @@ def climb(
 def fit_base(
     P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]], base: str, a: float
 ) -> State:
-    """The state of one base after a pass over the rows in each order; priors count once per pass."""
+    """The state of one base after a pass over the rows in each order; priors count once a pass."""
     state = new_state(P.shape[1], (base,))
     state[f"b.{base}"][1] *= PASSES
     kernel = lone(base, state, PASSES * a)
@@ -150,7 +151,8 @@ def fit_base(
 
 def apply(P: Array, state: State, base: str) -> Array:
     """The rows recalibrated by a base, shape (n, m)."""
-    return lone(base, state, 0.0).rows(P, 2, Mode.CORRECT)
+    out: Array = lone(base, state, 0.0).rows(P, 2, Mode.CORRECT)
+    return out
 
 
 def lone(base: str, state: State, precision: float) -> Kernel:

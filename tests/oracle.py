@@ -195,10 +195,8 @@ class Oracle:
         n, m = P.shape
         rng = np.random.default_rng(0)
         orders = [rng.permutation(n) for _ in range(4)]
-        if n >= 5000 and n >= 5 * m:
-            kind = ("matrix", 5)
-        else:
-            kind = self.ladder(P, y, orders)
+        enough = n >= 5000 and n >= 5 * m
+        kind = ("matrix", 5) if enough else self.ladder(P, y, orders)
         self.frozen = self.four_passes(P, y, orders, *kind)
         self.ref = None
         if n >= 500:

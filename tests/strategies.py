@@ -14,7 +14,7 @@ path_sets = st.lists(st.sampled_from(PATHS), min_size=1, unique=True)
 
 @st.composite
 def rows(draw, m, n):
-    """n probability vectors of m classes: flat, sharp, one-hot, with zeros and denormals, float32 or float64."""
+    """n rows of m classes: flat, sharp, one-hot, zeros, denormals and ties, in both precisions."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     P = np.empty((n, m))
     for i in range(n):
@@ -54,7 +54,7 @@ def settings_of(draw):
 
 @st.composite
 def streams(draw, most=25):
-    """(m, train_counts, settings, rows, events); an event is ("process" | "observe" | "learn" | "label", row, class)."""
+    """(m, train_counts, settings, rows, events); an event is (verb, row, class)."""
     m = draw(sizes)
     n = draw(st.integers(1, most))
     P = draw(rows(m, n))

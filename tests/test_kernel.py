@@ -208,8 +208,7 @@ def test_the_gil_is_released_inside_a_large_call():
             progress += 1
             try:
                 corrector.correct_one(P[0])
-            except RuntimeError as error:
-                assert "another thread" in str(error)
+            except RuntimeError:
                 refused += 1
             time.sleep(0.001)  # gives the GIL back
         thread.join()

@@ -77,7 +77,7 @@ def test_other_classes_or_paths_are_refused():
     with pytest.raises(SnapshotMismatch, match="8 paths, expected 1"):
         Corrector.from_bytes(snapshot, paths=["can"])
     with pytest.raises(
-        SnapshotMismatch, match="train_counts differ at 0: it has 5.0, expected 6.0"
+        SnapshotMismatch, match=r"train_counts differ at 0: it has 5\.0, expected 6\.0"
     ):
         Corrector.from_bytes(snapshot, train_counts=[6, 3, 2])
     with pytest.raises(TypeError, match="unknown setting 'halflife'"):

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.fast
 
 
 def biased(n, m, seed, mix=None):
-    """Predictions of a classifier that is too sure of itself and leans to the first classes, with labels."""
+    """Rows of an overconfident classifier that leans to the first classes, with labels."""
     rng = np.random.default_rng(seed)
     y = rng.choice(m, n, p=mix)
     evidence = rng.normal(0, 1, (n, m)) + 1.5 * np.eye(m)[y] + np.linspace(1.5, 0, m)
