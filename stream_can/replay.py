@@ -240,7 +240,7 @@ class Replay:
         self.rates: dict[float, Scores] = {}
         """Scores where only a share of the labels arrives; filled by :func:`label_rates`."""
         self.dates = False
-        """Whether the times of the moments are microseconds since 1970."""
+        """Whether the times of the moments are dates: datetime64, or microseconds since 1970."""
         self.delay = ""
         """How late labels came, in words."""
 
@@ -256,6 +256,7 @@ class Replay:
             for scores, path in zip(self.paths.values(), step.paths, strict=True):
                 scores.add_checked(path if len(path) == len(y) else path[known], y)
         self.rows = step.first + len(step.P)
+        self.dates |= step.time is not None and step.time.dtype.kind == "M"
         corrector = self.corrector
         self.moments.append(
             Moment(
@@ -271,6 +272,13 @@ class Replay:
             )
         )
 
+    @property
+    def mean_weights(self) -> dict[str, float]:
+        """The weight of each path, averaged over the stream."""
+        rows = np.diff([moment.row for moment in self.moments], prepend=0)
+        weights = np.array([moment.weights for moment in self.moments])
+        return dict(zip(self.paths, (rows @ weights / rows.sum()).tolist(), strict=True))
+
     def to_dict(self) -> dict[str, Any]:
         """The result without its course, as JSON would have it."""
         corrector = self.corrector
@@ -283,7 +291,7 @@ class Replay:
             "raw": self.raw.summary(),
             "corrected": self.corrected.summary(),
             "paths": {name: scores.summary() for name, scores in self.paths.items() if scores.n},
-            "weights": corrector.weights,
+            "mean_weights": self.mean_weights,
             "label_rates": {f"{rate:g}": scores.summary() for rate, scores in self.rates.items()},
             "seconds": self.seconds,
         }
@@ -345,7 +353,7 @@ def replay(
     ):
         result.add(step)
         progress(len(step.P))
-    result.dates = recording.dates
+    result.dates |= recording.dates
     result.delay = "at their own time" if label_delay is None else f"{label_delay:,} rows late"
     result.seconds = clock.perf_counter() - started
     return result
