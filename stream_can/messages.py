@@ -78,6 +78,8 @@ class Prediction(msgspec.Struct, gc=False):
     original: Raw
     form: dict[str, int] | float | None
     """An object's keys and their columns; 1.0 for one number; None for an array."""
+    label: int | None = None
+    """The column of the label that the same message carries, where that is looked for."""
 
 
 class Label(msgspec.Struct, gc=False):
@@ -239,6 +241,17 @@ class Messages:
             elif type(row) is float:
                 row = [1.0 - row, row]
         return Label(index, row, self.id_of(fields, key))
+
+    def label_in(self, fields: dict[str, Any]) -> int | None:
+        """The column of the label in an opened message; None where it has none, or null.
+
+        Raises
+        ------
+        BadMessage, UnknownClass
+            As for :meth:`read_label`.
+        """
+        text = self.find(fields, self.label_path)
+        return None if text is None or bytes(text) == b"null" else self._class_of(text)
 
     def _class_of(self, text: Raw) -> int:
         try:

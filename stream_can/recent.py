@@ -7,6 +7,7 @@ that: Python's objects, and the corrected row, kept to score it once its label c
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -17,6 +18,8 @@ __all__ = ["RecentPredictions"]
 
 HEAD = 2
 """Numbers before the rows of an entry: offset and timestamp, exact in a float64 up to 2^53."""
+
+_HEAD = struct.Struct("2d")
 
 
 class RecentPredictions:
@@ -32,7 +35,7 @@ class RecentPredictions:
 
     def __init__(self, m: int, limit: int) -> None:
         self._m, self._limit = m, limit
-        self._width = 8 * (HEAD + 2 * m)
+        self._unknown = np.full(m, np.nan).tobytes()
         # An entry is offset, timestamp, raw row, corrected row. An OrderedDict, since taking the
         # oldest from a plain dict walks over every place that was freed before it.
         self._entries: OrderedDict[bytes, bytes] = OrderedDict()
@@ -68,29 +71,26 @@ class RecentPredictions:
         sent
             Corrected rows as they were sent, shape (n, m); None where they are not known any more.
         """
-        if not self._limit or not ids:
+        if not self._limit:
             return
-        m, width = self._m, self._width
-        block = np.empty((len(ids), HEAD + 2 * m))
-        block[:, :HEAD] = where
-        block[:, HEAD : HEAD + m] = raw
-        block[:, HEAD + m :] = np.nan if sent is None else sent
-        self._insert(ids, block.tobytes(), width)
-
-    def _insert(self, ids: Sequence[bytes | None], data: bytes, width: int) -> None:
-        entries, row, size = self._entries, 8 * self._m, self._size
+        width = 8 * self._m
+        before, behind = raw.tobytes(), self._unknown if sent is None else sent.tobytes()
         start = 0
-        for name in ids:
+        for name, place in zip(ids, where, strict=True):
             if name is not None:
-                if name in entries:
-                    entries.move_to_end(name)
-                else:
-                    size += row + len(name)
-                entries[name] = data[start : start + width]
-                while size > self._limit:
-                    size -= row + len(entries.popitem(last=False)[0])
+                after = behind if sent is None else behind[start : start + width]
+                self._insert(name, _HEAD.pack(*place) + before[start : start + width] + after)
             start += width
-        self._size = size
+
+    def _insert(self, name: bytes, entry: bytes) -> None:
+        entries, row = self._entries, 8 * self._m
+        if name in entries:
+            entries.move_to_end(name)
+        else:
+            self._size += row + len(name)
+        entries[name] = entry
+        while self._size > self._limit:
+            self._size -= row + len(entries.popitem(last=False)[0])
 
     def get(self, name: bytes | None) -> bytes | None:
         """The entry of an id, for :meth:`rows`; None where it is not kept."""
@@ -115,4 +115,5 @@ class RecentPredictions:
         if block.shape != (len(ids), HEAD + 2 * self._m):
             raise ValueError(f"recent predictions: {len(ids)} ids, array of shape {block.shape}")
         if self._limit:
-            self._insert(ids, block.tobytes(), self._width)
+            for name, entry in zip(ids, block, strict=True):
+                self._insert(name, entry.tobytes())

@@ -87,6 +87,8 @@ class Task:
     labels_topic
         The topic whose records are labels; None where there are none: then no recent predictions
         are kept and outputs have no ``stream-can-labels`` header.
+    labelled
+        Whether a prediction's message may carry its own label: corrected first, then learned.
     recent_bytes
         Bound of the recent predictions, each counted as 8 m + length of its id. Must not change
         while a stream runs if its outputs are to be reproduced.
@@ -105,6 +107,7 @@ class Task:
         *,
         fields: Fields | None = None,
         labels_topic: str | None = None,
+        labelled: bool = False,
         recent_bytes: int = 64 << 20,
         max_bytes: int | None = None,
         errors: Literal["dead-letter", "fail"] = "dead-letter",
@@ -121,7 +124,8 @@ class Task:
         self.counts = Counts()
         self.raw_scores, self.sent_scores = Scores(), Scores()
         self._m = len(corrector.classes)
-        self._labels_topic, self._max_bytes, self._errors = labels_topic, max_bytes, errors
+        self._labels_topic, self.labelled = labels_topic, labelled
+        self._max_bytes, self._errors = max_bytes, errors
         self._digits = self.messages.fields.digits
         self._recent = RecentPredictions(self._m, 0 if labels_topic is None else recent_bytes)
         self._rebuild_from: int | None = None
@@ -168,6 +172,8 @@ class Task:
             try:
                 if value is not None:
                     found = read(value)
+                    if self.labelled:
+                        found.label = self.messages.label_in(found.fields)
                     if limit is not None:
                         self._check_size(record, found, limit)
                 elif record.key is None:
@@ -201,9 +207,13 @@ class Task:
                 (i for i, (_, found) in enumerate(opened) if isinstance(found, Exception)), None
             )
             opened = opened if bad is None else opened[: bad + 1]
-        P = self._matrix([found.row for _, found in opened if type(found) is Prediction])
-        Q, refused = self._process(P)
+        predictions = [found for _, found in opened if type(found) is Prediction]
+        P = self._matrix([found.row for found in predictions])
+        labels = [found.label for found in predictions] if self.labelled else []
+        Q, refused = self._process(P, labels)
         rows = Q.tolist()
+        if not all(map(math.isfinite, map(sum, rows))):  # JSON would say null
+            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         added = [VERSION_HEADER]
         if self._labels_topic is not None:
             added.append(("stream-can-labels", b"%d" % self.next_label))
@@ -234,32 +244,41 @@ class Task:
         counts.corrected += len(ids)
         if refused:
             keep = [j for j in range(i + 1) if j not in refused]
-            P, Q = P[keep], Q[keep]
+            P, Q, labels = P[keep], Q[keep], [labels[j] for j in keep if labels]
         self._recent.add(ids, where, P, Q)
+        known = [j for j, label in enumerate(labels) if label is not None]
+        if known:
+            counts.labels += len(known)
+            counts.matched += len(known)
+            self._add_scores(P[known], Q[known], np.array([labels[j] for j in known]))
 
-    def _process(self, P: Array) -> tuple[Array, dict[int, Exception]]:
+    def _process(
+        self, P: Array, labels: Sequence[int | None]
+    ) -> tuple[Array, dict[int, Exception]]:
         """The rows corrected, as they will be sent, and those that are no probability vectors."""
         refused: dict[int, Exception] = {}
+        corrector = self.corrector
+        one_by_one = any(label is not None for label in labels)
         try:
-            Q = self.corrector.process_many(P)
-        except InvalidPrediction:
-            # Nothing was learned. One at a time, so that a bad row does not poison its batch.
-            Q = np.zeros_like(P)
-            for i, p in enumerate(P):
-                try:
-                    Q[i] = self.corrector.process_one(p)
-                except InvalidPrediction as error:
-                    refused[i] = self._at_probs(error)
-                    if self._errors == "fail":
-                        break
-        if not math.isfinite(Q.sum()):
-            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+            Q = np.zeros_like(P) if one_by_one else corrector.process_many(P)
+        except InvalidPrediction:  # nothing was learned, and a bad row must not poison its batch
+            Q, one_by_one = np.zeros_like(P), True
+        for i, p in enumerate(P if one_by_one else ()):
+            try:
+                Q[i] = corrector.process_one(p)
+            except InvalidPrediction as error:
+                refused[i] = self._at(self.messages.fields.probs, error)
+                if self._errors == "fail":
+                    break
+                continue
+            label = labels[i] if labels else None
+            if label is not None:
+                corrector.learn_one(p, corrector.classes[label])
         return (Q if self._digits is None else np.round(Q, self._digits)), refused
 
-    def _at_probs(self, error: InvalidPrediction) -> InvalidPrediction:
-        return InvalidPrediction(
-            f"{self.messages.fields.probs}: {str(error).removeprefix('row 0: ')}"
-        )
+    @staticmethod
+    def _at(field: str, error: InvalidPrediction) -> InvalidPrediction:
+        return InvalidPrediction(f"{field}: {str(error).removeprefix('row 0: ')}")
 
     def _matrix(self, rows: Sequence[list[float]]) -> Array:
         flat = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self._m)
@@ -352,32 +371,33 @@ class Task:
 
     def _learn_group(self, group: list[tuple[Source, Label, bytes | None]], result: Result) -> bool:
         """Learn labels that all have a row or all have none; False where one stops the task."""
-        if not group:
-            return True
-        names = [self.corrector.classes[label.index] for _, label, _ in group]
-        if group[0][2] is None:
-            self.corrector.learn_many(None, names)
-            self.counts.unmatched += len(group)
-        else:
-            P = np.frombuffer(b"".join(row for *_, row in group if row is not None)).reshape(
-                -1, self._m
-            )
+        counts = self.counts
+        if len(group) > 1:
+            names = [self.corrector.classes[label.index] for _, label, _ in group]
+            rows = [row for *_, row in group if row is not None]
+            P = np.frombuffer(b"".join(rows)).reshape(-1, self._m) if rows else None
             try:
                 self.corrector.learn_many(P, names)
-                self.counts.matched += len(group)
-            except InvalidPrediction:  # nothing was learned: one at a time
-                for (record, _, _), p, name in zip(group, P, names, strict=True):
-                    try:
-                        self.corrector.learn_one(p, name)
-                        self.counts.matched += 1
-                    except InvalidPrediction as error:
-                        if self._reject(record, self._at_probs(error), result):
-                            return False
-                    self.counts.labels += 1
-                    self.next_label = record.offset + 1
+            except InvalidPrediction:
+                pass  # nothing was learned: one at a time
+            else:
+                counts.labels += len(group)
+                counts.matched += len(rows)
+                counts.unmatched += len(group) - len(rows)
+                self.next_label = group[-1][0].offset + 1
                 return True
-        self.counts.labels += len(group)
-        self.next_label = group[-1][0].offset + 1
+        for record, label, row in group:
+            p = None if row is None else np.frombuffer(row)
+            try:
+                self.corrector.learn_one(p, self.corrector.classes[label.index])
+            except InvalidPrediction as error:
+                if self._reject(record, self._at(self.messages.fields.raw, error), result):
+                    return False
+            else:
+                counts.matched += row is not None
+                counts.unmatched += row is None
+            counts.labels += 1
+            self.next_label = record.offset + 1
         return True
 
     def _score(self, joined: Sequence[Joined], result: Result) -> None:
@@ -390,10 +410,12 @@ class Task:
             for label, then in zip(joined, timestamps.tolist(), strict=True)
         ]
         known = ~np.isnan(sent[:, 0])
-        y = np.array([label.index for label in joined], np.intp)[known]
-        raw = raw[known]
+        y = np.array([label.index for label in joined])
+        self._add_scores(raw[known], sent[known], y[known])
+
+    def _add_scores(self, raw: Array, sent: Array, y: NDArray[np.intp]) -> None:
         self.raw_scores.add_checked(raw / raw.sum(axis=1, keepdims=True), y)
-        self.sent_scores.add_checked(sent[known], y)
+        self.sent_scores.add_checked(sent, y)
 
     # ---- both
 

@@ -1,0 +1,71 @@
+"""Lines of standard input, until it ends or a signal says stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, BinaryIO, Self
+
+__all__ = ["Stop", "read_lines"]
+
+CHUNK = 1 << 18
+
+
+class StopReading(BaseException):
+    """Raised by the signal handler out of a blocking read, and only there."""
+
+
+class Stop:
+    """SIGTERM and SIGINT end the reading, not the work on what was read; a second one kills."""
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self.reading = False
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGTERM, signal.SIGINT):
+                self.before[signum] = signal.signal(signum, self.handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for signum, handler in self.before.items():
+            signal.signal(signum, handler)
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        self.signum = signum
+        signal.signal(signum, signal.SIG_DFL)
+        if self.reading:
+            raise StopReading
+
+    def read(self, source: BinaryIO) -> bytes:
+        """What there is to read, at least a byte; nothing at the end or after a signal."""
+        try:
+            self.reading = True
+            if self.signum is not None:
+                return b""
+            data: bytes = source.read1(CHUNK)  # type: ignore[attr-defined]
+            self.reading = False
+        except StopReading:
+            return b""
+        finally:
+            self.reading = False
+        return data
+
+
+def read_lines(source: BinaryIO, stop: Stop) -> Iterator[list[bytes]]:
+    """Complete lines as they come; the last one may lack its end, unless a signal cut it."""
+    parts: list[bytes] = []
+    while data := stop.read(source):
+        head, newline, tail = data.rpartition(b"\n")
+        if newline:
+            yield b"".join([*parts, head]).split(b"\n")
+            parts = []
+        if tail:
+            parts.append(tail)
+    if parts and stop.signum is None:
+        yield [b"".join(parts)]

@@ -1,0 +1,73 @@
+"""The state of a task in a file that is whole at every moment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from . import snapshot
+from .corrector import Corrector
+from .errors import SnapshotMismatch
+from .task import Task
+
+__all__ = ["next_line", "open_task", "save"]
+
+
+def open_task(
+    path: Path | None,
+    classes: int | Iterable[Hashable] | None,
+    settings: dict[str, Any],
+    options: dict[str, Any],
+    validation: tuple[Any, Any] | None,
+) -> Task:
+    """The task of the state file, or a new one, saved at once so that a bad path shows now."""
+    try:
+        data = None if path is None else path.read_bytes()
+    except FileNotFoundError:
+        data = None
+    if data is None:
+        if classes is None:
+            where = "" if path is None else f" in {path}"
+            raise ValueError(f"classes: not given, and there is no state{where} to take them from")
+        corrector = Corrector(classes, **settings)
+        if validation is not None:
+            corrector.fit(*validation)
+        task = Task(corrector, **options)
+        if path is not None:
+            save(task, path)
+        return task
+    try:
+        if "task" in snapshot.decode(data)[0]:
+            return Task.from_bytes(data, classes=classes, settings=settings, **options)
+        return Task(Corrector.from_bytes(data, classes, **settings), **options)
+    except SnapshotMismatch as error:
+        raise SnapshotMismatch(f"state file {path}: {error}; move it away to start anew") from None
+
+
+def save(task: Task, path: Path) -> None:
+    """Replace the state file in one step: a kill or a full disk leaves the previous one."""
+    path = Path(os.path.realpath(path))
+    new = path.with_name(path.name + ".new")
+    try:
+        with open(new, "wb") as file:
+            file.write(task.to_bytes(recent=True))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise OSError(f"state file {path}: {error.strerror}; the previous one is intact") from error
+
+
+def next_line(task: Task) -> int:
+    """Lines that the task has taken, over the life of its state; counted from 0, the next one."""
+    return max(task.next_prediction, task.next_label)
