@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.errors import RetriableError
 from topics import create, read, unique
 
 from stream_can.kafka import Settings, Worker
@@ -88,8 +90,23 @@ class App:
     def outputs(self, partition: int) -> list[Any]:
         return read(self.servers, self.given["output"], partition)
 
-    def count(self) -> int:
-        return sum(len(self.outputs(p)) for p in range(self.partitions))
+    def lag(self) -> int:
+        """How many records of input and labels the group has not committed; endless at first."""
+        topics = [t for t in (self.given["input"], self.given["labels"]) if t]
+        tps = [TopicPartition(topic, p) for topic in topics for p in range(self.partitions)]
+        admin = KafkaAdminClient(bootstrap_servers=self.servers)
+        try:
+            found = admin.list_group_offsets([self.id])[self.id]
+        except RetriableError:  # a broker that has just started knows no coordinator yet
+            found = {}
+        finally:
+            admin.close()
+        consumer = KafkaConsumer(bootstrap_servers=self.servers)
+        try:
+            ends = consumer.end_offsets(tps)
+        finally:
+            consumer.close()
+        return sum(ends[tp] - (found[tp].offset if tp in found else -1) for tp in tps)
 
     def verify(self, settings: Settings | None = None) -> int:
         """Compare every partition with one Task over the stored input, bit by bit.

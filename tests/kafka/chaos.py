@@ -1,0 +1,223 @@
+"""Kill, freeze and add workers, kill and stop the broker, then compare every output bit by bit.
+
+    python tests/kafka/chaos.py --seconds 600 --seed 1 --version 4.4.0
+
+An idempotent producer writes predictions, labels and unreadable records all the while. Afterwards
+the read_committed output of every partition must equal what one Task makes of the stored input in
+the order that the outputs' headers state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaProducer
+    from kafka.errors import KafkaError
+
+from broker.broker import VERSIONS, Broker
+from streams import App, label, prediction
+
+SESSION_SECONDS = 3.0
+CLIENT = {
+    "session_timeout_ms": int(1000 * SESSION_SECONDS),
+    "heartbeat_interval_ms": 300,
+    "transaction_timeout_ms": 5_000,
+    "fetch_max_wait_ms": 100,
+}
+UNREADABLE = [b"", b"{", b'{"probs":[NaN,1]}', b'{"probs":[1,2,3,4]}', b"\xff\xfe", b"[" * 10_000]
+LABEL_DELAY = 1.0
+"""Seconds from a prediction to its label."""
+
+
+class Writer(threading.Thread):
+    """Writes the input until told to stop, through every outage."""
+
+    def __init__(self, app: App, rate: float, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.app, self.rate, self.rng = app, rate, random.Random(seed)
+        self.ended = threading.Event()
+        self.failed = 0
+        self.start()
+
+    def run(self) -> None:
+        rng, given = self.rng, self.app.given
+        producer = None
+        due: collections.deque[tuple[float, int, bytes, bytes]] = collections.deque()
+        for number in itertools.count():
+            if self.ended.is_set():
+                break
+            partition = rng.randrange(self.app.partitions)
+            key, value, truth = prediction(rng, number)
+            if rng.random() < 0.01:
+                value = rng.choice(UNREADABLE)
+            due.append((time.monotonic() + LABEL_DELAY, partition, key, label(truth)))
+            if rng.random() < 0.01:
+                due.append((time.monotonic() + LABEL_DELAY, partition, key, b'{"label": "z"}'))
+            try:
+                producer = producer or KafkaProducer(
+                    bootstrap_servers=self.app.servers, linger_ms=20, delivery_timeout_ms=60_000,
+                    request_timeout_ms=10_000, reconnect_backoff_max_ms=500,
+                )  # fmt: skip
+                self._send(producer, given["input"], partition, key, value)
+                while due and due[0][0] < time.monotonic():
+                    _, partition, key, value = due.popleft()
+                    self._send(producer, given["labels"], partition, key, value)
+            except (KafkaError, OSError):
+                time.sleep(0.2)
+            time.sleep(rng.expovariate(self.rate))
+        if producer is not None:
+            producer.flush(60)
+            producer.close(10)
+
+    def _send(self, producer: KafkaProducer, *record: object) -> None:
+        topic, partition, key, value = record
+        future = producer.send(topic, value, key, partition=partition)
+        future.add_errback(self._failure)
+
+    def _failure(self, _: object) -> None:
+        self.failed += 1  # what is stored counts, not what was meant to be
+
+
+class Chaos:
+    """One run; ``counts`` says what was done."""
+
+    def __init__(
+        self, broker: Broker, directory: Path, seed: int, *, partitions: int = 4, rate: float = 300
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.broker, self.directory = broker, directory
+        self.app = App(broker.bootstrap_servers, partitions=partitions, client=CLIENT)
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.writer = Writer(self.app, rate, seed)
+
+    def run(self, seconds: float) -> int:
+        """Cause trouble for so long, let the workers catch up, compare. Returns the records."""
+        try:
+            for name in ("0", "1"):
+                self.begin(name)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                self.sleep(0.5, 4)
+                trouble = self.rng.choices(
+                    [self.kill_worker, self.freeze_worker, self.join_and_leave, self.kill_broker,
+                     self.stop_broker], [5, 2, 2, 2, 1],
+                )[0]  # fmt: skip
+                trouble()
+                self.revive()
+            self.writer.ended.set()
+            self.writer.join(90)
+            self.catch_up()
+            for process in self.workers.values():
+                process.terminate()
+            codes = [process.wait(40) for process in self.workers.values()]
+            assert codes == [0] * len(codes), f"exit codes {codes}"
+            return self.app.verify()
+        finally:
+            self.writer.ended.set()
+            for process in self.workers.values():
+                process.kill()
+                process.wait()
+
+    def begin(self, name: str) -> None:
+        self.workers[name] = self.app.process(self.directory, name)
+
+    def revive(self) -> None:
+        """Start again whatever ended, as a supervisor would."""
+        for name, process in list(self.workers.items()):
+            if process.poll() is not None:
+                self.counts[f"ended with {process.returncode}"] += process.returncode != -9
+                self.begin(name)
+
+    def sleep(self, least: float, most: float) -> None:
+        time.sleep(self.rng.uniform(least, most))
+
+    def kill_worker(self) -> None:
+        self.counts["worker kill -9"] += 1
+        self.workers[self.rng.choice("01")].kill()
+        self.sleep(0, 2)
+
+    def freeze_worker(self) -> None:
+        self.counts["worker SIGSTOP"] += 1
+        pid = self.workers[self.rng.choice("01")].pid
+        os.kill(pid, signal.SIGSTOP)
+        self.sleep(SESSION_SECONDS + 0.5, SESSION_SECONDS + 5)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    def join_and_leave(self) -> None:
+        self.counts["worker joined and left"] += 1
+        process = self.app.process(self.directory, "2")
+        self.sleep(2, 6)
+        process.terminate()
+        code = process.wait(60)
+        self.counts[f"left with {code}"] += code != 0
+
+    def kill_broker(self) -> None:
+        self.counts["broker kill -9"] += 1
+        self.broker.kill()
+        self.sleep(0.2, 3)
+        self.broker.start()
+
+    def stop_broker(self) -> None:
+        self.counts["broker stop"] += 1
+        self.broker.stop()
+        self.sleep(0.2, 3)
+        self.broker.start()
+
+    def catch_up(self, seconds: float = 120) -> None:
+        """Wait until the group has committed the end of all input and labels."""
+        deadline = time.monotonic() + seconds
+        while (lag := self.app.lag()) > 0:
+            self.revive()
+            assert time.monotonic() < deadline, f"{lag} records still behind after {seconds} s"
+            time.sleep(0.5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
+    parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
+    options = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="chaos-"))
+    broker = Broker(options.version, directory / "broker")
+    try:
+        broker.start()
+        chaos = Chaos(broker, directory, options.seed)
+        compared = chaos.run(options.seconds)
+    except BaseException:
+        options.keep = True
+        print(f"logs and data are in {directory}", file=sys.stderr)
+        raise
+    finally:
+        broker.kill()
+        if not options.keep:
+            broker.remove()
+            for left in sorted(directory.glob("*"), reverse=True):
+                left.unlink()
+            directory.rmdir()
+    done = ", ".join(f"{n} x {what}" for what, n in sorted(chaos.counts.items()) if n)
+    print(f"{options.version} seed {options.seed}: exact, {compared} records; {done}")
+
+
+if __name__ == "__main__":
+    main()
