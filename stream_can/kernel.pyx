@@ -100,7 +100,7 @@ def as_float64(P):
         raise InvalidPrediction(f"predictions do not form an array: {error}") from None
     if array.dtype.kind not in "fiub":
         raise InvalidPrediction(f"predictions are {array.dtype}, expected real numbers")
-    return np.ascontiguousarray(array, np.float64).reshape(array.shape)
+    return np.asarray(array, np.float64, order="C")
 
 
 def reason(row):

@@ -1,0 +1,56 @@
+# `make demo` and `make test` set up everything they need in .venv; `make help` lists the rest.
+PYTHON ?= python3
+PY := .venv/bin/python
+SECONDS ?= 600
+SEED ?= 0
+KAFKA ?= 4.4.0
+
+.PHONY: help setup demo test fast lint bench broker broker-stop chaos kafka-demo clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: .venv/ready  ## the virtual environment with the package, compiled
+
+.venv/ready: pyproject.toml constraints.txt stream_can/kernel.pyx stream_can/vectormath.h
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
+	test -x $(PY) || $(PYTHON) -m venv .venv
+	$(PY) -m pip install -q -c constraints.txt pip
+	$(PY) -m pip install -q -c constraints.txt --group dev
+	$(PY) -m pip install -q -c constraints.txt --no-build-isolation -e '.[cli,kafka,report,river]'
+	touch $@
+
+demo: setup  ## correct ten months of real flights, without Kafka; writes out/flights.html
+	$(PY) examples/flights.py
+
+test: setup  ## every test, those against a real Kafka broker included
+	$(PY) -m pytest
+
+fast: setup  ## the tests that need neither Kafka nor a browser
+	$(PY) -m pytest -m fast
+
+lint: setup  ## style and types
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
+	$(PY) benchmarks/kernel.py
+	$(PY) benchmarks/replay.py
+	$(PY) benchmarks/pipe.py
+	$(PY) benchmarks/river_wrapper.py
+
+broker: setup  ## start a Kafka broker on this machine
+	$(PY) -m tests.kafka.broker start
+
+broker-stop: setup  ## stop it
+	$(PY) -m tests.kafka.broker stop
+
+chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1
+	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA)
+
+kafka-demo: setup  ## the flights through a broker and two workers, one of which is killed
+	$(PY) examples/kafka_demo.py
+
+clean:  ## remove what was built
+	rm -rf .venv build dist out *.egg-info stream_can/kernel.c stream_can/*.so
