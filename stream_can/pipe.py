@@ -86,10 +86,10 @@ def pipe(
 
     Returns
     -------
-    The exit code: 0 the input ended, or SIGTERM; 1 a bad line with ``errors="fail"``, or a file that
-    cannot be written; 2 settings or a state file that do not fit; 130 SIGINT; 141 standard output
-    was closed, as by ``| head`` (the state file then stays at its last save, since it is not known
-    which lines arrived).
+    The exit code: 0 the input ended, or SIGTERM; 1 a bad line with ``errors="fail"``, or a file
+    that cannot be written; 2 settings or a state file that do not fit; 130 SIGINT; 141 standard
+    output was closed, as by ``| head`` (the state file then stays at its last save, since it is
+    not known which lines arrived).
     """
     source, sink = stdin or sys.stdin.buffer, stdout or sys.stdout.buffer
     fields = fields or Fields(id="id")

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import SnapshotMismatch
+
 __all__ = ["RecentPredictions"]
 
 HEAD = 2
@@ -113,7 +115,9 @@ class RecentPredictions:
     def load(self, ids: Sequence[bytes], block: NDArray[np.float64]) -> None:
         """Keep what :meth:`dump` returned, or as much of it as the bound allows."""
         if block.shape != (len(ids), HEAD + 2 * self._m):
-            raise ValueError(f"recent predictions: {len(ids)} ids, array of shape {block.shape}")
+            raise SnapshotMismatch(
+                f"snapshot: {len(ids)} ids of recent predictions, their array has shape {block.shape}"
+            )
         if self._limit:
             for name, entry in zip(ids, block, strict=True):
                 self._insert(name, entry.tobytes())

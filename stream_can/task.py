@@ -495,7 +495,7 @@ class Task:
             self = cls(corrector, **positions, **options)
             self.counts = msgspec.convert(head["counts"], Counts)
             if head["ids"] is not None:
-                self._recent.load(head["ids"], arrays["recent"].reshape(len(head["ids"]), -1))
+                self._recent.load(head["ids"], arrays["recent"])
             elif self._labels_topic is not None and head["oldest"] < self.next_prediction:
                 self._rebuild_from = head["oldest"]
         except SnapshotMismatch:
