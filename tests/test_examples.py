@@ -1,0 +1,60 @@
+"""Every example runs as a user would run it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name, *arguments, folder):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / name, *arguments],
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def change(text, name):
+    before, after = map(float, re.search(rf"{name} ([\d.]+) -> ([\d.]+)", text).groups())
+    return after - before
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", ["quickstart.py", "delayed_labels.py"])
+def test_examples_improve_what_they_correct(name, tmp_path):
+    text = run(name, folder=tmp_path)
+    assert change(text, "accuracy") > 0
+    assert change(text, "log loss") < -0.05
+
+
+@pytest.mark.fast
+def test_replay_of_a_csv(tmp_path):
+    assert run("replay_csv.py", folder=tmp_path).startswith("Use it: more predictions are right")
+
+
+def test_flights(tmp_path):
+    """The demo, on the whole year: what the README says of it."""
+    text = run("flights.py", folder=tmp_path)
+    row = next(line for line in text.splitlines() if line.strip().startswith("all")).split()
+    flights, raw, can, mixture = row[1], *map(float, row[2:5])
+    assert flights == "284,821"
+    assert raw == pytest.approx(32.0, abs=0.3)
+    assert mixture - raw > 3
+    assert can - raw < -3
+    for month in ("Mar", "Jun", "Sep", "Dec"):
+        line = next(line for line in text.splitlines() if line.strip().startswith(month)).split()
+        assert float(line[4]) > float(line[2]), "every month gains"
+    assert "On 284,821 flights the mixture gets +3." in text
+    page = (tmp_path / "out" / "flights.html").read_text()
+    assert page.count("<svg") == 7
+    assert "CAN alone would have cost" in page
