@@ -73,6 +73,7 @@ def batch_can(
 
     Examples
     --------
+    >>> from stream_can import laplace
     >>> P = [[0.2, 0, 0.8], [0.9, 0.1, 0], [0, 0, 1], [0.5, 0, 0.5]]
     >>> batch_can(P, laplace([7, 0, 0]), threshold=0.5, uncertainty="entropy")[-1].round(2)
     array([0.92, 0.  , 0.08])
