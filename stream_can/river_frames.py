@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -38,7 +39,8 @@ def into_frame(P: Array, classes: Sequence[Any], like: Any) -> Any:
     """Probabilities, shape (n, m), as a frame of the kind of ``like`` with a column per class."""
     if not classes:
         return (like.to_frame() if isinstance(like, nw.Series) else like).select([]).to_native()
-    return dataframe.to_native_frame(P, like=like, columns=classes)
+    columns = {name: P[:, i] for i, name in enumerate(classes)}
+    return dataframe.to_native_frame(columns, like=like)
 
 
 def into_series(values: Sequence[Any], like: Any) -> Any:
@@ -47,9 +49,17 @@ def into_series(values: Sequence[Any], like: Any) -> Any:
 
 
 def takes_frames(classifier: Any, method: str) -> bool:
-    """Whether a classifier has ``method``; a pipeline only where all of its steps take part."""
+    """Whether a classifier has ``method``; a pipeline only where all of its steps take part.
+
+    Some of river's naive Bayes mix up the rows of a batch, and say so by the check they skip.
+    """
     *transformers, last = getattr(classifier, "steps", {"": classifier}).values()
-    return hasattr(last, method) and all(hasattr(step, "transform_many") for step in transformers)
+    mixes = "check_predict_proba_many_matches_predict_proba_one"
+    if not hasattr(last, method) or (
+        method == "predict_proba_many" and mixes in getattr(last, "_unit_test_skips", set)()
+    ):
+        return False
+    return all(hasattr(step, "transform_many") for step in transformers)
 
 
 def predict(
@@ -77,12 +87,16 @@ def predict(
     if x is None:
         return [], np.empty((0, 0))
     first = predict_one(x)
-    # river's naive Bayes cannot predict a polars frame before it has a class.
+    # Without a class yet a polars frame would come back without its rows, or not at all.
     if first and takes_frames(classifier, "predict_proba_many"):
-        P = dataframe.into_frame(classifier.predict_proba_many(frame.to_native(), **kwargs))
-        # Only pandas has names that are not strings; the one row says what they stand for.
-        spelled = {str(name): name for name in first}
-        return [spelled.get(str(name), name) for name in P.columns], dataframe.to_numpy(P)
+        # In river 0.26.1 SKL2RiverClassifier fails on a pandas frame where classes are no strings.
+        # Predicting changes nothing, so the rows are asked for one by one; where the fault is
+        # theirs they raise again.
+        with contextlib.suppress(TypeError):
+            P = dataframe.into_frame(classifier.predict_proba_many(frame.to_native(), **kwargs))
+            # Only pandas has names that are not strings; the one row says what they stand for.
+            spelled = {str(name): name for name in first}
+            return [spelled.get(str(name), name) for name in P.columns], dataframe.to_numpy(P)
     predictions = [first, *map(predict_one, rows)]
     names = list(dict.fromkeys(name for p in predictions for name in p))
     return names, np.array([[p.get(name, 0.0) for name in names] for p in predictions], np.float64)
