@@ -93,6 +93,11 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     connect_seconds: Annotated[float, _is("give up after so long without any broker", ge=0)] = 300
     create_topics: Annotated[bool, _is("create missing topics, but the input")] = False
     check: Annotated[bool, _is("check settings, topics, rights and sizes, then exit")] = False
+    http_port: Annotated[
+        int | None, _is("serve /livez, /readyz and /metrics here (not at all)", ge=0, le=65535)
+    ] = None
+    http_host: Annotated[str, _is("address to serve them on (every one)")] = "0.0.0.0"
+    live_seconds: Annotated[float, _is("/livez fails where the loop hangs for so long", gt=0)] = 120
     log_format: Annotated[Literal["text", "json"], _is("log lines for people or machines")] = "text"
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"], _is("least level to log")

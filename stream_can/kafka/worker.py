@@ -31,6 +31,8 @@ from .client import (
     RetryError,
     within,
 )
+from .http import Health, Port
+from .metrics import Metrics
 from .order import Order
 from .progress import Progress, set_up_logging
 from .settings import Settings, SettingsError
@@ -42,6 +44,8 @@ STATE_BYTES_PER_SECOND = 4_000_000
 """Commits become rarer where snapshots would be written faster than this."""
 LONGEST_INTERVAL = 4.0
 """But not rarer than this many seconds: a transaction times out after 15."""
+LAG_SECONDS = 5.0
+"""How old the lag of /metrics may be: asking for it costs a request."""
 MOST_WAITING = 10_000
 """Records of one partition read ahead of what they wait for; then its topic is not fetched."""
 STOP_SECONDS = 10.0
@@ -91,6 +95,10 @@ class Worker:
         )
         self.start = Start(settings)
         self.progress = Progress()
+        self.metrics = Metrics()
+        self.health = Health(settings.live_seconds)
+        self.port: Port | None = None
+        self._lag_asked = 0.0
         self.tasks: dict[int, Task] = {}
         self._orders: dict[int, Order] = {}
         self._token: Any = None
@@ -129,14 +137,20 @@ class Worker:
         DeniedError, FencedError, RetryError, UnreadableRecord
             See `EXIT_CODES`.
         """
-        self.check()
+        s = self.settings
+        if s.http_port is not None:  # before the brokers answer: waiting for them is alive
+            self.port = Port(s.http_host, s.http_port, self.health, self.metrics)
         try:
+            self.check()
             self._patiently(self.client.open)
             self._loop()
             self._last_commit()
         finally:
+            self.health.ready = False
             self.client.close()
             self.progress.end()
+            if self.port is not None:
+                self.port.close()
 
     def stop(self) -> None:
         """End `run` after the record batch at hand. May be called from any thread."""
@@ -147,6 +161,7 @@ class Worker:
         deadline = time.monotonic() + self.settings.connect_seconds
         pause = 0.2
         while True:
+            self.health.beat()
             try:
                 return call()
             except (RetryError, RebuildError) as error:
@@ -170,6 +185,7 @@ class Worker:
     def _loop(self) -> None:
         away_since = None
         while not self._stopping.is_set():
+            self.health.beat()
             try:
                 self._step()
                 away_since = None
@@ -200,6 +216,8 @@ class Worker:
 
     def _drop(self) -> None:
         """Forget everything that Kafka may not know of."""
+        self.metrics.given_up("aborted")
+        self.health.ready = False
         self.tasks, self._orders, self._token = {}, {}, None
         self._changed, self._handled = set(), 0
 
@@ -222,6 +240,7 @@ class Worker:
         ):
             self._commit()
         self.progress.show(self.tasks, self.client)
+        self._ask_lag()
 
     def _take_over(self, assignment: Assignment) -> None:
         self._drop()
@@ -230,6 +249,7 @@ class Worker:
         s = self.settings
         rules = state.Rules(s.start, s.reset_state, s.skip_gap)
         for partition in assignment.partitions:
+            self.health.beat()
             task = state.restore(
                 self.client, partition, self.state_topic, self._fresh, self._stored, rules
             )
@@ -241,7 +261,24 @@ class Worker:
         self._token = assignment.token
         self._committed = time.monotonic()
         seconds = time.monotonic() - begin
+        self.metrics.restored(self.tasks, seconds)
+        self.health.ready = self._token is not None
         log.info("partitions %s, restored in %.2f s", list(assignment.partitions), seconds)
+
+    def _ask_lag(self) -> None:
+        """For /metrics: what was not read yet, and what was read and waits."""
+        due = time.monotonic() - self._lag_asked >= LAG_SECONDS
+        if self.port is None or not due or not self._orders or self.client.rebalanced:
+            return
+        self._lag_asked = time.monotonic()
+        topics = {"input": self.settings.input, "labels": self.settings.labels}
+        pairs = {(side, p): (t, p) for side, t in topics.items() if t for p in self._orders}
+        unread, lag = self.client.lag(pairs.values()), {}
+        for (side, partition), pair in pairs.items():
+            order = self._orders[partition]
+            waiting = order.labels if side == "labels" else order.predictions
+            lag[side, partition] = unread[pair] + len(waiting)
+        self.metrics.lag = lag
 
     def _hold(self) -> None:
         """Do not fetch further ahead what has to wait for the other side."""
@@ -270,6 +307,7 @@ class Worker:
     def _handle(self, partition: int, records: list[Any]) -> None:
         send, s = self.client.send, self.settings
         result = self.tasks[partition].handle(records)
+        self.metrics.handled(result)
         for out in result.outputs:
             send(s.output, partition, out.key, out.value, out.headers, out.timestamp)
         for out in result.dead_letters:
@@ -296,7 +334,7 @@ class Worker:
     def _commit(self) -> None:
         if self.client.rebalanced:
             return  # the next step aborts and restores
-        s = self.settings
+        s, begin = self.settings, time.monotonic()
         sent, written = {}, 0
         for partition in sorted(self._changed):
             snapshot = self.tasks[partition].to_bytes()
@@ -310,7 +348,13 @@ class Worker:
             offsets |= state.offsets(
                 self.tasks[partition], s.input, s.labels, partition, future.value.offset
             )
-        self.client.commit(offsets, self._token)
+        try:
+            self.client.commit(offsets, self._token)
+        except RebuildError:
+            self.metrics.given_up("unknown")
+            raise
+        tasks = {partition: self.tasks[partition] for partition in self._changed}
+        self.metrics.committed(tasks, time.monotonic() - begin, written)
         self.progress.records += self._handled
         self._changed, self._handled = set(), 0
         self._committed = time.monotonic()

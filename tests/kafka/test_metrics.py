@@ -1,0 +1,354 @@
+"""The metrics tell the truth: each is compared with what was sent, by curl and by Prometheus."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from broker.broker import Broker, free_ports
+from prometheus_client.parser import text_string_to_metric_families
+from streams import CLASSES, App, Running, label, prediction
+from topics import produce, wait
+
+import stream_can
+from stream_can.kafka import DeniedError, Worker
+from stream_can.kafka.http import Health, Port
+from stream_can.kafka.metrics import Metrics
+
+STAMP = 1_700_000_000_000
+INSTALL = "needs the real Prometheus: apt-get install prometheus"
+
+
+def get(port: Port | int, path: str, accept: str = "") -> tuple[int, str]:
+    number = port if isinstance(port, int) else port.number
+    request = urllib.request.Request(f"http://127.0.0.1:{number}{path}", headers={"Accept": accept})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def scrape(port: Port) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Every sample by name and labels."""
+    code, text = get(port, "/metrics")
+    assert code == 200
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(samples: dict[Any, float], name: str, **labels: str) -> float:
+    return samples[name, frozenset(labels.items())]
+
+
+def ready(running: Running) -> Port:
+    """The worker's port, once it has restored its partitions."""
+
+    def port() -> Port | None:
+        found = running.worker.port
+        return found if found and get(found, "/readyz")[0] == 200 else None
+
+    wait("ready", lambda: running.error or port())
+    assert running.error is None, running.error
+    found = port()
+    assert found is not None
+    return found
+
+
+def mixed(app: App, n: int, seed: int = 0) -> Counter[str]:
+    """Predictions, tombstones and unreadable records, labels of every kind; what was sent."""
+    rng, sent, records = random.Random(seed), Counter[str](), []
+    topics = app.given["input"], app.given["labels"]
+    for i in range(n):
+        key, message, truth = prediction(rng, i)
+        kind = rng.choices(["corrected", "tombstone", "dead_letter"], [90, 5, 5])[0]
+        sent["input " + kind] += 1
+        message = {"corrected": message, "tombstone": None, "dead_letter": b"{"}[kind]
+        partition = i % app.partitions
+        records.append((topics[0], partition, key, message, [], STAMP + 1000 * i))
+        late = rng.choice([500, 5_000, 50_000])
+        answer: bytes | None = label(truth)
+        if kind == "corrected":
+            result = rng.choices(["matched", "tombstone", "dead_letter", "none"], [85, 5, 5, 5])[0]
+            answer = {"tombstone": None, "dead_letter": b'{"label": "z"}'}.get(result, answer)
+        else:
+            result = "unmatched"
+        if result == "none":
+            continue
+        sent["labels " + result] += 1
+        if result == "matched":
+            sent[f"delay {late}"] += 1
+        records.append((topics[1], partition, key, answer, [], STAMP + 1000 * i + late))
+    # By time: a worker that is faster than the producer must not find a label before its time.
+    produce(app.servers, sorted(records, key=lambda record: record[5]))
+    return sent
+
+
+def expect(samples: dict[Any, float], sent: Counter[str]) -> None:
+    """Each counter against what was sent."""
+    for result in ("corrected", "tombstone", "dead_letter"):
+        counted = value(samples, "stream_can_predictions_total", result=result)
+        assert counted == sent[f"input {result}"], result
+    for result in ("matched", "unmatched", "tombstone", "dead_letter"):
+        counted = value(samples, "stream_can_labels_total", result=result)
+        assert counted == sent[f"labels {result}"], result
+    name = "stream_can_label_delay_seconds"
+    delays = {ms: sent[f"delay {ms}"] for ms in (500, 5_000, 50_000)}
+    assert value(samples, f"{name}_count") == sum(delays.values())
+    assert value(samples, f"{name}_bucket", le="1.0") == delays[500]
+    assert value(samples, f"{name}_bucket", le="10.0") == delays[500] + delays[5_000]
+    total = sum(ms * n for ms, n in delays.items()) / 1000
+    assert value(samples, f"{name}_sum") == pytest.approx(total)
+
+
+def scores(app: App) -> dict[str, float]:
+    """Accuracy and log loss, before and after, of what lies in the output topic: the truth."""
+    found = {"n": 0, "hits before": 0, "hits after": 0, "loss before": 0.0, "loss after": 0.0}
+    rng = random.Random(0)
+    for partition in range(app.partitions):
+        for record in app.outputs(partition):
+            if record.value is None:
+                continue
+            message = json.loads(record.value)
+            truth = CLASSES.index(message["truth"])
+            found["n"] += 1
+            for stage, field in (("before", "probs_raw"), ("after", "probs")):
+                row = np.array(message[field])
+                found[f"hits {stage}"] += int(row.argmax() == truth)
+                found[f"loss {stage}"] -= np.log(max(row[truth] / row.sum(), 1e-6))
+    del rng
+    return found
+
+
+def test_each_counter_equals_what_was_sent(each_broker: Broker) -> None:
+    app = App(each_broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
+    running = app.worker()
+    port = ready(running)
+    assert get(port, "/livez")[0] == 200
+    sent = mixed(app, 4000)
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    wait("no lag shown", lambda: all(v == 0 for (n, _), v in scrape(port).items()
+                                     if n == "stream_can_lag_records"))  # fmt: skip
+    samples = scrape(port)
+    expect(samples, sent)
+    for side in ("input", "labels"):
+        for partition in ("0", "1"):
+            value(samples, "stream_can_lag_records", source=side, partition=partition)
+    committed = value(samples, "stream_can_transactions_total", outcome="committed")
+    assert committed == value(samples, "stream_can_commit_seconds_count") > 0
+    assert value(samples, "stream_can_partitions") == 2
+    assert value(samples, "stream_can_build_info", version=stream_can.__version__) == 1
+    restores = value(samples, "stream_can_restore_seconds_count")
+    assert restores == value(samples, "stream_can_rebalances_total") >= 1
+    assert value(samples, "process_resident_memory_bytes") > 1e7
+    tasks = running.worker.tasks
+    for partition in (0, 1):
+        corrector = tasks[partition].corrector
+        labels = {"partition": str(partition)}
+        # As old as the last commit but one second.
+        size = value(samples, "stream_can_effective_sample_size", **labels)
+        assert 0 < size <= corrector.effective_sample_size
+        paths = {
+            dict(key)["path"]: share
+            for (name, key), share in samples.items()
+            if name == "stream_can_path_weight" and ("partition", str(partition)) in key
+        }
+        assert paths.keys() == corrector.weights.keys()
+        assert sum(paths.values()) == pytest.approx(1)
+    running.stop()
+    with pytest.raises(OSError, match="refused"):
+        get(port, "/livez")
+
+
+def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(each_broker: Broker) -> None:
+    app = App(each_broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
+    running = app.worker()
+    port = ready(running)
+    rng, records = random.Random(1), []
+    for i in range(3000):
+        key, message, truth = prediction(rng, i)
+        message = json.dumps(json.loads(message) | {"truth": truth}).encode()
+        records += [
+            (app.given["input"], i % 2, key, message, [], STAMP + i),
+            (app.given["labels"], i % 2, key, label(truth), [], STAMP + i + 40),
+        ]
+    produce(app.servers, sorted(records, key=lambda record: record[5]))
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    samples = scrape(port)
+    running.stop()
+    truth = scores(app)
+    assert value(samples, "stream_can_scored_total") == truth["n"] == 3000
+    for stage in ("before", "after"):
+        assert value(samples, "stream_can_hits_total", stage=stage) == truth[f"hits {stage}"]
+        loss = value(samples, "stream_can_log_loss_total", stage=stage)
+        assert loss == pytest.approx(truth[f"loss {stage}"], rel=1e-9)
+    # The corrected stream is another one, or the comparison above compares nothing.
+    assert truth["loss after"] < 0.98 * truth["loss before"]
+
+
+def test_what_is_given_up_and_done_again_counts_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third commit fails before it reaches the brokers, the fifth after it has."""
+    app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1", commit_every=200)
+    running = app.worker()
+    client, calls = running.worker.client, 0
+    commit = client.commit
+
+    def fails(offsets: Any, token: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls != 3:
+            commit(offsets, token)
+        if calls in (3, 5):
+            raise stream_can.kafka.RebuildError("no answer")
+
+    monkeypatch.setattr(client, "commit", fails)
+    port = ready(running)
+    sent = mixed(app, 3000, seed=2)
+    wait("all committed", lambda: running.error or app.lag() == 0, 60)
+    samples = scrape(port)
+    running.stop()
+    outcomes = {
+        outcome: value(samples, "stream_can_transactions_total", outcome=outcome)
+        for outcome in ("committed", "aborted", "unknown")
+    }
+    assert outcomes["unknown"] == 2
+    assert outcomes["committed"] == calls - 2
+    assert value(samples, "stream_can_restore_seconds_count") >= 3
+    # Records of the commit that arrived, though we never heard of it, are in no counter: it is the
+    # one thing that is counted too low, and at most one transaction for each "unknown".
+    names = ("corrected", "tombstone", "dead_letter")
+    counted = sum(value(samples, "stream_can_predictions_total", result=name) for name in names)
+    total = sum(sent[f"input {name}"] for name in names)
+    assert total - 2 * 200 * 2 <= counted < total
+    stored = sum(len(app.outputs(partition)) for partition in range(app.partitions))
+    assert stored == sent["input corrected"] + sent["input tombstone"]
+
+
+def test_ready_and_alive_follow_the_brokers_and_the_loop(own_broker: Broker) -> None:
+    app = App(own_broker.bootstrap_servers, http_port=0, http_host="127.0.0.1", live_seconds=4)
+    own_broker.stop()
+    try:
+        running = app.worker()
+        port = wait("the port", lambda: running.worker.port)
+        assert get(port, "/livez")[0] == 200
+        assert get(port, "/readyz") == (503, "not restored\n")
+    finally:
+        own_broker.start()
+    ready(running)
+    # A loop that hangs: one step that does not return.
+    step, hang = running.worker._step, [True]
+
+    def slow() -> None:
+        while hang[0]:
+            time.sleep(0.05)
+        step()
+
+    running.worker._step = slow  # type: ignore[method-assign]
+    wait("not alive", lambda: get(port, "/livez")[0] == 503)
+    hang[0] = False
+    wait("alive", lambda: get(port, "/livez")[0] == 200)
+    running.stop()
+
+
+def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
+    program = shutil.which("prometheus")
+    assert program, INSTALL
+    app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
+    running = app.worker()
+    port = ready(running)
+    sent = mixed(app, 1000)
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    (own,) = free_ports(1)
+    config = tmp_path / "prometheus.yml"
+    config.write_text(
+        "scrape_configs:\n- job_name: stream-can\n  scrape_interval: 1s\n"
+        f"  static_configs: [{{targets: ['127.0.0.1:{port.number}']}}]\n"
+    )
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(
+            [program, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
+             f"--web.listen-address=127.0.0.1:{own}"], stdout=log, stderr=log,
+        )  # fmt: skip
+
+    def query(text: str) -> list[Any]:
+        try:
+            code, answer = get(own, "/api/v1/query?query=" + urllib.request.quote(text))
+        except OSError:
+            return []
+        return json.loads(answer)["data"]["result"] if code == 200 else []
+
+    try:
+        wait("a scrape", lambda: query("stream_can_partitions == 2"))
+        (up,) = query("up")
+        assert up["value"][1] == "1"
+        found = query("stream_can_predictions_total")
+        by_result = {row["metric"]["result"]: float(row["value"][1]) for row in found}
+        assert by_result == {
+            result: sent[f"input {result}"] for result in ("corrected", "tombstone", "dead_letter")
+        }
+        (median,) = query("histogram_quantile(0.5, stream_can_label_delay_seconds_bucket)")
+        assert 1 < float(median["value"][1]) < 10  # labels are 0.5, 5 or 50 s late, a third each
+    finally:
+        process.kill()
+        process.wait()
+        running.stop()
+
+
+# -- the port alone ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def port() -> Any:
+    port = Port("127.0.0.1", 0, Health(60), Metrics())
+    yield port
+    port.close()
+
+
+@pytest.mark.fast
+def test_every_metric_is_there_before_the_first_record(port: Port) -> None:
+    code, text = get(port, "/metrics")
+    assert code == 200
+    for outcome in ("committed", "aborted", "unknown"):  # or rate() misses the first of them
+        assert f'stream_can_transactions_total{{outcome="{outcome}"}} 0.0' in text
+    _, text = get(port, "/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
+
+
+@pytest.mark.fast
+def test_only_the_three_pages(port: Port) -> None:
+    assert get(port, "/")[0] == get(port, "/metrics/x")[0] == 404
+    assert get(port, "/livez?verbose")[0] == 200
+    with socket.create_connection(("127.0.0.1", port.number), timeout=5) as raw:
+        raw.sendall(b"\xff\xfe garbage\r\n\r\n")
+        assert raw.recv(1000)  # an answer, whatever it is, and the next request works
+    assert get(port, "/readyz")[0] == 503
+
+
+@pytest.mark.fast
+def test_a_port_in_use_is_named(port: Port) -> None:
+    with pytest.raises(DeniedError, match=f"http_port {port.number} on '127.0.0.1'"):
+        Port("127.0.0.1", port.number, Health(60), Metrics())
+
+
+@pytest.mark.fast
+def test_no_port_without_being_asked() -> None:
+    given = {"bootstrap_servers": ["127.0.0.1:1"], "application_id": "a", "input": "i"}
+    settings = stream_can.kafka.Settings(**given, output="o", classes=["a", "b"])
+    assert settings.http_port is None
+    assert Worker(settings).port is None
