@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import select
 import signal
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ import msgspec
 from .errors import StreamCANError
 from .lines import Stop, read_lines
 from .messages import BadMessage, Fields, open_object
-from .records import Record
+from .records import Output, Record
 from .statefile import next_line, open_task, save
 from .task import Task
 
@@ -113,20 +114,18 @@ def pipe(
         with Stop() as stop, ExitStack() as stack:
             letters = sys.stderr.buffer
             if dead_letters is not None:
-                letters = stack.enter_context(open(dead_letters, "ab"))
+                letters = stack.enter_context(open(dead_letters, "ab", buffering=0))
             run = Run(task, path, save_every, sink, letters, skip)
             for lines in read_lines(source, stop):
                 run.take(lines)
             run.finish()
     except BadLine as error:
         return complain(error, 1)
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes at exit and would complain once more.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sink.fileno())
-        return 141
-    except OSError as error:
-        return complain(error, 1)
+        return 141 if isinstance(error, BrokenPipeError) else complain(error, 1)
     if stop.signum is None or stop.signum == signal.SIGTERM:
         return 0
     return 128 + stop.signum
@@ -185,15 +184,10 @@ class Run:
         if result.outputs:
             with naming("standard output"):
                 lines_out = [output.value for output in result.outputs if output.value is not None]
-                self.sink.write(b"\n".join([*lines_out, b""]))
-                self.sink.flush()
-        for letter in result.dead_letters:
-            headers = dict(letter.headers)
-            number = int(headers["__connect.errors.offset"])
-            with naming("dead letters"):
-                self.letters.write(letter_of(number - self.first + 1, headers, letter.value or b""))
+                write_all(self.sink, b"\n".join([*lines_out, b""]))
         with naming("dead letters"):
-            self.letters.flush()
+            for letter in result.dead_letters:
+                write_all(self.letters, letter_of(letter, self.first))
         self.line += len(lines)
         if result.stopped is not None:
             record, error = result.stopped
@@ -250,18 +244,37 @@ class Run:
             complain(text)
 
 
-def letter_of(number: int, headers: dict[str, bytes], line: bytes) -> bytes:
-    """A dead letter as a JSON line."""
-    kind = headers["__connect.errors.exception.class.name"].decode().rpartition(".")[2]
-    letter = {
-        "line": number,
-        "error": f"{kind}: {headers['__connect.errors.exception.message'].decode()}",
+def letter_of(output: Output, first: int) -> bytes:
+    """A dead letter as a JSON line; ``first`` is the task's number of the input's first line."""
+    headers = {name: value.decode() for name, value in output.headers}
+    kind = headers["__connect.errors.exception.class.name"].rpartition(".")[2]
+    line = output.value or b""
+    letter: dict[str, Any] = {
+        "line": int(headers["__connect.errors.offset"]) - first + 1,
+        "error": f"{kind}: {headers['__connect.errors.exception.message']}",
     }
     try:
         letter["input"] = line.decode()
     except UnicodeDecodeError:
         letter["input_base64"] = base64.b64encode(line).decode()
     return msgspec.json.encode(letter) + b"\n"
+
+
+def write_all(file: BinaryIO, data: bytes) -> None:
+    """Write all of it, past the buffer of ``file``.
+
+    On a file system that fills up, flushing standard output's BufferedWriter was seen to report
+    success with part of the data unwritten (Python 3.11); the state then covered lines that were
+    not out.
+    """
+    raw = getattr(file, "raw", file)
+    left = memoryview(data)
+    while left:
+        written = raw.write(left)
+        if written is None:  # not blocking, and nobody reads: wait
+            select.select([], [raw], [])
+        else:
+            left = left[written:]
 
 
 @contextmanager

@@ -116,7 +116,7 @@ class RecentPredictions:
         """Keep what :meth:`dump` returned, or as much of it as the bound allows."""
         if block.shape != (len(ids), HEAD + 2 * self._m):
             raise SnapshotMismatch(
-                f"snapshot: {len(ids)} ids of recent predictions, their array has shape {block.shape}"
+                f"snapshot: {len(ids)} ids of recent predictions, rows of shape {block.shape}"
             )
         if self._limit:
             for name, entry in zip(ids, block, strict=True):

@@ -494,10 +494,11 @@ class Task:
             positions = {name: head[name] for name in ("next_prediction", "next_label")}
             self = cls(corrector, **positions, **options)
             self.counts = msgspec.convert(head["counts"], Counts)
+            oldest = head["oldest"]
             if head["ids"] is not None:
                 self._recent.load(head["ids"], arrays["recent"])
-            elif self._labels_topic is not None and head["oldest"] < self.next_prediction:
-                self._rebuild_from = head["oldest"]
+            elif self._labels_topic is not None and oldest < self.next_prediction:
+                self._rebuild_from = oldest
         except SnapshotMismatch:
             raise
         except (KeyError, msgspec.ValidationError) as error:
