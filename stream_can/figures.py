@@ -76,7 +76,7 @@ def draw(plot: Callable[[Replay, Figure], None], result: Replay) -> str:
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<g id="[a-z0-9_]+_\d+"', "<g", svg)
+    svg = re.sub(r'<g id="[A-Za-z0-9_.]+_\d+"', "<g", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1 role="img"', svg, count=1)

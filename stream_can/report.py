@@ -127,8 +127,11 @@ def write_report(result: Replay, title: str, path: str | Path) -> None:
     """Write :func:`report` to a file; its folder is made."""
     path = Path(path)
     text = report(result, title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"report {path}: {error.strerror}") from error
 
 
 def _card(title: str, content: str, note: str) -> str:
@@ -165,7 +168,7 @@ def _table(result: Replay) -> str:
     body = "".join(
         f"<tr{' class=mixture' if scores is result.corrected else ''}><td>{html.escape(name)}</td>"
         f"<td>{100 * scores.accuracy:.2f}</td><td>{scores.log_loss:.4f}</td>"
-        f"<td class=spare>{scores.brier:.4f}</td><td>{100 * scores.ece:.2f}</td><td>"
+        f"<td class=spare>{scores.brier:.4f}</td><td>{100 * scores.ece:.2f}</td>"
         f"<td>{weight}</td></tr>"
         for name, scores, weight in rows
     )
