@@ -143,11 +143,9 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         corrector = self._corrector
         if corrector is not None and p.keys() <= corrector._index.keys():
             try:
-                row = corrector.correct_one([p.get(name, 0.0) for name in corrector.classes])
+                return named(corrector.classes, corrector.correct_one(in_order(p, corrector)))
             except InvalidPrediction:
                 pass  # to be divided by its sum, or saying nothing: the general way
-            else:
-                return named(corrector.classes, row)
         classes, rows = self._correct(list(p), np.array([list(p.values())], np.float64))
         return named(classes, rows[0])
 
@@ -193,12 +191,15 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
                 self._corrector._add_class(name)
         if self._corrector is None:
             return
-        rows = np.array([[p.get(name, 0.0) for name in self._corrector.classes]], np.float64)
-        silent = normalise(rows)[0]
-        if not silent:
-            self._corrector.observe_one(rows[0])
+        row, silent = in_order(p, self._corrector), False
+        try:
+            self._corrector.observe_one(row)
+        except InvalidPrediction:  # to be divided by its sum, or saying nothing
+            silent = bool(normalise(row[None])[0])
+            if not silent:
+                self._corrector.observe_one(row)
         if y is not None:
-            self._corrector.learn_one(None if silent or unheard else rows[0], y)
+            self._corrector.learn_one(None if silent or unheard else row, y)
 
     def _has(self, name: Any) -> bool:
         return self._corrector is not None and name in self._corrector._index
@@ -285,6 +286,11 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
 
         yield {"classifier": linear_model.LogisticRegression()}
         yield {"classifier": preprocessing.StandardScaler() | linear_model.SoftmaxRegression()}
+
+
+def in_order(p: Probabilities, corrector: Corrector) -> Array:
+    """The prediction in the order of the corrector's classes, shape (m,)."""
+    return np.array([p.get(name, 0.0) for name in corrector.classes], np.float64)
 
 
 def named(classes: Sequence[Any], row: Array) -> Probabilities:
