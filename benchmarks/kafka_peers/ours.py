@@ -1,0 +1,108 @@
+"""stream_can's own worker, and the same worker with parts of it taken out.
+
+    python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS
+
+KIND is ``corrector`` (as ``stream-can run`` runs it), ``pass-through`` (the same worker, transaction
+and state, each message sent on as it came) or ``at-least-once`` (the same worker without the
+transaction: sent, acknowledged, then the offsets). RECORDS 0 is until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import pstats
+import signal
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaProducer
+
+from meter import Meter
+
+from stream_can.kafka import Settings, Worker
+from stream_can.kafka.client import PRODUCER, Client, Offset
+from stream_can.records import Output, Result
+from stream_can.task import VERSION_HEADER, Task
+
+
+class Identity(Task):
+    """Codec and correction replaced by identity; headers, positions and snapshots as ever."""
+
+    def handle(self, records: Iterable[Any]) -> Result:
+        added, outputs = [VERSION_HEADER], []
+        for record in records:
+            headers = [*record.headers, *added]
+            outputs.append(Output(record.key, record.value, headers, record.timestamp))
+            self.next_prediction = record.offset + 1
+        self.counts.predictions += len(outputs)
+        return Result(outputs, [], [], None)
+
+
+class WithoutTransaction(Client):
+    """An idempotent producer instead of a transactional one; offsets are committed afterwards."""
+
+    def _open_producer(self) -> None:
+        options = self._options(KafkaProducer.DEFAULT_CONFIG, PRODUCER)
+        options.pop("transaction_timeout_ms")
+        self._producer = KafkaProducer(**options, allow_auto_create_topics=False)
+        self._producer.begin_transaction = lambda: None
+
+    def commit(self, offsets: Any, token: Any) -> None:
+        self._producer.begin_transaction = lambda: None
+        self._producer.send_offsets_to_transaction = lambda positions, _: self._consumer.commit(
+            positions
+        )
+        self._producer.commit_transaction = lambda: None
+        super().commit(offsets, token)
+
+    def abort(self) -> None:
+        self._sent, self._begun = [], None
+
+
+class Metered(Worker):
+    """Stops after so many records."""
+
+    meter, enough = Meter(), 0
+
+    def _handle(self, partition: int, records: list[Any]) -> None:
+        self.meter.begin()
+        super()._handle(partition, records)
+
+    def _commit(self) -> None:
+        super()._commit()
+        if self.enough and self.progress.records >= self.enough:
+            self.meter.end(self.progress.records)
+            self.stop()
+
+
+def main() -> None:
+    kind, servers, source, target, application, m, records, interval = sys.argv[1:]
+    settings = Settings(
+        bootstrap_servers=[servers], application_id=application, input=source, output=target,
+        instance="0", classes=list(range(int(m))), commit_interval_ms=int(interval),
+        create_topics=True,
+    )  # fmt: skip
+    worker = Metered(settings)
+    worker.enough = int(records)
+    if kind == "pass-through":
+        worker._fresh = lambda prediction, label: Identity(  # type: ignore[method-assign]
+            worker.start.corrector(), next_prediction=prediction, next_label=label
+        )
+    elif kind == "at-least-once":
+        worker.client.__class__ = WithoutTransaction
+    signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    path = os.environ.get("PROFILE")  # of the worker's thread; the sender has its own
+    if path is None:
+        worker.run()
+        return
+    profile = cProfile.Profile()
+    profile.runcall(worker.run)
+    pstats.Stats(profile).dump_stats(path)
+
+
+main()
