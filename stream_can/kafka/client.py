@@ -168,7 +168,7 @@ class _Reasons(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.fatal: str | None = None
-        self.last = ""
+        self.failed: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
@@ -176,15 +176,23 @@ class _Reasons(logging.Handler):
             text += f": {record.exc_info[1]}"
         if any(word in text for word in self.FATAL):
             self.fatal = text
-        if record.levelno >= logging.WARNING:
-            self.last = text
+        if text.startswith("Bootstrap connection"):
+            self.failed.append(text)
 
     def __enter__(self) -> _Reasons:
-        logging.getLogger("kafka").addHandler(self)
+        logger = logging.getLogger("kafka")
+        self.before = logger.level, logger.propagate
+        if logger.getEffectiveLevel() > logging.WARNING:  # heard here, still not shown
+            logger.propagate = False
+            logger.setLevel(logging.WARNING)
+        logger.addHandler(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("kafka").removeHandler(self)
+        logger = logging.getLogger("kafka")
+        logger.removeHandler(self)
+        logger.setLevel(self.before[0])
+        logger.propagate = self.before[1]
 
 
 class _Flag(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -321,13 +329,20 @@ class Client:
             try:
                 return KafkaAdminClient(**self._options(KafkaAdminClient.DEFAULT_CONFIG, defaults))
             except (kafka_errors.KafkaError, OSError, ValueError) as error:
+                where, failed = ", ".join(self.servers), reasons.failed
                 if reasons.fatal or isinstance(error, ValueError):
                     raise DeniedError(
-                        f"cannot connect to {', '.join(self.servers)}: {reasons.fatal or error}"
+                        f"cannot connect to {where}: {reasons.fatal or error}"
                     ) from error
-                raise RetryError(
-                    f"no answer from {', '.join(self.servers)}: {reasons.last or error}"
-                ) from error
+                closed = sum("socket disconnected" in text for text in failed)
+                if "SASL" in str(self.options.get("security_protocol")) and closed > 2:
+                    # kafka-python often sees the end of the connection before the reason for it.
+                    raise DeniedError(
+                        f"cannot connect to {where}: connections are closed while they authenticate;"
+                        " are user and password right?"
+                    ) from error
+                last = failed[-1] if failed else error
+                raise RetryError(f"no answer from {where}: {last}") from error
 
     def _found(self, admin: Any, names: set[str]) -> dict[str, Any]:
         topics = within(15, admin.describe_topics, sorted(names), otherwise=RetryError)
@@ -374,10 +389,13 @@ class Client:
             for name, rights in needed.items()
             for right in sorted(rights - _operations(topics[name]))
         ]
-        groups = within(15, admin.describe_groups, [self.group], otherwise=RetryError)
+        try:
+            groups = within(15, admin.describe_groups, [self.group], otherwise=RetryError)
+        except DeniedError:
+            groups = {self.group: {}}
         group = groups[self.group]
-        unknown = group["error"] and "Authorization" not in group["error"]
-        if not unknown and "READ" not in _operations(group):
+        new = group.get("error") and "Authorization" not in group["error"]  # not known yet
+        if not new and "READ" not in _operations(group):
             lacking.append(f"READ on group {self.group}")
         if lacking:
             raise DeniedError(f"rights missing: {', '.join(lacking)}")
@@ -663,8 +681,7 @@ class Client:
         RebuildError
             It may or may not have been committed: restore. Also where a rebalance came in between.
         """
-        if self._rebalanced.is_set() or token is None or token.generation_id < 0:
-            raise RebuildError("the group has rebalanced since the restore")
+        self._require_ours(token)
         if self._sent:
             self.deliver()
         positions = {
@@ -677,6 +694,10 @@ class Client:
         except FencedError as error:
             raise self._own_fault(error) from error
         self._begun = None
+
+    def _require_ours(self, token: Any) -> None:
+        if self._rebalanced.is_set() or token is None or token.generation_id < 0:
+            raise RebuildError("the group has rebalanced since the restore")
 
     def abort(self) -> None:
         """Give up what was sent since the last commit."""

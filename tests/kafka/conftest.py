@@ -19,6 +19,12 @@ from broker.broker import VERSIONS, Broker
 HERE = Path(__file__).parent
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python 3.0.12 leaves the socket of a refused connection or a failed handshake to the
+    # garbage collector, which may run in any test.
+    config.addinivalue_line("filterwarnings", r"ignore:unclosed <(socket|ssl)\.:ResourceWarning")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents and "fast" not in item.keywords:

@@ -84,7 +84,7 @@ def test_partition_counts_must_be_equal(broker: Broker) -> None:
 def test_the_state_topic_must_be_compacted(broker: Broker) -> None:
     name = unique("policy")
     create(broker.bootstrap_servers, {f"{name}-{kind}": {} for kind in ("in", "out", "state")})
-    with pytest.raises(DeniedError, match=r"cleanup\.policy=delete; make it compact"):
+    with pytest.raises(DeniedError, match=r"cleanup\.policy=delete; set it to compact"):
         check(client(broker.bootstrap_servers, name))
 
 
@@ -103,10 +103,12 @@ class TestSecurity:
     """On our broker's other listeners. Trap: kafka-python says "Unable to bootstrap" to all."""
 
     def test_a_wrong_password_is_fatal_at_once(self, own_broker: Broker) -> None:
-        options = sasl("alice", "wrong")
+        c = client(own_broker.sasl_servers, **sasl("alice", "wrong"))
         begin = time.monotonic()
-        with pytest.raises(DeniedError, match="SaslAuthenticationFailed"):
-            check(client(own_broker.sasl_servers, **options))
+        with pytest.raises(
+            DeniedError, match=r"SaslAuthenticationFailed|are user and password right"
+        ):
+            check(c)
         assert time.monotonic() - begin < 10
 
     def test_an_unknown_certificate_is_fatal_at_once(self, own_broker: Broker) -> None:
@@ -130,7 +132,7 @@ class TestSecurity:
         rights = [
             ("TOPIC", f"{name}-in", "READ"), ("TOPIC", f"{name}-out", "WRITE"),
             ("TOPIC", f"{name}-state", "READ"), ("TOPIC", f"{name}-state", "WRITE"),
-            ("TOPIC", f"{name}-state", "DESCRIBE_CONFIGS"), ("GROUP", name, "READ"),
+            ("GROUP", name, "READ"), ("TOPIC", f"{name}-state", "DESCRIBE_CONFIGS"),
             ("TRANSACTIONAL_ID", f"{name}-0", "WRITE"),
         ]  # fmt: skip
         options = sasl("alice", USERS["alice"])
