@@ -26,11 +26,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         code = app(arguments, result_action="return_value", exit_on_error=True)
         sys.stdout.flush()
-    except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
+    except ImportError as error:
+        # cyclopts wraps what goes wrong when it looks a command up.
+        missing = getattr(error.__cause__ or error, "name", None) or ""
+        extra = EXTRAS.get(missing.partition(".")[0])
         if extra is None:
             raise
-        print(f"stream-can: needs {error.name}: pip install 'stream_can[{extra}]'", file=sys.stderr)
+        print(f"stream-can: needs {missing}: pip install 'stream_can[{extra}]'", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Python flushes at exit and would complain once more.

@@ -21,6 +21,7 @@ from .scores import Scores
 
 __all__ = ["Moment", "Recording", "Replay", "Step", "from_arrays", "label_rates", "replay", "steps"]
 
+DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384
 STEPS_PER_LENGTH = 256
 
@@ -130,7 +131,9 @@ def steps(
         raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
     if not 0 <= label_rate <= 1:
         raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
-    rng = np.random.default_rng(seed)
+    # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
+    # some classes and keep those of others, since its uniforms also drew the classes.
+    rng = np.random.default_rng([seed, *DRAW])
     forward = _explained if explain else _corrected
     waiting: list[_Labels] = []
     for chunk in chunks:

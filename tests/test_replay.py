@@ -66,7 +66,7 @@ def chunked(request, monkeypatch):
 def test_delay_in_rows_equals_the_loop_over_rows(delay, rate, explain):
     P, y, *_ = stream()
     n = len(P)
-    given = np.random.default_rng(5).random(n) < rate
+    given = np.random.default_rng([5, *replay_module.DRAW]).random(n) < rate
     plain, ours = Corrector(3, half_life=50), Corrector(3, half_life=50)
     expected = by_row(
         plain, P, y, given, lambda i: range(max(0, i - delay)), after=range(max(0, n - delay))
@@ -128,6 +128,16 @@ def test_steps_grow_with_the_stream_and_stay_bounded():
     assert len(ends) < 4000
     assert max(np.diff(ends)) == 16_384
     assert ends[0] == 64
+
+
+def test_which_labels_arrive_is_independent_of_data_made_from_the_same_seed():
+    y = np.random.default_rng(0).choice(2, 4000)  # drawn with the uniforms of default_rng(0)
+    taught = Corrector(2, half_life=np.inf)
+    for _ in steps(
+        from_arrays(np.full((4000, 2), 0.5), y), taught, label_delay=0, label_rate=0.5, seed=0
+    ):
+        pass
+    assert taught.prior == pytest.approx([0.5, 0.5], abs=0.05)
 
 
 # ---- files
