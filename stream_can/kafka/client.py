@@ -599,13 +599,27 @@ class Client:
         """The committed records of [start, stop), in order."""
         return self._read(topic, partition, start, stop, "read_committed")
 
+    def spans(self, topic: str) -> dict[int, tuple[int, int]]:
+        """`span` of every partition, for whoever is not in the group."""
+        reader = self._reader("read_committed")
+        with _errors_as(RetryError):
+            numbers = sorted(reader.partitions_for_topic(topic) or ())
+            tps = [TopicPartition(topic, number) for number in numbers]
+            if not tps:
+                raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
+            begins = reader.beginning_offsets(tps, timeout_ms=10_000)
+            ends = reader.end_offsets(tps, timeout_ms=10_000)
+            return {tp.partition: (begins[tp], ends[tp]) for tp in tps}
+
+    def _reader(self, isolation: str) -> Any:
+        if isolation not in self._readers:
+            self._readers[isolation] = self._open_consumer(isolation)
+        return self._readers[isolation]
+
     def _read(
         self, topic: str, partition: int, start: int, stop: int, isolation: str
     ) -> Iterator[Any]:
-        tp = TopicPartition(topic, partition)
-        if isolation not in self._readers:
-            self._readers[isolation] = self._open_consumer(isolation)
-        reader = self._readers[isolation]
+        tp, reader = TopicPartition(topic, partition), self._reader(isolation)
         with _errors_as(RebuildError):
             reader.assign([tp])
             begin = reader.beginning_offsets([tp], timeout_ms=10_000)[tp]
@@ -698,6 +712,39 @@ class Client:
     def _require_ours(self, token: Any) -> None:
         if self._rebalanced.is_set() or token is None or token.generation_id < 0:
             raise RebuildError("the group has rebalanced since the restore")
+
+    def group_is_new(self) -> bool:
+        """Whether the group has no members and has committed nothing."""
+        admin = self._admin()
+        try:
+            groups = within(15, admin.describe_groups, [self.group], otherwise=RetryError)
+            offsets = within(15, admin.list_group_offsets, [self.group], otherwise=RetryError)
+        finally:
+            self._close(admin)
+        return not groups[self.group].get("members") and not offsets.get(self.group)
+
+    def start_group(
+        self, records: Iterable[tuple[str, int, bytes, bytes]],
+        offsets: Callable[[list[int]], Mapping[tuple[str, int], Offset]],
+    ) -> None:  # fmt: skip
+        """For a group without members: write records, then commit ``offsets(their offsets)``."""
+        self._open_producer()
+        sent = [self.send(*record) for record in records]
+        self.deliver()
+        within(self._patience, self._producer.commit_transaction)
+        self._begun = None
+        positions = {
+            TopicPartition(*pair): OffsetAndMetadata(offset, text, -1)
+            for pair, (offset, text) in offsets([future.value.offset for future in sent]).items()
+        }
+        admin = self._admin()
+        try:
+            done = within(15, admin.alter_group_offsets, self.group, positions)
+        finally:
+            self._close(admin)
+        for error in done.values():
+            if error is not kafka_errors.NoError:
+                raise _classify(error(f"offsets of group {self.group!r}"), DeniedError)
 
     def abort(self) -> None:
         """Give up what was sent since the last commit."""

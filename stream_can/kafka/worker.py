@@ -364,7 +364,8 @@ class Worker:
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    def _options(self) -> dict[str, Any]:
+    def task_options(self) -> dict[str, Any]:
+        """Arguments of a `Task` over these topics, but for its Corrector and positions."""
         s = self.settings
         limit = self.client.limits.get(s.output)
         return {
@@ -378,12 +379,13 @@ class Worker:
     def _fresh(self, next_prediction: int, next_label: int) -> Task:
         corrector = self.start.corrector()
         return Task(
-            corrector, **self._options(), next_prediction=next_prediction, next_label=next_label
+            corrector, **self.task_options(), next_prediction=next_prediction, next_label=next_label
         )
 
     def _stored(self, snapshot: bytes) -> Task:
+        start = self.start
         return Task.from_bytes(
-            snapshot, classes=self.start.classes, settings=self.start.settings, **self._options()
+            snapshot, classes=start.classes, settings=start.settings, **self.task_options()
         )
 
 

@@ -118,7 +118,6 @@ def expect(samples: dict[Any, float], sent: Counter[str]) -> None:
 def scores(app: App) -> dict[str, float]:
     """Accuracy and log loss, before and after, of what lies in the output topic: the truth."""
     found = {"n": 0, "hits before": 0, "hits after": 0, "loss before": 0.0, "loss after": 0.0}
-    rng = random.Random(0)
     for partition in range(app.partitions):
         for record in app.outputs(partition):
             if record.value is None:
@@ -130,12 +129,11 @@ def scores(app: App) -> dict[str, float]:
                 row = np.array(message[field])
                 found[f"hits {stage}"] += int(row.argmax() == truth)
                 found[f"loss {stage}"] -= np.log(max(row[truth] / row.sum(), 1e-6))
-    del rng
     return found
 
 
-def test_each_counter_equals_what_was_sent(each_broker: Broker) -> None:
-    app = App(each_broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
+def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
     running = app.worker()
     port = ready(running)
     assert get(port, "/livez")[0] == 200
@@ -174,8 +172,8 @@ def test_each_counter_equals_what_was_sent(each_broker: Broker) -> None:
         get(port, "/livez")
 
 
-def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(each_broker: Broker) -> None:
-    app = App(each_broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
+def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
     running = app.worker()
     port = ready(running)
     rng, records = random.Random(1), []

@@ -1,0 +1,167 @@
+"""The history of a topic, replayed offline into one snapshot: a new deployment starts warm.
+
+All partitions are merged by timestamp and teach one Corrector, since every partition of the new
+deployment starts from the same state. Nothing is sent and nobody has to be in the group.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from stream_can.corrector import Corrector
+from stream_can.scores import Scores
+from stream_can.task import Counts, Task
+
+from . import state
+from .client import Client, DeniedError
+from .settings import Settings
+from .worker import Worker
+
+CHUNK = 5_000
+"""Records of one partition read at a time; this many of each partition are held in memory."""
+
+
+class Backfill(NamedTuple):
+    """What a history has taught."""
+
+    corrector: Corrector
+    tasks: dict[int, Task]
+    """Partition -> positions, counts and recent predictions; they share the Corrector."""
+
+    @property
+    def counts(self) -> Counts:
+        """Of all partitions."""
+        total = Counts()
+        for task in self.tasks.values():
+            for name in Counts.__struct_fields__:
+                setattr(total, name, getattr(total, name) + getattr(task.counts, name))
+        return total
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts, accuracy and log loss before and after over the history, and where it ended."""
+        found: dict[str, Any] = {
+            name: getattr(self.counts, name) for name in Counts.__struct_fields__
+        }
+        found["scored"] = n = sum(task.raw_scores.n for task in self.tasks.values())
+        sides: dict[str, list[Scores]] = {
+            "before": [task.raw_scores for task in self.tasks.values() if task.raw_scores.n],
+            "after": [task.sent_scores for task in self.tasks.values() if task.sent_scores.n],
+        }
+        for stage, scores in sides.items():
+            if n:
+                found[stage] = {
+                    "accuracy": sum(s.accuracy * s.n for s in scores) / n,
+                    "log_loss": sum(s.log_loss * s.n for s in scores) / n,
+                }
+        found["next_offsets"] = {
+            partition: {"input": task.next_prediction, "labels": task.next_label}
+            for partition, task in self.tasks.items()
+        }
+        return found
+
+
+def backfill(
+    settings: Settings,
+    *,
+    start_group: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Backfill:
+    """Replay what the topics hold now, in the order a worker would have taken it.
+
+    Parameters
+    ----------
+    settings
+        Those of the deployment. All of its topics must exist (or ``create_topics``).
+    start_group
+        Put the result into the state topic and commit the offsets where the history ended, so that
+        ``stream-can run`` with these settings goes on exactly there, and joins labels that come for
+        predictions before it. Only for a group that has committed nothing.
+    progress
+        Called now and then with records taken and records in all.
+
+    Raises
+    ------
+    DeniedError
+        Topics, rights or sizes are wrong, or the group to start has started already.
+    RetryError
+        No broker answers.
+    """
+    worker = Worker(settings)
+    client, s = worker.client, settings
+    try:
+        worker.check()
+        if start_group and not client.group_is_new():
+            raise DeniedError(
+                f"group {s.application_id!r} has members or committed offsets: it goes on from its"
+                " own state; take another application_id, or only write a snapshot"
+            )
+        corrector = worker.start.corrector()
+        spans = client.spans(s.input)
+        label_spans = client.spans(s.labels) if s.labels else {}
+        options = worker.task_options()
+        tasks = {
+            p: Task(
+                corrector,
+                **options,
+                next_prediction=begin,
+                next_label=label_spans.get(p, (0, 0))[0],
+            )
+            for p, (begin, _) in spans.items()
+        }
+        streams = [_records(client, s.input, p, *span) for p, span in spans.items()]
+        if s.labels:
+            streams += [_records(client, s.labels, p, *span) for p, span in label_spans.items()]
+        total = sum(end - begin for begin, end in (*spans.values(), *label_spans.values()))
+        done = 0
+        # Equal timestamps: the prediction first, so that its label finds it.
+        merged = heapq.merge(
+            *streams, key=lambda record: (record.timestamp, record.topic != s.input)
+        )
+        for partition, run in groupby(merged, attrgetter("partition")):
+            while batch := list(islice(run, CHUNK)):
+                result = tasks[partition].handle(batch)
+                if result.stopped is not None:
+                    record, error = result.stopped
+                    raise DeniedError(
+                        f"offset {record.offset} of {record.topic}-{partition}: {error}"
+                    )
+                done += len(batch)
+                if progress is not None:
+                    progress(done, total)
+        for p, task in tasks.items():  # past the markers of transactions, too
+            task.next_prediction = spans[p][1]
+            task.next_label = label_spans.get(p, (0, 0))[1]
+        if start_group:
+            _start_group(worker, tasks)
+        return Backfill(corrector, tasks)
+    finally:
+        client.close()
+
+
+def _records(client: Client, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
+    """The committed records of [start, stop), a chunk at a time: all streams share one reader."""
+    while start < stop:
+        chunk = list(islice(client.read(topic, partition, start, stop), CHUNK))
+        if not chunk:
+            return
+        yield from chunk
+        start = chunk[-1].offset + 1
+
+
+def _start_group(worker: Worker, tasks: dict[int, Task]) -> None:
+    s = worker.settings
+
+    def offsets(written: list[int]) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for (partition, task), so in zip(tasks.items(), written, strict=True):
+            found |= state.offsets(task, s.input, s.labels, partition, so)
+        return found
+
+    records = [
+        (worker.state_topic, p, state.key(s.input, p), task.to_bytes()) for p, task in tasks.items()
+    ]
+    worker.client.start_group(records, offsets)

@@ -1,0 +1,173 @@
+"""A topic's history into a snapshot, and a group that goes on where the history ended."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from broker.broker import Broker
+from streams import CLASSES, App, label, plain, prediction, replay
+from test_worker import fill
+from topics import produce, read, wait
+
+from stream_can import Corrector, SnapshotMismatch
+from stream_can.kafka import DeniedError, Worker
+from stream_can.kafka.backfill import backfill
+from stream_can.kafka.inspect import newest
+from stream_can.task import Task
+
+STAMP = 1_700_000_000_000
+
+
+def by_hand(app: App) -> tuple[Corrector, dict[int, Task]]:
+    """The same history, sorted all at once and taken one by one."""
+    worker = Worker(app.settings())
+    worker.check()
+    corrector, s = worker.start.corrector(), worker.settings
+    tasks = {p: Task(corrector, **worker.task_options()) for p in range(app.partitions)}
+    records = [
+        (record.timestamp, topic != s.input, record.partition, record)
+        for topic in (s.input, s.labels)
+        for p in range(app.partitions)
+        for record in read(app.servers, topic or "", p)
+    ]
+    # The partitions of one topic never have the same timestamp here, so the order is one.
+    for _, _, partition, record in sorted(records, key=lambda found: found[:3]):
+        tasks[partition].handle([record])
+    return corrector, tasks
+
+
+def test_all_partitions_teach_one_corrector_in_the_order_of_time(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_can.kafka.backfill.CHUNK", 300)
+    app = App(broker.bootstrap_servers)
+    n = 2000  # four chunks of each partition
+    fill(app, n)
+    seen: list[tuple[int, int]] = []
+    found = backfill(app.settings(), progress=lambda *how_far: seen.append(how_far))
+    corrector, tasks = by_hand(app)
+    assert found.corrector.to_bytes() == corrector.to_bytes()
+    assert found.corrector.n_predictions == found.corrector.n_labels == n
+    assert seen[-1] == (2 * n, 2 * n)
+    assert seen == sorted(seen)
+    summary = found.to_dict()
+    assert summary["predictions"] == summary["matched"] == summary["scored"] == n
+    hits = sum(task.sent_scores.accuracy * task.sent_scores.n for task in tasks.values())
+    assert summary["after"]["accuracy"] == pytest.approx(hits / n)
+    assert summary["after"]["log_loss"] < summary["before"]["log_loss"]
+    # Nothing was sent and nothing committed.
+    assert [app.outputs(p) for p in (0, 1)] == [[], []]
+    assert newest(f"{app.id}-state", [app.servers]) == {}
+    json.dumps(summary)
+
+
+def test_the_snapshot_is_what_every_partition_starts_from(broker: Broker, tmp_path: Path) -> None:
+    """History of one application, deployment of another, with its own topics."""
+    old = App(broker.bootstrap_servers)
+    fill(old, 2000)
+    warm = tmp_path / "warm.bin"
+    warm.write_bytes(backfill(old.settings()).corrector.to_bytes())
+    new = App(broker.bootstrap_servers, classes=None, classes_from_file=str(warm))
+    fill(new, 500, seed=1)
+    running = new.worker()
+    wait("all committed", lambda: running.error or new.lag() == 0)
+    running.stop()
+    assert new.verify() == 500
+    first = new.outputs(0)[0]
+    raw = json.loads(first.value)["probs_raw"]
+    assert (
+        json.loads(first.value)["probs"]
+        == Corrector.from_bytes(warm.read_bytes()).correct_one(raw).tolist()
+    )
+    assert json.loads(first.value)["probs"] != Corrector(CLASSES).correct_one(raw).tolist()
+
+
+def test_a_started_group_goes_on_where_the_history_ended(broker: Broker) -> None:
+    """Labels that come for predictions before the hand-over are joined all the same."""
+    app = App(broker.bootstrap_servers, recent_mb=0.05)
+    fill(app, 2000)
+    orphans = [
+        (app.given["input"], p, b"late", prediction(random.Random(p), 9000)[1], [], STAMP + 2050)
+        for p in (0, 1)
+    ]
+    produce(app.servers, orphans)
+    found = backfill(app.settings(), start_group=True)
+    inspected = newest(f"{app.id}-state", [app.servers])
+    assert inspected.keys() == {f"{app.id}-in-0", f"{app.id}-in-1"}
+    corrector, stream = inspected[f"{app.id}-in-1"]
+    assert corrector.to_bytes() == found.corrector.to_bytes()
+    assert stream["next_prediction"] == 1001
+    assert stream["counts"]["matched"] == 1000
+    snapshots = {p: task.to_bytes(recent=True) for p, task in found.tasks.items()}
+
+    later = [(app.given["labels"], p, b"late", label("b"), [], STAMP + 3000) for p in (0, 1)]
+    produce(app.servers, later)
+    rng = random.Random(5)
+    more = [
+        (app.given["input"], i % 2, *prediction(rng, i)[:2], [], STAMP + 4000 + i)
+        for i in range(600)
+    ]
+    produce(app.servers, more)
+    running = app.worker()
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    running.stop()
+    worker = Worker(app.settings())
+    worker.check()
+    for p, snapshot in snapshots.items():
+        task = Task.from_bytes(snapshot, **worker.task_options())
+        history = [
+            [r for r in read(app.servers, app.given[kind], p) if r.offset >= position]
+            for kind, position in (("input", task.next_prediction), ("labels", task.next_label))
+        ]
+        assert [len(side) for side in history] == [300, 1]
+        out = app.outputs(p)
+        want, dead = replay(task, *history, out)
+        assert dead == []
+        assert [plain(r) for r in out] == [plain(r) for r in want]
+        assert task.counts.matched == 1001  # "late" found its prediction
+    with pytest.raises(DeniedError, match="has members or committed offsets"):
+        backfill(app.settings(), start_group=True)
+
+
+def test_a_history_that_cannot_be_read_is_counted_or_stops(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers)
+    fill(app, 100)
+    produce(app.servers, [(app.given["input"], 1, b"k", b"{", [], STAMP + 50)])
+    found = backfill(app.settings())
+    assert found.counts.dead_letters == 1
+    assert read(app.servers, f"{app.id}-dead-letters", 1) == []
+    with pytest.raises(DeniedError, match=f"offset 50 of {app.id}-in-1"):
+        backfill(app.settings(errors="fail"))
+
+
+def test_what_a_worker_has_learned_is_seen_from_outside(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=3)
+    fill(app, 900)
+    running = app.worker()
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    states = {f"{app.id}-in-{p}": t.corrector.to_bytes() for p, t in running.worker.tasks.items()}
+    found = newest(f"{app.id}-state", [app.servers])  # while the worker runs
+    running.stop()
+    assert list(found) == [f"{app.id}-in-{p}" for p in range(3)]
+    assert {name: corrector.to_bytes() for name, (corrector, _) in found.items()} == states
+    for _, stream in found.values():
+        assert stream["next_prediction"] == stream["next_label"] == 300
+        assert stream["counts"]["labels"] == 300
+
+
+def test_what_is_no_snapshot_is_named(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers)
+    with pytest.raises(DeniedError, match=f"topic '{app.id}-nowhere' does not exist"):
+        newest(f"{app.id}-nowhere", [app.servers])
+    produce(app.servers, [(f"{app.id}-state", 1, b"key", b"garbage")])
+    with pytest.raises(SnapshotMismatch, match=f"{app.id}-state-1 offset 0"):
+        newest(f"{app.id}-state", [app.servers])
+
+
+def test_tombstones_of_state_are_passed_over(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers)
+    produce(app.servers, [(f"{app.id}-state", 0, b"key", None)])
+    assert newest(f"{app.id}-state", [app.servers]) == {}
