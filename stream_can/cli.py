@@ -41,8 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (StreamCANError, ValueError, OSError) as error:
-        known = isinstance(error, OSError) and error.filename is not None
-        text = f"{error.filename}: {error.strerror}" if known else str(error)
+        text = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            text = f"{error.filename}: {error.strerror}"
         print(f"stream-can: {text}", file=sys.stderr)
         return 1
     return code if isinstance(code, int) else 0

@@ -188,16 +188,23 @@ def _corrected(
     """Runs of rows between labels at once: the same bits as row by row."""
     kernel = corrector._kernel
     corrected = np.empty(P.shape)
-    due = np.unique(labels.due)
-    begins = np.searchsorted(labels.due, due).tolist()
-    cuts = np.clip(due - first, 0, len(P)).tolist()
-    for k, (begin, cut) in enumerate(zip([0, *begins], [0, *cuts], strict=True)):
-        end = begins[k] if k < len(begins) else len(labels.due)
-        if k and end > begin:
-            kernel.learn_many(labels.P[begin:end], labels.y[begin:end])
-        stop = cuts[k] if k < len(cuts) else len(P)
-        if stop > cut:
-            corrected[cut:stop] = kernel.rows(P[cut:stop], 2, Mode.PROCESS)
+    n, known, row, done = len(P), len(labels.due), 0, 0
+    due, ys = (labels.due - first).tolist(), labels.y.tolist()
+    while row < n or done < known:
+        stop = done
+        while stop < known and due[stop] <= row:
+            stop += 1
+        if stop == done + 1:
+            kernel.learn_one(labels.P[done], ys[done])
+        elif stop > done:
+            kernel.learn_many(labels.P[done:stop], labels.y[done:stop])
+        done = stop
+        end = min(due[done], n) if done < known else n
+        if end == row + 1:
+            corrected[row] = kernel.rows(P[row], 1, Mode.PROCESS)
+        elif end > row:
+            corrected[row:end] = kernel.rows(P[row:end], 2, Mode.PROCESS)
+        row = end
     return corrected, None
 
 
