@@ -89,9 +89,8 @@ def formats(n: int, rounds: int, folder: Path) -> None:
     P, y = rows(n)
     table = pl.DataFrame({f"probs_{k}": P[:, k] for k in range(M)}).with_columns(label=pl.Series(y))
     print(f"{n:,} rows, {rounds} rounds\n")
-    print(
-        "| format | mixture, rows/s | ÷ read | ÷ read + write | with each path, rows/s | ÷ read + write |"
-    )
+    head = ["format", "mixture, rows/s", "÷ read", "÷ read + write", "with each path, rows/s"]
+    print(f"| {' | '.join(head)} | ÷ read + write |")
     print("|---|--:|--:|--:|--:|--:|")
     for form in ("csv", "jsonl", "parquet", "npz"):
         path = folder / f"stream.{form}"
@@ -117,9 +116,8 @@ def memory(n: int, folder: Path) -> None:
     part.head(1000).write_parquet(small)
     pl.concat([part] * (n // len(part)), rechunk=False).lazy().sink_parquet(large)
     del part, P, y
-    print(
-        f"\n{n:,} rows, parquet of {large.stat().st_size / 1e6:,.0f} MB (the rows: {n * M * 8 / 1e6:,.0f} MB)\n"
-    )
+    size, whole_rows = large.stat().st_size / 1e6, n * M * 8 / 1e6
+    print(f"\n{n:,} rows, parquet of {size:,.0f} MB (the rows alone: {whole_rows:,.0f} MB)\n")
     print("| | rows/s | resident before, MB | peak, MB |")
     print("|---|--:|--:|--:|")
     for name, explain in (("mixture", "0"), ("with each path", "1")):
