@@ -1,0 +1,42 @@
+"""Every river example runs as a user would run it, and its wrapped model has the lower log loss."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def log_losses(name, folder):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / name],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    found = re.findall(
+        r"^(.+?) +log loss ([\d.]+)  Brier [\d.]+  accuracy 0\.\d+$", done.stdout, re.M
+    )
+    return {model: float(value) for model, value in found}
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("river_delayed_labels.py", [("plain", "corrected")]),
+        (
+            "river_class_mix.py",
+            [("balanced", "balanced, corrected"), ("plain", "balanced, corrected")],
+        ),
+        ("river_adwin.py", [("plain", "corrected"), ("ADWIN", "ADWIN, corrected")]),
+    ],
+)
+def test_the_wrapper_helps(name, pairs, tmp_path):
+    scores = log_losses(name, tmp_path)
+    for without, corrected in pairs:
+        assert scores[corrected] < scores[without] - 0.03
