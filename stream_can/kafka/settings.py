@@ -94,7 +94,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     create_topics: Annotated[bool, _is("create missing topics, but the input")] = False
     check: Annotated[bool, _is("check settings, topics, rights and sizes, then exit")] = False
     http_port: Annotated[
-        int | None, _is("serve /livez, /readyz and /metrics here (not at all)", ge=0, le=65535)
+        int | None, _is("serve /livez, /readyz and /metrics here (not at all)")
     ] = None
     http_host: Annotated[str, _is("address to serve them on (every one)")] = "0.0.0.0"
     live_seconds: Annotated[float, _is("/livez fails where the loop hangs for so long", gt=0)] = 120
@@ -112,6 +112,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
             raise ValueError(f"topics must differ: {', '.join(topics)}")
         if self.digits is not None and not 1 <= self.digits <= 17:
             raise ValueError(f"digits: {self.digits}, expected 1 to 17")
+        if self.http_port is not None and not 0 <= self.http_port <= 65535:
+            raise ValueError(f"http_port: {self.http_port}, expected 0 to 65535")
         for name, value in {"application_id": self.application_id, "instance": self.name}.items():
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
                 raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
