@@ -55,15 +55,17 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             path = getattr(self, name)
             if path is not None and not all(path.split(".")):
                 raise ValueError(f"{name}: {path!r} is no field name or dotted path")
-        paths = [path for path in (self.probs, self.label, self.id) if path is not None]
+        above, dot, last = self.probs.rpartition(".")
+        if "." in self.raw or self.raw == last:
+            raise ValueError(
+                f"raw: {self.raw!r}, expected a name without a dot, other than that of probs"
+            )
+        beside = f"{above}{dot}{self.raw}" if self.raw else None
+        paths = [path for path in (self.probs, beside, self.label, self.id) if path is not None]
         for path in paths:
             inside = [other for other in paths if other.startswith(f"{path}.")]
             if inside or paths.count(path) > 1:
                 raise ValueError(f"fields: {path!r} is two things at once; give each its own place")
-        if "." in self.raw or self.raw == self.probs.rpartition(".")[2]:
-            raise ValueError(
-                f"raw: {self.raw!r}, expected a name without a dot, other than that of probs"
-            )
         if self.digits is not None and not 1 <= self.digits <= 17:
             raise ValueError(f"digits: {self.digits}, expected 1 to 17")
 
@@ -290,16 +292,16 @@ class Messages:
     @staticmethod
     def find(fields: dict[str, Any], path: list[str]) -> Any:
         """The text of the value at a path, None where there is none."""
-        value: Any = fields
-        for name in path:
+        value: Any = fields.get(path[0])
+        for name in path[1:]:
             if type(value) is Raw:
                 try:
                     value = _read_object(value)
                 except _UNREADABLE:
                     return None
-            value = value.get(name)
             if value is None:
                 return None
+            value = value.get(name)
         return value
 
 

@@ -261,11 +261,10 @@ def letter_of(output: Output, first: int) -> bytes:
 
 
 def write_all(file: BinaryIO, data: bytes) -> None:
-    """Write all of it, past the buffer of ``file``.
+    """Write all of it, past the buffer of ``file`` if there is one.
 
-    On a file system that fills up, flushing standard output's BufferedWriter was seen to report
-    success with part of the data unwritten (Python 3.11); the state then covered lines that were
-    not out.
+    With PYTHONUNBUFFERED, usual in containers, standard output has none: its ``write`` may take a
+    part and say so only in what it returns, as on a disk that is nearly full.
     """
     raw = getattr(file, "raw", file)
     left = memoryview(data)

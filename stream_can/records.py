@@ -73,7 +73,8 @@ class Counts(msgspec.Struct):
 
 def headers_of(record: Source) -> list[tuple[str, bytes]]:
     """A record's headers; null values become empty, since a client cannot produce them."""
-    return [(name, b"" if value is None else value) for name, value in record.headers]
+    headers = record.headers
+    return [(name, b"" if value is None else value) for name, value in headers] if headers else []
 
 
 def place(record: Source) -> str:

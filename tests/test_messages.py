@@ -260,6 +260,8 @@ def test_no_number_is_wider(p):
         ({"raw": "probs"}, "raw: 'probs', expected a name without a dot, other than that of probs"),
         ({"probs": "m.p", "id": "m"}, "'m' is two things at once"),
         ({"id": "label"}, "'label' is two things at once"),
+        ({"raw": "id", "id": "id"}, "'id' is two things at once"),
+        ({"probs": "m.p", "raw": "x", "label": "m.x"}, "'m.x' is two things at once"),
         ({"digits": 0}, "digits: 0, expected 1 to 17"),
     ],
 )

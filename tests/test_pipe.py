@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -376,8 +377,9 @@ def tiny_disk(tmp_path):
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("what", ["state", "output", "letters"])
-def test_a_full_disk_leaves_the_previous_state(tiny_disk, tmp_path, what):
+def test_a_full_disk_leaves_the_previous_state(tiny_disk, tmp_path, what, unbuffered):
     state = (tiny_disk if what == "state" else tmp_path) / "state"
     output = (tiny_disk if what == "output" else tmp_path) / "out"
     letters = (tiny_disk if what == "letters" else tmp_path) / "letters"
@@ -392,6 +394,7 @@ def test_a_full_disk_leaves_the_previous_state(tiny_disk, tmp_path, what):
             stdin=source,
             stdout=sink,
             stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
             timeout=60,
         )
     names = {"state": f"state file {state}", "output": "standard output", "letters": "dead letters"}
@@ -430,6 +433,20 @@ def test_a_file_size_limit_leaves_the_previous_state(tmp_path):
     assert done.returncode == 1
     assert b"File too large; the previous one is intact" in done.stderr
     assert state.read_bytes() == before
+
+
+@pytest.mark.fast
+def test_the_shell_example():
+    pytest.importorskip("cyclopts", reason="needs the cli extra")
+    script = Path(__file__).parent.parent / "examples" / "pipe.sh"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", str(script)], env=os.environ | {"PATH": path}, capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines[:3]] == [1, 2, 3]
+    assert b"labels learned      2" in done.stdout
 
 
 def test_kill_9_at_random_moments(tmp_path):
