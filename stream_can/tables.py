@@ -6,13 +6,11 @@ how many rows there are, and the next batch of some columns.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,13 +88,18 @@ def open_table(path: str | Path) -> Table:
     found = _looks_like(start)
     if found != said:
         raise InvalidRecording(f"{path}: named like {said}, but what it holds looks like {found}")
+    # Only what the format needs is imported: polars is an extra, and takes a while.
     if said == "npz":
+        from .npz import NpzTable
+
         return NpzTable(path)
     if said == "JSON lines":
-        return JsonTable(path)
-    from . import frames  # polars takes a while to import, and npz and JSON lines do without
+        from .jsonlines import JsonTable
 
-    return frames.FrameTable(path, said)
+        return JsonTable(path)
+    from .frames import FrameTable
+
+    return FrameTable(path, said)
 
 
 def _looks_like(start: bytes) -> str:
@@ -164,158 +167,3 @@ def times_of(path: Path, name: str, values: list[Any], first: int) -> Times:
                 "expected a number or an ISO 8601 date"
             ) from None
     return Times(np.array(numbers), missing, unit)
-
-
-class JsonTable:
-    """One JSON object per line, decoded without a schema: what is wrong is named by its line."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._first = next(self._objects(), None)
-        if self._first is None:
-            raise InvalidRecording(f"{path}: no rows")
-        self.columns = list(self._first)
-        with path.open("rb") as file:
-            self.rows = sum(1 for line in file if not line.isspace())
-
-    def _objects(self) -> Iterator[dict[str, Any]]:
-        decode = msgspec.json.Decoder(dict[str, Any]).decode
-        with self._path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.isspace():
-                    continue
-                try:
-                    yield decode(line)
-                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-                    raise InvalidRecording(f"{self._path}: line {number}: {error}") from None
-
-    def cells(self, name: str) -> int | list[str] | None:
-        assert self._first is not None
-        cell = self._first[name]
-        return (
-            len(cell) if isinstance(cell, list) else list(cell) if isinstance(cell, dict) else None
-        )
-
-    def extra(self, name: str) -> NDArray[Any] | None:
-        return None
-
-    def batches(
-        self, probs: list[str], keys: list[str] | None, label: str, times: list[str], size: int
-    ) -> Iterator[Batch]:
-        first, rows = 0, list[dict[str, Any]]()
-        for row in self._objects():
-            rows.append(row)
-            if len(rows) == size:
-                yield self._batch(rows, first, probs, keys, label, times)
-                first, rows = first + size, []
-        if rows:
-            yield self._batch(rows, first, probs, keys, label, times)
-
-    def _batch(
-        self,
-        rows: list[dict[str, Any]],
-        first: int,
-        probs: list[str],
-        keys: list[str] | None,
-        label: str,
-        times: list[str],
-    ) -> Batch:
-        cells: list[Any]
-        if keys is not None:
-            cells = [
-                self._entries(row.get(probs[0]), keys, first + i) for i, row in enumerate(rows)
-            ]
-        elif len(probs) == 1:
-            cells = [row.get(probs[0]) for row in rows]
-        else:
-            cells = [self._entries(row, probs, first + i) for i, row in enumerate(rows)]
-        return Batch(
-            matrix(self._path, cells, first),
-            [row.get(label) for row in rows],
-            [times_of(self._path, name, [row.get(name) for row in rows], first) for name in times],
-        )
-
-    def _entries(self, row: Any, keys: list[str], number: int) -> list[Any]:
-        try:
-            return [row[key] for key in keys]
-        except (KeyError, TypeError) as error:
-            what = f"class {error} is missing" if isinstance(error, KeyError) else f"got {row!r}"
-            raise InvalidRecording(f"{self._path}: row {number + 1}: {what}") from None
-
-
-class NpzTable:
-    """Arrays of one length, read from the archive as a stream: no array is ever whole in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._archive = zipfile.ZipFile(path)
-            members = [name[:-4] for name in self._archive.namelist() if name.endswith(".npy")]
-            headers = {name: self._open(name)[1:] for name in members}
-        except (zipfile.BadZipFile, ValueError, EOFError) as error:
-            raise InvalidRecording(f"{path}: not a readable npz file: {error}") from None
-        self._shapes = {name: shape for name, (shape, _) in headers.items()}
-        self.rows = max((shape[0] for shape in self._shapes.values() if len(shape) == 2), default=0)
-        if not self.rows:
-            raise InvalidRecording(f"{path}: no rows; expected an array `probs` of shape (n, m)")
-        self.columns = [name for name, shape in self._shapes.items() if shape[:1] == (self.rows,)]
-
-    def _open(self, name: str) -> tuple[Any, tuple[int, ...], np.dtype[Any]]:
-        file = self._archive.open(f"{name}.npy")
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, fortran, dtype = read(file)
-        if dtype.hasobject:
-            raise ValueError(f"array {name} holds Python objects, which are never unpickled")
-        if fortran and len(shape) > 1:
-            raise ValueError(
-                f"array {name} is stored by columns; save numpy.ascontiguousarray of it"
-            )
-        return file, shape, dtype
-
-    def _pieces(self, name: str, size: int) -> Iterator[NDArray[Any]]:
-        file, shape, dtype = self._open(name)
-        wide = int(np.prod(shape[1:]))
-        with file:
-            for start in range(0, self.rows, size):
-                n = min(size, self.rows - start)
-                data = file.read(n * wide * dtype.itemsize)
-                yield np.frombuffer(data, dtype).reshape(n, *shape[1:])
-
-    def cells(self, name: str) -> int | list[str] | None:
-        shape = self._shapes[name]
-        return shape[1] if len(shape) == 2 else None
-
-    def extra(self, name: str) -> NDArray[Any] | None:
-        if name not in self._shapes:
-            return None
-        file, shape, dtype = self._open(name)
-        with file:
-            return np.frombuffer(file.read(), dtype).reshape(shape)
-
-    def batches(
-        self, probs: list[str], keys: list[str] | None, label: str, times: list[str], size: int
-    ) -> Iterator[Batch]:
-        names = [*probs, label, *times]
-        try:
-            for arrays in zip(*(self._pieces(name, size) for name in names), strict=True):
-                columns = arrays[: len(probs)]
-                P = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
-                yield Batch(
-                    P.astype(np.float64),
-                    arrays[len(probs)].tolist(),
-                    [self._times(array) for array in arrays[len(probs) + 1 :]],
-                )
-        except (zipfile.BadZipFile, ValueError, EOFError) as error:
-            raise InvalidRecording(f"{self._path}: not a readable npz file: {error}") from None
-
-    @staticmethod
-    def _times(array: NDArray[Any]) -> Times:
-        if array.dtype.kind == "M":
-            return Times(array.astype("datetime64[us]").astype(np.int64), np.isnat(array), DATES)
-        missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), np.bool_)
-        return Times(array, missing, "")

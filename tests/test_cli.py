@@ -14,7 +14,6 @@ import pytest
 from stream_can import Corrector
 from stream_can.replay import Recording, replay
 
-pytestmark = pytest.mark.fast
 CLASSES = ["cat", "dog", "eel"]
 
 

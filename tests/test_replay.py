@@ -2,8 +2,6 @@
 
 import doctest
 import json
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -11,6 +9,7 @@ import pytest
 
 from stream_can import Corrector, InvalidPrediction, UnknownClass
 from stream_can import replay as replay_module
+from stream_can import steps as steps_module
 from stream_can.replay import Recording, Replay, from_arrays, label_rates, replay, steps
 from stream_can.tables import InvalidRecording
 
@@ -66,7 +65,7 @@ def chunked(request, monkeypatch):
 def test_delay_in_rows_equals_the_loop_over_rows(delay, rate, explain):
     P, y, *_ = stream()
     n = len(P)
-    given = np.random.default_rng([5, *replay_module.DRAW]).random(n) < rate
+    given = np.random.default_rng([5, *steps_module.DRAW]).random(n) < rate
     plain, ours = Corrector(3, half_life=50), Corrector(3, half_life=50)
     expected = by_row(
         plain, P, y, given, lambda i: range(max(0, i - delay)), after=range(max(0, n - delay))
@@ -123,7 +122,7 @@ def test_scores_are_those_of_all_labelled_rows():
 def test_steps_grow_with_the_stream_and_stay_bounded():
     ends, start = [], 0
     while start < 20_000_000:
-        start += replay_module._step(start)
+        start += steps_module._step(start)
         ends.append(start)
     assert len(ends) < 4000
     assert max(np.diff(ends)) == 16_384
@@ -387,40 +386,3 @@ def test_doctests():
     failed, tried = doctest.testmod(replay_module)
     assert tried > 3
     assert failed == 0
-
-
-MEASURE = """
-import resource, sys
-from stream_can import Corrector
-from stream_can.replay import Recording, replay
-next(Recording(sys.argv[2]).chunks())  # imports what the format needs
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-result = replay(Recording(sys.argv[1]), Corrector(10), label_delay=1000, explain=False)
-print(result.rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
-
-
-@pytest.mark.parametrize("form", ["parquet", "npz", "jsonl"])
-def test_a_million_rows_replay_in_bounded_memory(tmp_path, form):
-    n = 1_000_000
-    rng = np.random.default_rng(0)
-    P, y = rng.dirichlet(np.ones(10), n), rng.integers(0, 10, n)
-    for name, rows in [("small", 1000), ("large", n)]:
-        if form == "npz":
-            np.savez(tmp_path / f"{name}.npz", probs=P[:rows], label=y[:rows])
-            continue
-        table = pl.DataFrame({"probs": P[:rows], "label": y[:rows]})
-        getattr(table, {"jsonl": "write_ndjson", "parquet": "write_parquet"}[form])(
-            tmp_path / f"{name}.{form}"
-        )
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, tmp_path / f"large.{form}", tmp_path / f"small.{form}"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=250,
-    )
-    rows, megabytes = map(int, done.stdout.split())
-    assert rows == n
-    # The rows alone are 80 MB; what is kept is a chunk of them and the reader's own buffers.
-    assert megabytes < {"parquet": 200, "npz": 60, "jsonl": 80}[form]

@@ -187,6 +187,7 @@ document.getElementById("f").onload = () => {
     return a.left < b.left - 2 || a.right > b.right + 2; });
   document.getElementById("out").textContent = JSON.stringify({
     wide: d.documentElement.scrollWidth,
+    table: d.querySelector("table").scrollWidth - d.querySelector(".scroll").clientWidth,
     figures: boxes.filter(b => b.width > 200 && b.height > 100).length,
     smallest: Math.min(...sizes), outside: outside.map(t => t.textContent),
     page: view.getComputedStyle(d.body).backgroundColor, ink: view.getComputedStyle(d.body).color,
@@ -248,6 +249,7 @@ def test_readable_in_a_browser(chromium, tmp_path, width, dark):
     text = report(replayed(P, y, names), "A stream with a title that is too long for one line")
     seen = look(chromium, tmp_path, text, width, dark)
     assert seen["wide"] <= width
+    assert seen["table"] <= 0
     assert seen["figures"] == 7
     assert seen["outside"] == []
     assert seen["smallest"] > 8
