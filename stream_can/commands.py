@@ -254,23 +254,48 @@ def pipe_command(
 
 @app.command(name="inspect")
 def inspect_command(
-    snapshot: Path, *, as_json: Annotated[bool, Parameter(name="--json", negative="")] = False
+    snapshot: Path | None = None,
+    *,
+    topic: str | None = None,
+    bootstrap_servers: str | None = None,
+    config: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Show what a corrector has learned.
+    """Show what a corrector has learned: one in a file, or those of every partition of a topic.
 
     Parameters
     ----------
     snapshot
         A file that replay --state or pipe --state wrote, or that holds Corrector.to_bytes().
+    topic
+        The state topic of run: the newest snapshot of every partition.
+    bootstrap_servers
+        The brokers that have it, host:port,...
+    config
+        The settings of run, which name both.
     as_json
         Print it as JSON.
     """
-    corrector, stream = read_snapshot(snapshot)
-    found = describe(corrector) | ({"stream": stream} if stream else {})
-    if as_json:
-        print(json.dumps(found, indent=1, default=_plain))
+    if (snapshot is None) == (topic is None and config is None):
+        raise StreamCANError("give either the file of a snapshot, or --topic or --config")
+    found: dict[str, Any]
+    if snapshot is not None:
+        found = {"": read_snapshot(snapshot)}
     else:
-        show_inspection(found)
+        from .kafka_commands import newest_states
+
+        found = newest_states(topic, bootstrap_servers, config)
+    found = {
+        name: describe(corrector) | ({"stream": stream} if stream else {})
+        for name, (corrector, stream) in found.items()
+    }
+    if as_json:
+        shown = found if snapshot is None else found[""]
+        print(json.dumps(shown, indent=1, default=_plain))
+    else:
+        for name, one in found.items():
+            print(f"{name}\n" if name else "", end="")
+            show_inspection(one)
     return 0
 
 
@@ -279,4 +304,9 @@ app.command(
     "stream_can.kafka_commands:run",
     name="run",
     help="Work between Kafka topics: predictions in, corrected predictions out, exactly once.",
+)
+app.command(
+    "stream_can.kafka_commands:backfill",
+    name="backfill",
+    help="Learn from what Kafka topics hold, offline, so that a deployment starts warm.",
 )

@@ -1,18 +1,26 @@
-"""``stream-can run``: every setting of the Kafka worker is an option, and says its own help."""
+"""Commands between Kafka topics: every setting is an option, and says its own help."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from . import kafka
+from .corrector import Corrector
+from .errors import StreamCANError
+from .inspection import write_snapshot
+from .kafka.backfill import backfill as replay_topic
+from .kafka.inspect import newest
+from .kafka.progress import set_up_logging
 
-__all__ = ["run"]
+__all__ = ["backfill", "newest_states", "run"]
 
 
 def run(config: Path | None = None, **given: Any) -> int:
@@ -29,13 +37,57 @@ def run(config: Path | None = None, **given: Any) -> int:
     return kafka.run(settings)
 
 
-def _signature() -> inspect.Signature:
+def backfill(
+    config: Path | None = None,
+    *,
+    snapshot: Annotated[Path | None, Parameter(help="keep what was learned in this file")] = None,
+    start_group: Annotated[
+        bool, Parameter(help="let run go on exactly where the history ended", negative="")
+    ] = False,
+    **given: Any,
+) -> int:
+    """Learn from what the topics hold now, offline, so that a deployment starts warm.
+
+    Prints counts, and accuracy and log loss before and after over that history, as JSON. Start the
+    deployment with --classes-from-file SNAPSHOT, or make its first state here with --start-group.
+    """
+    if snapshot is None and not start_group:
+        raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
+    settings = kafka.load(config, given, os.environ)
+    set_up_logging(settings.log_format, settings.log_level)
+    found = replay_topic(settings, start_group=start_group)
+    if snapshot is not None:
+        write_snapshot(found.corrector, snapshot)
+    print(json.dumps(found.to_dict(), indent=1))
+    return 0
+
+
+def newest_states(
+    topic: str | None, bootstrap_servers: str | None, config: Path | None
+) -> dict[str, tuple[Corrector, dict[str, Any]]]:
+    """The newest snapshot of each partition, from options or from the settings of ``run``."""
+    given = {"bootstrap_servers": bootstrap_servers}
+    options: dict[str, Any] = {}
+    if config is not None:
+        settings = kafka.load(config, given, os.environ)
+        servers, options = settings.bootstrap_servers, dict(settings.client)
+        topic = topic or settings.own_topics[0]
+    else:
+        text = bootstrap_servers or os.environ.get("STREAM_CAN_BOOTSTRAP_SERVERS", "")
+        servers = [server.strip() for server in text.split(",") if server.strip()]
+    if topic is None or not servers:
+        raise StreamCANError("say where: --topic TOPIC --bootstrap-servers HOST:PORT, or --config")
+    found = newest(topic, servers, options)
+    if not found:
+        raise StreamCANError(f"{topic}: no snapshot has been committed yet")
+    return found
+
+
+def _with_settings(command: Callable[..., int]) -> None:
+    """Replace ``**given`` in a command's signature by an option for every setting."""
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
     path = Annotated[Path | None, Parameter(help="TOML file of settings")]
-    parameters = [
-        inspect.Parameter(
-            "config", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=path
-        )
-    ]
+    parameters[0] = parameters[0].replace(annotation=path)
     for option in kafka.options():
         kinds: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
         kind = kinds.get(option.kind, str | None)
@@ -48,8 +100,9 @@ def _signature() -> inspect.Signature:
                 annotation=Annotated[kind, shown],
             )
         )
-    return inspect.Signature(parameters, return_annotation=int)
+    command.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
-run.__signature__ = _signature()  # type: ignore[attr-defined]
-run.__annotations__ = {name: p.annotation for name, p in run.__signature__.parameters.items()}  # type: ignore[attr-defined]
+_with_settings(run)
+_with_settings(backfill)

@@ -7,7 +7,9 @@ deployment starts from the same state. Nothing is sent and nobody has to be in t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+import logging
+import time
+from collections.abc import Iterator
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -21,6 +23,10 @@ from .client import Client, DeniedError
 from .settings import Settings
 from .worker import Worker
 
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS = 5.0
+"""Between two lines of the log that say how far it is."""
 CHUNK = 5_000
 """Records of one partition read at a time; this many of each partition are held in memory."""
 
@@ -68,7 +74,6 @@ def backfill(
     settings: Settings,
     *,
     start_group: bool = False,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Backfill:
     """Replay what the topics hold now, in the order a worker would have taken it.
 
@@ -80,8 +85,6 @@ def backfill(
         Put the result into the state topic and commit the offsets where the history ended, so that
         ``stream-can run`` with these settings goes on exactly there, and joins labels that come for
         predictions before it. Only for a group that has committed nothing.
-    progress
-        Called now and then with records taken and records in all.
 
     Raises
     ------
@@ -116,7 +119,7 @@ def backfill(
         if s.labels:
             streams += [_records(client, s.labels, p, *span) for p, span in label_spans.items()]
         total = sum(end - begin for begin, end in (*spans.values(), *label_spans.values()))
-        done = 0
+        done, said = 0, time.monotonic()
         # Equal timestamps: the prediction first, so that its label finds it.
         merged = heapq.merge(
             *streams, key=lambda record: (record.timestamp, record.topic != s.input)
@@ -130,8 +133,10 @@ def backfill(
                         f"offset {record.offset} of {record.topic}-{partition}: {error}"
                     )
                 done += len(batch)
-                if progress is not None:
-                    progress(done, total)
+                if time.monotonic() - said > EVERY_SECONDS:
+                    said = time.monotonic()
+                    log.info("%d of %d records", done, total)
+        log.info("%d records", done)
         for p, task in tasks.items():  # past the markers of transactions, too
             task.next_prediction = spans[p][1]
             task.next_label = label_spans.get(p, (0, 0))[1]

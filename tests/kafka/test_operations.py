@@ -1,0 +1,143 @@
+"""What an operator types: inspect --topic, backfill, a port to watch, against a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from broker.broker import Broker, free_ports
+from streams import App
+from test_worker import fill
+from topics import produce, wait
+
+from stream_can import Corrector
+
+
+def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "stream_can", *arguments],
+        capture_output=True, text=True, timeout=120, env={**os.environ, **env},
+    )  # fmt: skip
+
+
+def write_config(app: App, path: Path) -> str:
+    given = {name: value for name, value in app.given.items() if value and name != "client"}
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
+    lines += ["[client]\n", *(f"{n} = {json.dumps(v)}\n" for n, v in app.given["client"].items())]
+    path.write_text("".join(lines))
+    return str(path)
+
+
+def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers)
+    fill(app, 600)
+    config, warm = write_config(app, tmp_path / "app.toml"), tmp_path / "warm.bin"
+    done = command("backfill", config, "--snapshot", str(warm), "--start-group")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["predictions"] == found["matched"] == found["scored"] == 600
+    assert found["next_offsets"] == {p: {"input": 300, "labels": 300} for p in ("0", "1")}
+    assert found["before"].keys() == found["after"].keys() == {"accuracy", "log_loss"}
+    assert "1200 records" in done.stderr
+    corrector = Corrector.from_bytes(warm.read_bytes())
+    assert corrector.n_labels == 600
+
+    state, servers = f"{app.id}-state", app.servers
+    for where in (["--topic", state, "--bootstrap-servers", servers], ["--config", config]):
+        shown = command("inspect", *where, "--json")
+        assert shown.returncode == 0, shown.stderr
+        states = json.loads(shown.stdout)
+        assert states.keys() == {f"{app.id}-in-0", f"{app.id}-in-1"}
+        for one in states.values():
+            assert one["labels"] == 600
+            assert one["prior"] == corrector.prior.tolist()
+            assert one["stream"]["next_prediction"] == 300
+    text = command("inspect", "--topic", state, STREAM_CAN_BOOTSTRAP_SERVERS=servers)
+    assert f"{app.id}-in-1\n" in text.stdout
+    assert "labels learned" in text.stdout
+
+    fill(app, 200, seed=1)
+    running = app.worker()
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    running.stop()
+    assert sum(len(app.outputs(p)) for p in (0, 1)) == 200  # and none of the history
+    states = json.loads(command("inspect", "--config", config, "--json").stdout)
+    assert [one["labels"] for one in states.values()] == [700, 700]
+
+    again = command("backfill", config, "--start-group")
+    assert again.returncode == 1
+    assert "has members or committed offsets" in again.stderr
+
+
+def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers)
+    config = write_config(app, tmp_path / "app.toml")
+    for arguments, message in {
+        ("backfill", config): "--snapshot FILE or --start-group",
+        ("inspect",): "file of a snapshot, or --topic or --config",
+        ("inspect", "x.bin", "--topic", "t"): "file of a snapshot, or --topic or --config",
+        ("inspect", "--topic", "t"): "--bootstrap-servers HOST:PORT",
+        ("inspect", "--config", config): f"{app.id}-state: no snapshot has been committed yet",
+        ("inspect", "--topic", "nowhere-x", "--bootstrap-servers", app.servers): "does not exist",
+    }.items():
+        done = command(*arguments)
+        assert done.returncode == 1
+        assert message in done.stderr, arguments
+        assert "Traceback" not in done.stderr
+
+
+def test_a_process_serves_its_port_and_stops_in_order(broker: Broker, tmp_path: Path) -> None:
+    (number,) = free_ports(1)
+    app = App(broker.bootstrap_servers, http_port=number, http_host="127.0.0.1")
+    fill(app, 200)
+    process = app.process(tmp_path)
+
+    def get(path: str) -> str | None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{number}{path}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return None
+
+    try:
+        wait("ready", lambda: process.poll() is not None or get("/readyz"))
+        assert process.poll() is None, (tmp_path / "0.log").read_text()
+        wait("all committed", lambda: app.lag() == 0)
+        produce(app.servers, [(app.given["input"], 0, b"k", b"{")])
+        wait("a dead letter is counted", lambda: 'result="dead_letter"} 1.0' in get("/metrics"))
+    finally:
+        process.terminate()
+        code = process.wait(60)
+    assert code == 0
+    assert get("/livez") is None
+
+
+def test_a_port_in_use_stops_the_start(broker: Broker, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
+    running = app.worker()
+    port = wait("the port", lambda: running.worker.port)
+    config = write_config(app, tmp_path / "app.toml")
+    begin = time.monotonic()
+    done = command("run", config, "--http-port", str(port.number), "--instance", "1")
+    running.stop()
+    assert done.returncode == 3
+    assert f"http_port {port.number} on '127.0.0.1'" in done.stderr
+    assert time.monotonic() - begin < 60
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("--http-port=70000", "http_port: 70000"), ("--live-seconds=0", "live_seconds")],
+)
+def test_settings_of_the_port_are_checked(option: str, message: str) -> None:
+    common = ["--bootstrap-servers=127.0.0.1:1", "--application-id=a", "--input=i", "--output=o"]
+    done = command("run", *common, "--classes=a,b", option)
+    assert done.returncode == 2
+    assert message in done.stderr
