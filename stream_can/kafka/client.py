@@ -1,4 +1,6 @@
-"""kafka-python behind the guards that exactly-once delivery needs; nothing else imports it.
+"""kafka-python behind the guards that exactly-once delivery needs.
+
+Nothing else imports it but `appending` and `unpacking`, which do what it does for many records.
 
 Every call ends within a time and every failure is one of four:
 
@@ -19,7 +21,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kafka import (
@@ -35,6 +37,9 @@ from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from stream_can.errors import StreamCANError
+from stream_can.records import Output
+
+from . import appending, unpacking
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -309,7 +314,7 @@ class Client:
                     " or use --create-topics"
                 )
             if missing:
-                self._create(admin, missing, partitions, state, state_bytes)
+                self._create(admin, missing, partitions, writes, state, state_bytes)
                 topics = self._found(admin, {*reads, *writes, state})
             for name, topic in topics.items():
                 if len(topic["partitions"]) != partitions:
@@ -336,7 +341,7 @@ class Client:
                     ) from error
                 closed = sum("socket disconnected" in text for text in failed)
                 if "SASL" in str(self.options.get("security_protocol")) and closed > 2:
-                    # kafka-python often sees the end of the connection before the reason for it.
+                    # kafka-python often sees the end of the connection before the reason.
                     raise DeniedError(
                         f"cannot connect to {where}: connections are closed while they authenticate;"
                         " are user and password right?"
@@ -356,16 +361,18 @@ class Client:
         return found
 
     def _create(
-        self, admin: Any, names: set[str], partitions: int, state: str, state_bytes: int
-    ) -> None:
-        compacted = {
+        self, admin: Any, names: set[str], partitions: int, writes: list[str], state: str,
+        state_bytes: int,
+    ) -> None:  # fmt: skip
+        # Outputs and dead letters are larger than the records that they are made from.
+        configs = {name: {"max.message.bytes": str(2 * MESSAGE_BYTES)} for name in writes}
+        configs[state] = {
             "cleanup.policy": "compact",
             "segment.bytes": str(max(64 << 20, 4 * state_bytes)),
             "max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes)),
         }
         new = {
-            name: {"num_partitions": partitions, "configs": compacted if name == state else {}}
-            for name in names
+            name: {"num_partitions": partitions, "configs": configs.get(name, {})} for name in names
         }
         try:
             within(30, admin.create_topics, new, otherwise=RetryError)
@@ -440,7 +447,7 @@ class Client:
 
     def _open_consumer(self, isolation: str = "read_committed", **more: Any) -> Any:
         with _errors_as(RetryError):
-            return KafkaConsumer(
+            consumer = KafkaConsumer(
                 **self._options(KafkaConsumer.DEFAULT_CONFIG, CONSUMER),
                 isolation_level=isolation,
                 enable_auto_commit=False,
@@ -449,6 +456,8 @@ class Client:
                 partition_assignment_strategy=(RangePartitionAssignor,),
                 **more,
             )
+            unpacking.install(consumer)
+            return consumer
 
     def _open_producer(self) -> None:
         options = self._options(KafkaProducer.DEFAULT_CONFIG, PRODUCER)
@@ -458,6 +467,7 @@ class Client:
                 **options, transactional_id=self.identity, allow_auto_create_topics=False
             )
             _patch_await_ready(self._producer)
+            appending.check(self._producer)
             within(self._patience + 2, self._producer.init_transactions)
 
     def rebuild(self) -> None:
@@ -663,14 +673,24 @@ class Client:
     ) -> Any:  # fmt: skip
         """Put a record into the transaction (begun by the first); its offset after ``deliver``."""
         with _errors_as(RebuildError):
-            if self._begun is None:
-                self._producer.begin_transaction()
-                self._begun = time.monotonic()
+            self._begin()
             future = self._producer.send(
                 topic, value, key, headers, partition=partition, timestamp_ms=timestamp
             )
         self._sent.append(future)
         return future
+
+    def send_all(self, topic: str, partition: int, outputs: Sequence[Output]) -> None:
+        """Put many records into the transaction, in their order."""
+        with _errors_as(RebuildError):
+            self._begin()
+            limit = self.limits.get(topic, MESSAGE_BYTES)
+            self._sent += appending.append(self._producer, topic, partition, outputs, limit)
+
+    def _begin(self) -> None:
+        if self._begun is None:
+            self._producer.begin_transaction()
+            self._begun = time.monotonic()
 
     def deliver(self) -> None:
         """Return once every record sent is acknowledged.

@@ -1,6 +1,6 @@
 """In which order a partition's predictions and labels are taken: by timestamp.
 
-As Kafka Streams does it: each side waits for the other only while the other still has records that we
+As in Kafka Streams, each side waits for the other only while the other still has records that we
 have not got.
 """
 

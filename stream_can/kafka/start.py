@@ -55,7 +55,7 @@ class Start:
             corrector = Corrector(names, train_counts=counts, **given)
             self._snapshot = corrector.to_bytes()
         self.classes = corrector.classes
-        self.settings: dict[str, Any] = {**corrector.settings, "paths": given.get("paths")}
+        self.settings: dict[str, Any] = {**corrector.settings, "paths": settings.paths}
         """For a stored Corrector: settings in force, and the paths that it must have where given."""
 
     def corrector(self) -> Corrector:

@@ -78,59 +78,69 @@ def restore(
     DeniedError
         What is stored does not fit together; the message names what, and the way out.
     """
+    found = _find(client, partition, state, stored)
+    # Only now: another owner may have gone on while we waited for its transaction.
     begin, end = client.span(client.input, partition)
-    labels = client.span(client.labels, partition) if client.labels else (0, 0)
+    label_begin, label_end = client.span(client.labels, partition) if client.labels else (0, 0)
 
     def anew(at: int | None, label_at: int | None) -> Task:
         """Fresh state, at committed offsets that still exist, else where the rules begin."""
-        start = begin if rules.start == "earliest" else end
-        label_start = labels[0] if rules.start == "earliest" else labels[1]
-        inside = at is not None and begin <= at <= end
-        label_inside = label_at is not None and labels[0] <= label_at <= labels[1]
-        return fresh(at if inside else start, label_at if label_inside else label_start)  # type: ignore[arg-type]
+        first, label_first = (begin, label_begin) if rules.start == "earliest" else (end, label_end)
+        if at is None or not begin <= at <= end:
+            at = first
+        if label_at is None or not label_begin <= label_at <= label_end:
+            label_at = label_first
+        return fresh(at, label_at)
 
-    task, at, label_at, problem = _find(client, partition, state, stored)
     where = f"partition {partition} of {client.input!r}"
-    if problem is None and task is None:
-        return anew(None, None)
-    if task is None or problem is not None:
-        if not rules.reset_state:
-            raise DeniedError(
-                f"{where}: {problem}; --reset-state begins there with fresh state, which forgets what"
-                " was learned"
-            )
-        log.warning("%s: %s; beginning with fresh state", where, problem)
-        return anew(at, label_at)
+    task = found.task
+    if task is None:
+        if found.problem is not None:
+            if not rules.reset_state:
+                raise DeniedError(
+                    f"{where}: {found.problem}; --reset-state begins there with fresh state, which"
+                    " forgets what was learned"
+                )
+            log.warning("%s: %s; beginning with fresh state", where, found.problem)
+        return anew(found.at, found.label_at)
     spans = {client.input: (task.next_prediction, begin, end)}
     if client.labels:
-        spans[client.labels] = (task.next_label, *labels)
+        spans[client.labels] = (task.next_label, label_begin, label_end)
     for topic, (next_, first, last) in spans.items():
         if next_ > last:
-            problem = (
-                f"committed offset {next_} of {topic!r} is behind its end {last}: was it made anew?"
-            )
+            problem = f"committed offset {next_} of {topic!r} is behind its end {last}: is it new?"
             if not rules.reset_state:
                 raise DeniedError(f"{where}: {problem} --reset-state begins with fresh state")
             log.warning("%s: %s beginning with fresh state", where, problem)
             return anew(None, None)
         if next_ < first:
-            gap = f"retention has deleted offsets {next_} to {first - 1} of {topic!r} before they were read"
+            gap = f"retention deleted offsets {next_} to {first - 1} of {topic!r} unread"
             if not rules.skip_gap:
                 raise DeniedError(f"{where}: {gap}; --skip-gap goes on behind them")
             log.warning("%s: %s; going on behind them", where, gap)
+    task.next_prediction = max(task.next_prediction, begin)
+    task.next_label = max(task.next_label, label_begin)
     if task.oldest < begin:
         log.warning("%s: recent predictions before offset %d are gone", where, begin)
     if task.oldest < task.next_prediction:
-        records = client.read(client.input, partition, task.oldest, task.next_prediction)
+        oldest = task.oldest
+        task.rebuild(())  # also where none of them is left
+        records = client.read(client.input, partition, oldest, task.next_prediction)
         while batch := list(itertools.islice(records, 1000)):
             task.rebuild(batch)
     return task
 
 
-def _find(
-    client: Client, partition: int, state: str, stored: Callable[[bytes], Task]
-) -> tuple[Task | None, int | None, int | None, str | None]:
-    """The stored task, the committed offsets, and what is wrong with them."""
+class _Found(NamedTuple):
+    """The stored task, else the committed offsets, if any, and what is wrong with them."""
+
+    task: Task | None
+    at: int | None = None
+    label_at: int | None = None
+    problem: str | None = None
+
+
+def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], Task]) -> _Found:
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         committed = client.committed(partition)
@@ -139,23 +149,19 @@ def _find(
         label_at = None if label is None else label.offset
         if here is None:
             if _any_snapshot(client, partition, state):
-                return (
-                    None,
-                    None,
-                    None,
-                    (
-                        f"a snapshot is in {state!r}, but group {client.group!r} has no committed offset"
-                        " (they expire while a group is away)"
-                    ),
+                problem = (
+                    f"a snapshot is in {state!r}, but group {client.group!r} has no committed"
+                    " offset (they expire while a group is away)"
                 )
-            return None, None, None, None
+                return _Found(None, problem=problem)
+            return _Found(None)
         try:
             so = msgspec.json.decode(here.metadata, type=Pointer).so
         except msgspec.DecodeError:
             problem = (
-                f"offset {here.offset} was committed by something else (no pointer to a snapshot)"
+                f"offset {here.offset} was committed by something else: no pointer to a snapshot"
             )
-            return None, here.offset, label_at, problem
+            return _Found(None, here.offset, label_at, problem)
         record = client.read_at(state, partition, so)
         if record is None or record.key != key(client.input, partition) or record.value is None:
             problem = f"the snapshot of offset {here.offset} is not at {so} in {state!r} any more"
@@ -163,18 +169,18 @@ def _find(
             try:
                 task = stored(record.value)
             except SnapshotMismatch as error:
-                return None, here.offset, label_at, f"{error} (at {so} in {state!r})"
+                return _Found(None, here.offset, label_at, f"{error} (at {so} in {state!r})")
             if task.next_prediction == here.offset and (
                 not label or task.next_label == label.offset
             ):
-                return task, here.offset, label_at, None
+                return _Found(task)
             problem = (
                 f"the snapshot at {so} in {state!r} goes on at {task.next_prediction}, not at the"
                 f" committed offset {here.offset}"
             )
         # Another owner may have moved on, and compaction removed what it pointed to before.
         if time.monotonic() > deadline:
-            return None, here.offset, label_at, problem
+            return _Found(None, here.offset, label_at, problem)
         time.sleep(0.2)
 
 

@@ -62,7 +62,7 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               6: "--errors fail: a record cannot be read"}  # fmt: skip
 
 
-class UnreadableRecord(StreamCANError):  # noqa: N818
+class UnreadableRecord(StreamCANError):
     """A record cannot be read, and ``errors="fail"`` says to stop there."""
 
 
@@ -308,8 +308,8 @@ class Worker:
         send, s = self.client.send, self.settings
         result = self.tasks[partition].handle(records)
         self.metrics.handled(result)
-        for out in result.outputs:
-            send(s.output, partition, out.key, out.value, out.headers, out.timestamp)
+        if result.outputs:
+            self.client.send_all(s.output, partition, result.outputs)
         for out in result.dead_letters:
             size = len(out.key or b"") + len(out.value or b"") + OVERHEAD_BYTES
             size += sum(len(name) + len(value) for name, value in out.headers)

@@ -44,7 +44,13 @@ class App:
     """The topics of one application, and workers over them."""
 
     def __init__(
-        self, servers: str, *, partitions: int = 2, labels: bool = True, **settings: Any
+        self,
+        servers: str,
+        *,
+        partitions: int = 2,
+        labels: bool = True,
+        configs: dict[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         self.servers, self.partitions = servers, partitions
         self.id = unique("app")
@@ -64,6 +70,8 @@ class App:
         topics[f"{self.id}-state"] = {"cleanup.policy": "compact"}
         if labels:
             topics[f"{self.id}-labels"] = keep
+        for kind, more in (configs or {}).items():
+            topics[f"{self.id}-{kind}"] = topics[f"{self.id}-{kind}"] | more
         create(servers, topics, partitions)
 
     def settings(self, instance: str = "0", **changes: Any) -> Settings:

@@ -1,0 +1,255 @@
+"""Restarting: a worker goes on exactly where it was, or says why it cannot, and the way out."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.broker import Broker
+from kafka import KafkaAdminClient, TopicPartition
+from streams import App, label, prediction
+from topics import produce, read, wait
+
+from stream_can import Corrector
+from stream_can.kafka import DeniedError, FencedError
+from stream_can.kafka.worker import Worker
+
+STAMP = 1_700_000_000_000
+
+
+def fill(app: App, n: int, seed: int = 0, *, delay: int = 40) -> None:
+    """n predictions and a label for each, so many predictions later."""
+    rng = random.Random(seed)
+    records = []
+    for i in range(n):
+        key, value, truth = prediction(rng, i)
+        stamp = STAMP + seed * 1_000_000 + i
+        records.append((app.given["input"], i % app.partitions, key, value, [], stamp))
+        if app.given["labels"]:
+            topic = app.given["labels"]
+            records.append((topic, i % app.partitions, key, label(truth), [], stamp + delay))
+    produce(app.servers, records)
+
+
+def caught_up(app: App, *running: Any) -> None:
+    wait("all committed", lambda: any(r.error for r in running) or app.lag() == 0, 60)
+
+
+def run_once(app: App, **changes: Any) -> Any:
+    running = app.worker(**changes)
+    caught_up(app, running)
+    running.stop()
+    return running.worker
+
+
+def store(app: App, value: bytes | None) -> int:
+    """Put something into the state topic of partition 0; its offset."""
+    produce(app.servers, [(f"{app.id}-state", 0, f"{app.id}-in-0".encode(), value)])
+    return read(app.servers, f"{app.id}-state", 0)[-1].offset
+
+
+def point(app: App, so: int | None, offset: int | None = None) -> None:
+    """Commit an offset of partition 0 with a pointer to that snapshot."""
+    admin = KafkaAdminClient(bootstrap_servers=app.servers)
+    tp = TopicPartition(app.given["input"], 0)
+    here = admin.list_group_offsets([app.id])[app.id][tp]
+    metadata = "" if so is None else json.dumps({"so": so})
+    new = here._replace(metadata=metadata, offset=here.offset if offset is None else offset)
+    admin.alter_group_offsets(app.id, {tp: new})
+    admin.close()
+
+
+def refused(app: App, match: str, **changes: Any) -> None:
+    running = app.worker(**changes)
+    with pytest.raises(DeniedError, match=match):
+        running.join()
+
+
+def test_recent_predictions_survive_a_restart(broker: Broker) -> None:
+    """Labels that come after the restart find the predictions from before it."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 500, delay=1_000_000_000)
+    produced = read(app.servers, app.given["labels"], 0)
+    assert len(produced) == 500
+    run_once(app)
+    fill(app, 500, seed=1)
+    worker = run_once(app)
+    assert app.verify() == 1000
+    counts = worker.tasks[0].counts
+    assert (counts.labels, counts.matched, counts.unmatched) == (1000, 1000, 0)
+
+
+def test_restart_after_kill_9(each_broker: Broker, tmp_path: Path) -> None:
+    """Killed in the middle of its work five times: the time to the first commit of the next."""
+    app = App(each_broker.bootstrap_servers, partitions=2)
+    fill(app, 500)
+    process = app.process(tmp_path)
+    seconds = []
+    try:
+        wait("the first commit", lambda: app.lag() == 0, 60)
+        for seed in range(1, 6):
+            fill(app, 500, seed)
+            process.kill()
+            process.wait()
+            before = app.lag()
+            begin = time.monotonic()
+            process = app.process(tmp_path)
+            wait("a commit", lambda behind=before: app.lag() < behind or behind == 0, 60, 0.02)
+            seconds.append(time.monotonic() - begin)
+        wait("all committed", lambda: app.lag() == 0, 60)
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    print(f"kill -9 to the next commit: {', '.join(f'{s:.1f}' for s in seconds)} s")
+    assert app.verify() == 3000
+    assert max(seconds) < 30  # and not the session's 6 s, then others' time-outs
+
+
+def test_sigterm_hands_over_at_once(broker: Broker, tmp_path: Path) -> None:
+    slow = {"session_timeout_ms": 60_000}
+    app = App(broker.bootstrap_servers, partitions=2, client=slow)
+    fill(app, 200)
+    first = app.process(tmp_path, "first")
+    try:
+        wait("the first", lambda: app.lag() == 0, 60)
+        second = app.worker("second", client={**app.given["client"], **slow})
+        wait("two partitions shared", lambda: second.error or len(second.worker.tasks) == 1, 60)
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(30) == 0
+        wait("both at the second", lambda: second.error or len(second.worker.tasks) == 2, 30)
+    finally:
+        first.kill()
+        first.wait()
+    fill(app, 200, seed=1)
+    caught_up(app, second)
+    second.stop()
+    assert app.verify() == 400
+
+
+def test_two_processes_with_one_name_end_one_of_them(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, labels=False)
+    fill(app, 100)
+    one = app.worker("same")
+    caught_up(app, one)
+    two = app.worker("same")
+    rng, seed = random.Random(0), 1
+    deadline = time.monotonic() + 90
+    while one.thread.is_alive() and two.thread.is_alive() and time.monotonic() < deadline:
+        fill(app, rng.randrange(5, 20), seed)
+        seed += 1
+        time.sleep(0.1)
+    ended, alive = (one, two) if one.error else (two, one)
+    assert isinstance(ended.error, FencedError)
+    assert "another process run with instance 'same'" in str(ended.error)
+    caught_up(app, alive)
+    alive.stop()
+    app.verify()
+
+
+def test_start_latest(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, start="latest")
+    fill(app, 100)
+    running = app.worker()
+    wait("assignment", lambda: running.error or running.worker.tasks)
+    fill(app, 50, seed=1)
+    wait("outputs", lambda: running.error or len(app.outputs(0)) == 50)
+    running.stop()
+
+
+def test_start_from_a_snapshot(broker: Broker, tmp_path: Path) -> None:
+    corrector = Corrector(["a", "b", "c", "d"], half_life=100)
+    for i in range(200):
+        corrector.learn_one([0.25, 0.25, 0.25, 0.25], "abcd"[i % 2])
+    path = tmp_path / "state.bin"
+    path.write_bytes(corrector.to_bytes())
+    app = App(broker.bootstrap_servers, classes=None, classes_from_file=str(path))
+    fill(app, 100)
+    worker = run_once(app)
+    assert all(task.corrector.n_labels == 250 for task in worker.tasks.values())
+    assert all(task.corrector.settings["half_life"] == 100 for task in worker.tasks.values())
+    assert app.verify() == 100
+
+
+class TestRefused:
+    """What is stored does not fit together. Each says what, and `reset_state` is the way out."""
+
+    @pytest.fixture
+    def app(self, broker: Broker) -> App:
+        app = App(broker.bootstrap_servers, partitions=1)
+        fill(app, 100)
+        run_once(app)
+        return app
+
+    def goes_on(self, app: App, **changes: Any) -> None:
+        before = len(app.outputs(0))
+        fill(app, 20, seed=9)
+        run_once(app, reset_state=True, **changes)
+        assert len(app.outputs(0)) == before + 20
+
+    def test_truncated(self, app: App) -> None:
+        snapshot = read(app.servers, f"{app.id}-state", 0)[-1].value
+        point(app, store(app, snapshot[:-7]))
+        refused(app, r"cut short .*--reset-state")
+        self.goes_on(app)
+
+    def test_foreign(self, app: App) -> None:
+        refused(app, r"classes differ at 3.*--reset-state", classes=["a", "b", "c", "e"])
+
+    def test_newer(self, app: App) -> None:
+        snapshot = bytearray(read(app.servers, f"{app.id}-state", 0)[-1].value)
+        snapshot[8] = 99  # the version
+        point(app, store(app, bytes(snapshot)))
+        refused(app, r"format 99.*upgrade stream_can")
+
+    def test_missing(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stream_can.kafka.state.SETTLE_SECONDS", 1)
+        point(app, 10_000)
+        refused(app, r"is not at 10000 in .* any more; --reset-state")
+        self.goes_on(app)
+
+    def test_of_another_offset(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stream_can.kafka.state.SETTLE_SECONDS", 1)
+        admin = KafkaAdminClient(bootstrap_servers=app.servers)
+        tp = TopicPartition(app.given["input"], 0)
+        so = json.loads(admin.list_group_offsets([app.id])[app.id][tp].metadata)["so"]
+        admin.close()
+        point(app, so, offset=50)
+        refused(app, r"goes on at 100, not at the committed offset 50")
+
+    def test_committed_by_something_else(self, app: App) -> None:
+        point(app, None)
+        refused(app, "no pointer to a snapshot")
+
+    def test_expired_offsets(self, app: App) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=app.servers)
+        wait("an empty group", lambda: not admin.describe_groups([app.id])[app.id]["members"])
+        admin.delete_groups([app.id])
+        admin.close()
+        refused(app, r"no committed offset \(they expire")
+
+    def test_a_gap_by_retention(self, app: App) -> None:
+        fill(app, 100, seed=1)
+        admin = KafkaAdminClient(bootstrap_servers=app.servers)
+        admin.delete_records({TopicPartition(app.given["input"], 0): 150})
+        admin.close()
+        refused(app, r"retention deleted offsets 100 to 149 .*--skip-gap")
+        run_once(app, skip_gap=True)
+        assert len(app.outputs(0)) == 150
+
+    def test_a_labels_topic_with_another_partition_count(self, broker: Broker) -> None:
+        app = App(broker.bootstrap_servers, configs={"labels": {"partitions": 3}})
+        refused(app, "has 3 partitions, input .* has 2")
+
+
+def test_check_finds_nothing_wrong_and_consumes_nothing(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers)
+    fill(app, 10)
+    assert Worker(app.settings(check=True)).check() == 2
+    assert app.outputs(0) == []
