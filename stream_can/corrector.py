@@ -372,6 +372,10 @@ class Corrector:
             paths.
         """
         head, state = snapshot.decode(data)
+        if "classes" not in head:
+            raise SnapshotMismatch(
+                "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
+            )
         self = cls.__new__(cls)
         self._set_classes(tuple(head["classes"]))
         if classes is not None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector, SnapshotMismatch, StreamCANError
+from stream_can.task import Task
 
 from .test_corrector import GOOD, lived_in
 
@@ -66,6 +67,11 @@ def test_other_bytes_are_refused():
             Corrector.from_bytes(data)
         assert isinstance(caught.value, ValueError)
         assert isinstance(caught.value, StreamCANError)
+
+
+def test_the_snapshot_of_a_task_is_named():
+    with pytest.raises(SnapshotMismatch, match="a task's, of one partition"):
+        Corrector.from_bytes(Task(lived_in()).to_bytes())
 
 
 def test_other_classes_or_paths_are_refused():
