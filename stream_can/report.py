@@ -54,8 +54,8 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tr.mixture td { font-weight: 700; color: var(--after); }
 @media (max-width: 520px) {
   main { padding: 20px 12px 40px; }
-  table { font-size: .8125rem; }
-  th, td { padding: 5px 4px; }
+  table { font-size: .75rem; }
+  th, td { padding: 5px 3px; }
   .card { padding: 12px; }
   .tiles { grid-template-columns: 1fr 1fr; gap: 12px; }
   .tile b { font-size: 1.1rem; }
