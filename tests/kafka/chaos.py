@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 with warnings.catch_warnings():
@@ -104,6 +105,8 @@ class Chaos:
         self.app = App(broker.bootstrap_servers, partitions=partitions, client=CLIENT)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.counts: collections.Counter[str] = collections.Counter()
+        self.script: list[Callable[[], None]] = []
+        """What to do first; afterwards it is drawn."""
         self.writer = Writer(self.app, rate, seed)
 
     def run(self, seconds: float) -> int:
@@ -112,9 +115,9 @@ class Chaos:
             for name in ("0", "1"):
                 self.begin(name)
             deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
+            while self.script or time.monotonic() < deadline:
                 self.sleep(0.5, 4)
-                trouble = self.rng.choices(
+                trouble = self.script.pop(0) if self.script else self.rng.choices(
                     [self.kill_worker, self.freeze_worker, self.join_and_leave, self.kill_broker,
                      self.stop_broker], [5, 2, 2, 2, 1],
                 )[0]  # fmt: skip
@@ -129,6 +132,7 @@ class Chaos:
             assert codes == [0] * len(codes), f"exit codes {codes}"
             return self.app.verify()
         finally:
+            self.app.close()
             self.writer.ended.set()
             for process in self.workers.values():
                 process.kill()
@@ -141,7 +145,8 @@ class Chaos:
         """Start again whatever ended, as a supervisor would."""
         for name, process in list(self.workers.items()):
             if process.poll() is not None:
-                self.counts[f"ended with {process.returncode}"] += process.returncode != -9
+                log = self.directory / f"{name}.log"
+                assert process.returncode == -9, f"{log}: ended with {process.returncode}"
                 self.begin(name)
 
     def sleep(self, least: float, most: float) -> None:
@@ -166,7 +171,7 @@ class Chaos:
         self.sleep(2, 6)
         process.terminate()
         code = process.wait(60)
-        self.counts[f"left with {code}"] += code != 0
+        assert code == 0, f"{self.directory}/2.log: left with {code}"
 
     def kill_broker(self) -> None:
         self.counts["broker kill -9"] += 1

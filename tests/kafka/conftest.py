@@ -15,6 +15,7 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with im
     import kafka  # noqa: F401
 
 from broker.broker import VERSIONS, Broker
+from streams import App
 
 HERE = Path(__file__).parent
 
@@ -52,6 +53,13 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     yield brokers
     for broker in brokers.running.values():
         broker.remove()
+
+
+@pytest.fixture(autouse=True)
+def _close_apps() -> Iterator[None]:
+    yield
+    while App.opened:
+        App.opened.pop().close()
 
 
 @pytest.fixture

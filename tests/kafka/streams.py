@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import RetriableError
@@ -43,6 +43,8 @@ def label(truth: str) -> bytes:
 class App:
     """The topics of one application, and workers over them."""
 
+    opened: ClassVar[list[App]] = []
+
     def __init__(
         self,
         servers: str,
@@ -54,6 +56,8 @@ class App:
     ) -> None:
         self.servers, self.partitions = servers, partitions
         self.id = unique("app")
+        self._asking: tuple[Any, Any] | None = None
+        self.opened.append(self)
         self.given: dict[str, Any] = {
             "bootstrap_servers": [servers],
             "application_id": self.id,
@@ -99,22 +103,26 @@ class App:
         return read(self.servers, self.given["output"], partition)
 
     def lag(self) -> int:
-        """How many records of input and labels the group has not committed; endless at first."""
+        """How many records of input and labels the group has not committed, all at first."""
+        if self._asking is None:
+            self._asking = (
+                KafkaAdminClient(bootstrap_servers=self.servers),
+                KafkaConsumer(bootstrap_servers=self.servers),
+            )
+        admin, consumer = self._asking
         topics = [t for t in (self.given["input"], self.given["labels"]) if t]
         tps = [TopicPartition(topic, p) for topic in topics for p in range(self.partitions)]
-        admin = KafkaAdminClient(bootstrap_servers=self.servers)
         try:
             found = admin.list_group_offsets([self.id])[self.id]
         except RetriableError:  # a broker that has just started knows no coordinator yet
             found = {}
-        finally:
-            admin.close()
-        consumer = KafkaConsumer(bootstrap_servers=self.servers)
-        try:
-            ends = consumer.end_offsets(tps)
-        finally:
-            consumer.close()
+        ends = consumer.end_offsets(tps)
         return sum(ends[tp] - (found[tp].offset if tp in found else -1) for tp in tps)
+
+    def close(self) -> None:
+        asking, self._asking = self._asking, None
+        for client in asking or ():
+            client.close()
 
     def verify(self, settings: Settings | None = None) -> int:
         """Compare every partition with one Task over the stored input, bit by bit.

@@ -84,9 +84,9 @@ def test_recent_predictions_survive_a_restart(broker: Broker) -> None:
     assert (counts.labels, counts.matched, counts.unmatched) == (1000, 1000, 0)
 
 
-def test_restart_after_kill_9(each_broker: Broker, tmp_path: Path) -> None:
+def test_restart_after_kill_9(broker: Broker, tmp_path: Path) -> None:
     """Killed in the middle of its work five times: the time to the first commit of the next."""
-    app = App(each_broker.bootstrap_servers, partitions=2)
+    app = App(broker.bootstrap_servers, partitions=2)
     fill(app, 500)
     process = app.process(tmp_path)
     seconds = []

@@ -1,0 +1,119 @@
+"""A TOML file, each setting also an option and an environment variable; errors name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_can.kafka import SettingsError, load, options
+
+pytestmark = pytest.mark.fast
+
+TOML = """
+bootstrap_servers = ["a:9092", "b:9092"]
+application_id = "app"
+input = "in"
+output = "out"
+classes = ["x", "y"]
+half_life = 100
+
+[client]
+session_timeout_ms = 6000
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "app.toml"
+    path.write_text(TOML)
+    return path
+
+
+def test_file_then_environment_then_options(path: Path) -> None:
+    env = {"STREAM_CAN_HALF_LIFE": "200", "STREAM_CAN_INPUT": "other", "PATH": "/bin"}
+    settings = load(path, {"half_life": "inf", "k": None}, env)
+    assert settings.half_life == float("inf")
+    assert settings.input == "other"
+    assert settings.own_topics == ("app-state", "app-dead-letters")
+    assert settings.corrector == {"half_life": float("inf")}
+
+
+def test_everything_without_a_file() -> None:
+    env = {
+        "STREAM_CAN_BOOTSTRAP_SERVERS": "a:1, b:2",
+        "STREAM_CAN_APPLICATION_ID": "app",
+        "STREAM_CAN_INPUT": "in",
+        "STREAM_CAN_CLASSES": "x,y",
+        "STREAM_CAN_TRAIN_COUNTS": "10,90",
+        "STREAM_CAN_CREATE_TOPICS": "true",
+        "STREAM_CAN_CLIENT_MAX_POLL_RECORDS": "7",
+    }
+    settings = load(None, {"output": "out", "client": ["security_protocol=SSL"]}, env)
+    assert settings.bootstrap_servers == ["a:1", "b:2"]
+    assert settings.classes == ["x", "y"]
+    assert settings.train_counts == [10, 90]
+    assert settings.create_topics is True
+    assert settings.client == {"max_poll_records": 7, "security_protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "env", "message"),
+    [
+        ({"inptu": "x"}, {}, "unknown setting 'inptu'; did you mean input"),
+        ({}, {"STREAM_CAN_OUTPT": "x"}, "STREAM_CAN_OUTPT: unknown setting 'outpt'.*mean output"),
+        ({"client": {"sesion_timeout": 1}}, {}, "client: unknown setting.*mean session_timeout_ms"),
+        ({"client": ["acks=0"]}, {}, "client.acks: stream_can sets it itself"),
+        ({"client": ["nonsense"]}, {}, "expected NAME=VALUE"),
+        ({"k": "three"}, {}, "`k`"),
+        ({"start": "now"}, {}, "'now' - at `start`"),
+        ({"output": "in"}, {}, "topics must differ"),
+        ({"classes_from_file": "x"}, {}, "either classes or classes_from_file"),
+        ({"instance": "a b"}, {}, "instance: 'a b' may only hold"),
+        ({"digits": "0"}, {}, "digits: 0, expected 1 to 17"),
+        ({"commit_every": "0"}, {}, "commit_every"),
+        ({"client": ["session_timeout_ms=soon"]}, {}, "client.session_timeout_ms: 'soon'"),
+    ],
+)
+def test_errors_name_the_setting(
+    path: Path, overrides: dict[str, Any], env: dict[str, str], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        load(path, overrides, env)
+
+
+def test_broken_files(path: Path) -> None:
+    path.write_text(TOML + "\nresidue = 1\n[client]\n")
+    with pytest.raises(SettingsError, match=r"app\.toml: "):
+        load(path, {}, {})
+    path.write_text("bootstrap_server = []")
+    with pytest.raises(SettingsError, match="'bootstrap_server'; did you mean bootstrap_servers"):
+        load(path, {}, {})
+    with pytest.raises(SettingsError, match="missing required field"):
+        load(None, {}, {})
+    with pytest.raises(SettingsError, match=r"No such file.*nowhere\.toml"):
+        load(path.parent / "nowhere.toml", {}, {})
+
+
+def test_secrets_from_files(path: Path) -> None:
+    secret = path.parent / "secret"
+    secret.write_text("hush\n")
+    env = {"STREAM_CAN_CLIENT_SASL_PLAIN_PASSWORD_FROM_FILE": str(secret)}
+    assert load(path, {}, env).client["sasl_plain_password"] == "hush"
+    env = {"STREAM_CAN_CLIENT_SSL_PASSWORD_FROM_FILE": "/nowhere/secret"}
+    with pytest.raises(SettingsError, match="ssl_password_from_file"):
+        load(path, {}, env)
+
+
+def test_the_classes_file_is_beside_the_settings(path: Path) -> None:
+    path.write_text(TOML.replace('classes = ["x", "y"]', 'classes_from_file = "classes.json"'))
+    assert load(path, {}, {}).classes_from_file == str(path.parent / "classes.json")
+
+
+def test_options_are_all_settings() -> None:
+    found = {option.name: option for option in options()}
+    assert found["input"].kind is str
+    assert found["check"].kind is bool
+    assert found["client"].kind is dict
+    assert all(option.help for option in found.values())
