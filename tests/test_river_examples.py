@@ -1,11 +1,14 @@
 """Every river example runs as a user would run it, and its wrapped model has the lower log loss."""
 
+import doctest
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from stream_can import river, river_frozen
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -40,3 +43,17 @@ def test_the_wrapper_helps(name, pairs, tmp_path):
     scores = log_losses(name, tmp_path)
     for without, corrected in pairs:
         assert scores[corrected] < scores[without] - 0.03
+
+
+def test_the_page_about_river():
+    page = EXAMPLES.parent / "docs" / "river.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert tried > 8
+    assert failed == 0
+
+
+def test_doctests():
+    for module in (river, river_frozen):
+        failed, tried = doctest.testmod(module)
+        assert tried > 3
+        assert failed == 0

@@ -21,8 +21,6 @@ from sklearn.linear_model import LogisticRegression
 
 from stream_can.river import CorrectedClassifier, FrozenClassifier
 
-pytestmark = pytest.mark.fast
-
 KINDS = {"pandas": (pd.DataFrame, pd.Series), "polars": (pl.DataFrame, pl.Series)}
 
 SCALED_SOFTMAX = preprocessing.StandardScaler() | linear_model.SoftmaxRegression()
