@@ -1,0 +1,54 @@
+"""The examples for Kafka run, as a reader would start them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from broker.broker import Broker
+from topics import create, produce, read, wait
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_library_and_consumer(own_broker: Broker) -> None:
+    servers = own_broker.bootstrap_servers
+    create(servers, {"predictions": {}}, partitions=1)
+    create(servers, {"labels": {}}, partitions=1)
+    value = json.dumps({"probs": [0.4, 0.6]}).encode()
+    produce(servers, [("predictions", 0, b"%d" % i, value) for i in range(50)])
+    library = subprocess.Popen(
+        [sys.executable, EXAMPLES / "kafka_library.py"],
+        env={**os.environ, "STREAM_CAN_BOOTSTRAP_SERVERS": servers},
+    )
+    try:
+        wait("the topic", lambda: library.poll() is None and "corrected" in names(servers), 60)
+        wait("outputs", lambda: len(read(servers, "corrected", 0)) == 50, 60, 0.5)
+        library.send_signal(signal.SIGTERM)
+        assert library.wait(30) == 0
+    finally:
+        library.kill()
+        library.wait()
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "kafka_consumer.py", "--bootstrap-servers", servers,
+         "--seconds", "5"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert len(lines) == 51
+    assert lines[0].startswith("0: class 1 -> 1")
+    assert lines[-1] == "50 predictions, the likeliest class changed in 0"
+
+
+def names(servers: str) -> list[str]:
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        return admin.list_topics()
+    finally:
+        admin.close()
