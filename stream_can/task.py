@@ -147,6 +147,9 @@ class Task:
             Where an offset is behind the task's position: the record was taken before.
         """
         result = Result([], [], [], None)
+        if self._labels_topic is None:
+            self._predict(list(records), result)
+            return result
         joined: list[Joined] = []
         for is_label, run in groupby(records, lambda record: record.topic == self._labels_topic):
             if is_label:
@@ -166,6 +169,8 @@ class Task:
         """Each record with its opened message, or what is wrong with it; None is a tombstone."""
         opened: list[tuple[Source, Prediction | Exception | None]] = []
         read, limit = self.messages.read, self._max_bytes
+        # Nearly every message is far below the limit; only the others are measured.
+        far_below = (math.inf if limit is None else limit - 24 * self._m - 200) / 2
         found: Prediction | Exception | None
         for record in records:
             value = record.value
@@ -174,8 +179,8 @@ class Task:
                     found = read(value)
                     if self.labelled:
                         found.label = self.messages.label_in(found.fields)
-                    if limit is not None:
-                        self._check_size(record, found, limit)
+                    if len(value) > far_below or record.headers or len(record.key or b"") > 100:
+                        self._check_size(record, found)
                 elif record.key is None:
                     raise BadMessage(
                         "key and value are both null; this letter's value is empty instead"
@@ -187,11 +192,12 @@ class Task:
             opened.append((record, found))
         return opened
 
-    def _check_size(self, record: Source, prediction: Prediction, limit: int) -> None:
-        assert record.value is not None
+    def _check_size(self, record: Source, prediction: Prediction) -> None:
+        limit = self._max_bytes
+        if limit is None:
+            return
         other = len(record.key or b"") + sum(len(k) + len(v or b"") for k, v in record.headers)
-        # Far below the limit for nearly every message; only the others are measured.
-        if 2 * len(record.value) + 24 * self._m + other + 100 <= limit:
+        if 2 * len(record.value or b"") + 24 * self._m + other + 100 <= limit:
             return
         size = self.messages.largest(prediction) + other
         if size > limit:
@@ -217,35 +223,36 @@ class Task:
         added = [VERSION_HEADER]
         if self._labels_topic is not None:
             added.append(("stream-can-labels", b"%d" % self.next_label))
-        write, outputs, counts = self.messages.write, result.outputs, self.counts
+        write, id_of = self.messages.write, self.messages.id_of
+        outputs, counts, keeps = result.outputs, self.counts, self._labels_topic is not None
         ids: list[bytes | None] = []
         where: list[tuple[int, int]] = []
         i = -1
         for record, found in opened:
             if type(found) is Prediction:
                 i += 1
-                if i not in refused:
-                    value = write(found, rows[i])
-                    outputs.append(
-                        Output(record.key, value, headers_of(record) + added, record.timestamp)
-                    )
-                    ids.append(self.messages.id_of(found.fields, record.key))
-                    where.append((record.offset, record.timestamp))
-                else:
+                if i in refused:
                     found = refused[i]
+                else:
+                    value = write(found, rows[i])
+                    headers = headers_of(record) + added if record.headers else added
+                    outputs.append(Output(record.key, value, headers, record.timestamp))
+                    counts.corrected += 1
+                    if keeps:
+                        ids.append(id_of(found.fields, record.key))
+                        where.append((record.offset, record.timestamp))
             elif found is None:
-                outputs.append(
-                    Output(record.key, None, headers_of(record) + added, record.timestamp)
-                )
+                headers = headers_of(record) + added if record.headers else added
+                outputs.append(Output(record.key, None, headers, record.timestamp))
             if isinstance(found, Exception) and self._reject(record, found, result):
                 break
             counts.predictions += 1
             self.next_prediction = record.offset + 1
-        counts.corrected += len(ids)
         if refused:
             keep = [j for j in range(i + 1) if j not in refused]
             P, Q, labels = P[keep], Q[keep], [labels[j] for j in keep if labels]
-        self._recent.add(ids, where, P, Q)
+        if keeps:
+            self._recent.add(ids, where, P, Q)
         known = [j for j, label in enumerate(labels) if label is not None]
         if known:
             counts.labels += len(known)
