@@ -108,7 +108,9 @@ def reason(row):
     for i, value in enumerate(row.tolist()):
         if not value >= 0 or value == np.inf:
             return f"entry {i} is {value}, expected a finite number >= 0"
-    return f"probabilities sum to {row.sum():.6g}, expected 1 (within {TOLERANCE:g})"
+    with np.errstate(over="ignore"):
+        total = row.sum()
+    return f"probabilities sum to {total:.6g}, expected 1 (within {TOLERANCE:g})"
 
 
 def normalised(P):
@@ -376,7 +378,7 @@ cdef class Kernel:
         """base.r: the row p, recalibrated."""
         cdef Py_ssize_t j, m = self.m
         cdef double b
-        if base.b == NULL:
+        if base.b == NULL or m == 1:
             memcpy(base.r, self.p, m * sizeof(double))
             return
         b = exp(base.b[0])
@@ -429,6 +431,9 @@ cdef class Kernel:
         cdef Py_ssize_t i
         cdef Base *base
         cdef double w
+        if self.m == 1:  # the weights need not sum to 1 to the last bit
+            out[0] = 1
+            return
         for i in range(self.n_bases):
             base = &self.bases[i]
             w = self.weight(base.path)

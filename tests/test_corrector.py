@@ -36,6 +36,7 @@ BAD_ROWS = {
     "inf": ([0.5, math.inf, 0.5], "entry 1 is inf"),
     "negative": ([0.6, 0.6, -0.2], "entry 2 is -0.2"),
     "sum": ([0.5, 0.5, 0.31], "sum to 1.31, expected 1"),
+    "overflow": ([1e308] * 3, "sum to inf"),
     "percent": ([20, 30, 50], "sum to 100"),
     "zeros": ([0, 0, 0], "sum to 0"),
     "strings": (["0.2", "0.3", "0.5"], "<U3, expected real numbers"),
@@ -170,6 +171,10 @@ def test_one_class():
     corrector.learn_one([0.9995], "only")
     assert corrector.process_many([[1], [1.0005]]).tolist() == [[1.0], [1.0]]
     assert corrector.prior.tolist() == [1.0]
+    for _ in range(20):
+        corrector.learn_one([1.0], "only")
+        assert corrector.correct_one([1.0]).tolist() == [1.0]
+        assert all(row.tolist() == [1.0] for row in corrector.explain_one([1.0]).values())
 
 
 def test_a_label_without_its_prediction_teaches_the_prior_alone():
