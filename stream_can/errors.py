@@ -4,8 +4,9 @@ StreamCANError
 ├── InvalidPrediction  (ValueError)   a row is not a probability vector
 ├── UnknownClass       (ValueError)   a label is none of the classes
 ├── SnapshotMismatch   (ValueError)   bytes that are no snapshot, or one of another corrector
-├── recording.InvalidRecording (ValueError)   a file that cannot be replayed
+├── tables.InvalidRecording    (ValueError)   a file that cannot be replayed
 ├── messages.BadMessage        (ValueError)   a message that cannot be read
+├── pipe.BadLine                              the line at which `--errors fail` stopped
 ├── kafka.settings.SettingsError (ValueError) a setting of `stream-can run`
 ├── kafka.client.ClientError                  what a Kafka client cannot do, and what to do about it
 └── kafka.worker.UnreadableRecord             the record at which `--errors fail` stopped
