@@ -139,6 +139,17 @@ def _errors_as(otherwise: type[ClientError]) -> Iterator[None]:
         raise _classify(error, otherwise) from error
 
 
+@contextlib.contextmanager
+def _taken_away() -> Iterator[None]:
+    """Trap: where a rebalance on the I/O thread takes a partition from under a call, or a fetch
+    ends between assignment and restore, a position is None or a key is gone, and that is raised."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise RetryError(f"a partition was taken away meanwhile ({text})") from error
+
+
 def within(
     seconds: float, call: Callable[..., T], *args: Any, otherwise: type[ClientError] = RebuildError
 ) -> T:
@@ -343,8 +354,8 @@ class Client:
                 if "SASL" in str(self.options.get("security_protocol")) and closed > 2:
                     # kafka-python often sees the end of the connection before the reason.
                     raise DeniedError(
-                        f"cannot connect to {where}: connections are closed while they authenticate;"
-                        " are user and password right?"
+                        f"cannot connect to {where}: connections are closed while they"
+                        " authenticate; are user and password right?"
                     ) from error
                 last = failed[-1] if failed else error
                 raise RetryError(f"no answer from {where}: {last}") from error
@@ -533,7 +544,7 @@ class Client:
         if self._rebalanced.is_set():
             timeout_ms = 0
         try:
-            with _errors_as(RetryError):
+            with _errors_as(RetryError), _taken_away():
                 found = self._consumer.poll(timeout_ms)
         except RetryError as error:
             # Trap: with auto_offset_reset "none", poll raises between assignment and restore.
@@ -647,18 +658,19 @@ class Client:
 
     def start_at(self, topic: str, partition: int, offset: int) -> None:
         """Read on from an offset. (Trap: positions survive a rebalance: call it after each one.)"""
-        self._consumer.seek(TopicPartition(topic, partition), offset)
+        with _taken_away():
+            self._consumer.seek(TopicPartition(topic, partition), offset)
 
     def hold(self, topic: str, partition: int, held: bool) -> None:
         """Stop or resume fetching from a partition."""
         tp = TopicPartition(topic, partition)
-        if tp in self._consumer.assignment():
+        with _taken_away():
             (self._consumer.pause if held else self._consumer.resume)(tp)
 
     def lag(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """How many offsets lie between our position and the last stable offset, by partition."""
         tps = [TopicPartition(*pair) for pair in pairs]
-        with _errors_as(RetryError):
+        with _errors_as(RetryError), _taken_away():
             ends = self._consumer.end_offsets(tps, timeout_ms=5_000)
             return {
                 (tp.topic, tp.partition): ends[tp] - self._consumer.position(tp, timeout_ms=5_000)

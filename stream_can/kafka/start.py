@@ -56,7 +56,7 @@ class Start:
             self._snapshot = corrector.to_bytes()
         self.classes = corrector.classes
         self.settings: dict[str, Any] = {**corrector.settings, "paths": settings.paths}
-        """For a stored Corrector: settings in force, and the paths that it must have where given."""
+        """For a stored Corrector: settings in force, and the paths it must have where given."""
 
     def corrector(self) -> Corrector:
         """A new one, equal for every partition."""

@@ -35,7 +35,7 @@ from .http import Health, Port
 from .metrics import Metrics
 from .order import Order
 from .progress import Progress, set_up_logging
-from .settings import Settings, SettingsError
+from .settings import Settings
 from .start import Start
 
 log = logging.getLogger(__name__)
@@ -225,7 +225,10 @@ class Worker:
         found = self.client.poll(min(100, max(1, int(self._interval * 500))))
         assignment = self.client.take_rebalance()
         if assignment is not None:
-            self._take_over(assignment)
+            try:
+                self._take_over(assignment)
+            except RetryError as error:  # half restored is not restored
+                raise RebuildError(str(error)) from error
             return
         for (topic, partition), records in found.items():
             self._orders[partition].add(topic, records)
@@ -399,6 +402,9 @@ def run(settings: Settings) -> int:
     set_up_logging(settings.log_format, settings.log_level)
     try:
         worker = Worker(settings)
+    except (StreamCANError, ValueError) as error:
+        return _fail(2, error)
+    try:
         if settings.check:
             partitions = worker.check()
             log.info(
@@ -415,8 +421,6 @@ def run(settings: Settings) -> int:
             signal.signal(number, stop)
         worker.run()
         return 0
-    except (SettingsError, ValueError) as error:
-        return _fail(2, error)
     except DeniedError as error:
         return _fail(3, error)
     except RetryError as error:

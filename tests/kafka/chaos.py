@@ -32,6 +32,7 @@ with warnings.catch_warnings():
 
 from broker.broker import VERSIONS, Broker
 from streams import App, label, prediction
+from topics import wait
 
 SESSION_SECONDS = 3.0
 CLIENT = {
@@ -167,11 +168,14 @@ class Chaos:
 
     def join_and_leave(self) -> None:
         self.counts["worker joined and left"] += 1
+        log = self.directory / "2.log"
+        seen = log.stat().st_size if log.exists() else 0
         process = self.app.process(self.directory, "2")
-        self.sleep(2, 6)
+        wait("the third worker to join", lambda: b"restored" in log.read_bytes()[seen:], 60)
+        self.sleep(1, 4)
         process.terminate()
         code = process.wait(60)
-        assert code == 0, f"{self.directory}/2.log: left with {code}"
+        assert code == 0, f"{log}: left with {code}"
 
     def kill_broker(self) -> None:
         self.counts["broker kill -9"] += 1

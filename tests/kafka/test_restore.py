@@ -16,7 +16,8 @@ from streams import App, label, prediction
 from topics import produce, read, wait
 
 from stream_can import Corrector
-from stream_can.kafka import DeniedError, FencedError
+from stream_can.kafka import DeniedError, FencedError, RetryError
+from stream_can.kafka.client import Client
 from stream_can.kafka.worker import Worker
 
 STAMP = 1_700_000_000_000
@@ -175,6 +176,28 @@ def test_start_from_a_snapshot(broker: Broker, tmp_path: Path) -> None:
     assert all(task.corrector.n_labels == 250 for task in worker.tasks.values())
     assert all(task.corrector.settings["half_life"] == 100 for task in worker.tasks.values())
     assert app.verify() == 100
+
+
+def test_a_restore_that_fails_halfway_begins_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of two partitions is restored when the brokers go away."""
+    app = App(broker.bootstrap_servers, partitions=2)
+    fill(app, 200)
+    run_once(app)
+    fill(app, 200, seed=1)
+    read_at, calls = Client.read_at, []
+
+    def away(self: Client, *where: Any) -> Any:
+        calls.append(where)
+        if len(calls) == 2:
+            raise RetryError("Unable to bootstrap")
+        return read_at(self, *where)
+
+    monkeypatch.setattr(Client, "read_at", away)
+    run_once(app)
+    assert len(calls) == 4
+    assert app.verify() == 400
 
 
 class TestRefused:
