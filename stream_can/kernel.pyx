@@ -232,6 +232,14 @@ cdef double *pointer(array, Py_ssize_t size) except? NULL:
     return &view[0]
 
 
+cdef double *memory(array) except NULL:
+    """Where a new, C-contiguous float64 array begins; whoever asks keeps the array."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    PyBuffer_Release(&view)
+    return <double *>view.buf
+
+
 cdef float *pointer32(array, Py_ssize_t size) except? NULL:
     cdef float[::1] view = array.reshape(-1)
     if view.shape[0] != size:
@@ -523,22 +531,30 @@ cdef class Kernel:
 
     # ---- many rows
 
-    cdef void loop(self, const double *P, Py_ssize_t n, double *out, Mode mode) noexcept nogil:
-        cdef Py_ssize_t i, j, m = self.m
+    cdef void loop(self, const double *P, Py_ssize_t n, double *mixed, double *paths, bint observes,
+                   const double *L, const long long *ys, const long long *due, Py_ssize_t n_labels) noexcept nogil:
+        """Each row: forward, out to `mixed` and `paths` where not NULL, observe; before it the labels due by then."""
+        cdef Py_ssize_t i, j, learned = 0, m = self.m
         cdef Base *base
         for i in range(n):
+            while learned < n_labels and due[learned] <= i:
+                self.learn_row(L + learned * m, ys[learned])
+                learned += 1
             self.forward(P + i * m)
-            if mode == EXPLAIN:
+            if mixed != NULL:
+                self.mix(mixed + i * m)
+            if paths != NULL:
                 for j in range(self.n_bases):
                     base = &self.bases[j]
                     if base.path >= 0:
-                        memcpy(out + (base.path * n + i) * m, base.r, m * sizeof(double))
+                        memcpy(paths + (base.path * n + i) * m, base.r, m * sizeof(double))
                     if base.can >= 0:
-                        memcpy(out + (base.can * n + i) * m, base.normalised if base.uncertain else base.r, m * sizeof(double))
-            elif mode != OBSERVE:
-                self.mix(out + i * m)
-            if mode == PROCESS or mode == OBSERVE:
+                        memcpy(paths + (base.can * n + i) * m, base.normalised if base.uncertain else base.r, m * sizeof(double))
+            if observes:
                 self.observe()
+        while learned < n_labels:
+            self.learn_row(L + learned * m, ys[learned])
+            learned += 1
 
     cdef void learn_loop(self, const double *P, Py_ssize_t n, const long long *ys) noexcept nogil:
         cdef Py_ssize_t i
@@ -555,30 +571,62 @@ cdef class Kernel:
 
     def rows(self, P, int ndim, Mode mode):
         """Run rows, shape (m,) or (n, m), through `mode`; a new array, (n_paths, n, m) for EXPLAIN."""
-        cdef Py_buffer view, target
+        cdef Py_buffer view
         cdef Py_ssize_t n
         cdef double *out = NULL
         P = open_rows(P, ndim, self.m, &view)
         n = view.len // (8 * self.m)
         try:
             self.check_idle()
-            if mode == OBSERVE:
-                result = None
-            else:
+            result = None
+            if mode != OBSERVE:
                 result = np.empty((self.n_paths, *P.shape) if mode == EXPLAIN else P.shape)
-                PyObject_GetBuffer(result, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
-                out = <double *>target.buf
-                PyBuffer_Release(&target)  # `result` keeps the memory
-            if n > 1:
-                self.busy = True
-                with nogil:
-                    self.loop(<const double *>view.buf, n, out, mode)
-                self.busy = False
-            else:
-                self.loop(<const double *>view.buf, n, out, mode)
+                out = memory(result)
+            self.run(<const double *>view.buf, n, NULL if mode == EXPLAIN else out, out if mode == EXPLAIN else NULL,
+                     mode == PROCESS or mode == OBSERVE, NULL, NULL, NULL, 0)
         finally:
             PyBuffer_Release(&view)
         return result
+
+    def replay(self, P, L, const long long[::1] ys, const long long[::1] due, bint explain):
+        """Process the rows P, shape (n, m), learning on the way.
+
+        Before row i the labels with ``due`` <= i are learned (``due`` ascends), after the last row the
+        others: ys[k], already an index, of the prediction L[k], shape (k, m). Returns the corrected rows
+        and, to `explain`, what each path made of each row when it came by, shape (n_paths, n, m).
+        """
+        cdef Py_buffer rows, labelled
+        cdef Py_ssize_t n_labels = ys.shape[0]
+        P = open_rows(P, 2, self.m, &rows)
+        try:
+            L = open_rows(L, 2, self.m, &labelled)
+        except InvalidPrediction:
+            PyBuffer_Release(&rows)
+            raise
+        try:
+            self.check_idle()
+            if not len(L) == n_labels == due.shape[0]:
+                raise ValueError(f"{len(L)} labelled rows, {n_labels} labels and {due.shape[0]} places to learn them")
+            mixed = np.empty(P.shape)
+            paths = np.empty((self.n_paths, *P.shape)) if explain else None
+            self.run(<const double *>rows.buf, len(P), memory(mixed), NULL if paths is None else memory(paths), True,
+                     <const double *>labelled.buf, &ys[0] if n_labels else NULL, &due[0] if n_labels else NULL, n_labels)
+        finally:
+            PyBuffer_Release(&rows)
+            PyBuffer_Release(&labelled)
+        return mixed, paths
+
+    cdef int run(self, const double *P, Py_ssize_t n, double *mixed, double *paths, bint observes,
+                 const double *L, const long long *ys, const long long *due, Py_ssize_t n_labels) except -1:
+        """The loop; without the GIL where it is long enough to be worth it."""
+        if n + n_labels <= 1:
+            self.loop(P, n, mixed, paths, observes, L, ys, due, n_labels)
+            return 0
+        self.busy = True
+        with nogil:
+            self.loop(P, n, mixed, paths, observes, L, ys, due, n_labels)
+        self.busy = False
+        return 0
 
     def learn_one(self, p, long long y):
         """One label, already an index; p is None where the prediction is gone."""

@@ -51,8 +51,8 @@ def laplace(counts: ArrayLike) -> Array:
         raise ValueError(
             "training counts sum to 1: these are frequencies, pass the numbers of rows"
         )
-    smoothed: Array = n + 1
-    return smoothed / smoothed.sum()
+    q: Array = (n + 1) / (n + 1).sum()
+    return q
 
 
 def new_state(m: int, paths: Sequence[str]) -> State:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .corrector import Corrector
-from .kernel import Mode
 from .recording import Chunk
 
 __all__ = ["Step", "steps"]
@@ -130,7 +129,6 @@ def steps(
     # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
     # some classes and keep those of others, since its uniforms also drew the classes.
     rng = np.random.default_rng([seed, *DRAW])
-    forward = _explained if explain else _corrected
     waiting: list[_Labels] = []
     for chunk in chunks:
         given = rng.random(len(chunk.P)) < label_rate
@@ -144,7 +142,9 @@ def steps(
             upto = int(np.searchsorted(labels.due, stop, "right"))
             cut = slice(start - chunk.first, stop - chunk.first)
             P, due = chunk.P[cut], labels.take(np.arange(done, upto))
-            corrected, paths = forward(corrector, start, P, due)
+            corrected, paths = corrector._kernel.replay(
+                P, due.P, due.y, due.due - start, explain
+            )
             time = None if chunk.time is None else chunk.time[cut]
             yield Step(start, P, chunk.y[cut], corrected, paths, time)
             start, done = stop, upto
@@ -156,49 +156,3 @@ def _step(start: int) -> int:
     while size < LAST_STEP and start >= 2 * size * STEPS_PER_LENGTH:
         size *= 2
     return size
-
-
-def _explained(
-    corrector: Corrector, first: int, P: NDArray[np.float64], labels: _Labels
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Row by row: what a path says of a row depends on the rows just before it."""
-    kernel = corrector._kernel
-    corrected, paths = np.empty(P.shape), np.empty((kernel.n_paths, *P.shape))
-    due, ys = labels.due.tolist(), labels.y.tolist()
-    done, known = 0, len(due)
-    for i in range(len(P)):
-        while done < known and due[done] <= first + i:
-            kernel.learn_one(labels.P[done], ys[done])
-            done += 1
-        row = P[i]
-        paths[:, i] = kernel.rows(row, 1, Mode.EXPLAIN)
-        corrected[i] = kernel.rows(row, 1, Mode.PROCESS)
-    if done < known:
-        kernel.learn_many(labels.P[done:], labels.y[done:])
-    return corrected, paths
-
-
-def _corrected(
-    corrector: Corrector, first: int, P: NDArray[np.float64], labels: _Labels
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Runs of rows between labels at once: the same bits as row by row."""
-    kernel = corrector._kernel
-    corrected = np.empty(P.shape)
-    n, known, row, done = len(P), len(labels.due), 0, 0
-    due, ys = (labels.due - first).tolist(), labels.y.tolist()
-    while row < n or done < known:
-        stop = done
-        while stop < known and due[stop] <= row:
-            stop += 1
-        if stop == done + 1:
-            kernel.learn_one(labels.P[done], ys[done])
-        elif stop > done:
-            kernel.learn_many(labels.P[done:stop], labels.y[done:stop])
-        done = stop
-        end = min(due[done], n) if done < known else n
-        if end == row + 1:
-            corrected[row] = kernel.rows(P[row], 1, Mode.PROCESS)
-        elif end > row:
-            corrected[row:end] = kernel.rows(P[row:end], 2, Mode.PROCESS)
-        row = end
-    return corrected, None
