@@ -105,6 +105,7 @@ class Chaos:
         self.broker, self.directory = broker, directory
         self.app = App(broker.bootstrap_servers, partitions=partitions, client=CLIENT)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.seen: dict[str, int] = {}
         self.counts: collections.Counter[str] = collections.Counter()
         self.script: list[Callable[[], None]] = []
         """What to do first; afterwards it is drawn."""
@@ -127,7 +128,8 @@ class Chaos:
             self.writer.ended.set()
             self.writer.join(90)
             self.catch_up()
-            for process in self.workers.values():
+            for name, process in self.workers.items():
+                self.wait_for(name)
                 process.terminate()
             codes = [process.wait(40) for process in self.workers.values()]
             assert codes == [0] * len(codes), f"exit codes {codes}"
@@ -140,7 +142,14 @@ class Chaos:
                 process.wait()
 
     def begin(self, name: str) -> None:
+        log = self.directory / f"{name}.log"
+        self.seen[name] = log.stat().st_size if log.exists() else 0
         self.workers[name] = self.app.process(self.directory, name)
+
+    def wait_for(self, name: str) -> None:
+        """Until a worker has joined: before, SIGTERM finds nobody who handles it."""
+        log = self.directory / f"{name}.log"
+        wait(f"{log}: joined", lambda: b"restored" in log.read_bytes()[self.seen[name] :], 60)
 
     def revive(self) -> None:
         """Start again whatever ended, as a supervisor would."""
@@ -168,14 +177,14 @@ class Chaos:
 
     def join_and_leave(self) -> None:
         self.counts["worker joined and left"] += 1
-        log = self.directory / "2.log"
-        seen = log.stat().st_size if log.exists() else 0
-        process = self.app.process(self.directory, "2")
-        wait("the third worker to join", lambda: b"restored" in log.read_bytes()[seen:], 60)
+        self.begin("2")
+        process = self.workers["2"]
+        self.wait_for("2")
         self.sleep(1, 4)
         process.terminate()
         code = process.wait(60)
-        assert code == 0, f"{log}: left with {code}"
+        assert code == 0, f"{self.directory}/2.log: left with {code}"
+        del self.workers["2"]
 
     def kill_broker(self) -> None:
         self.counts["broker kill -9"] += 1
