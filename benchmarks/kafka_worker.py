@@ -1,11 +1,12 @@
 """What the Kafka worker costs per record, beside a pass-through and what one would write instead.
 
-    python benchmarks/kafka_worker.py --peers /path/to/environment/bin/python [--rounds 5] [--only NAME ...]
+    python benchmarks/kafka_worker.py --peers peers/bin/python [--rounds 5] [--only NAME ...]
 
 Everything runs in one go on one broker (started here, or ``--bootstrap-servers``), the subjects one
-after the other within each round. Figures are minimum / median / maximum of the rounds; CPU is user and
-system time of the whole process, all its threads, from the first record to the last commit. The ratio
-in the last column is taken within each round.
+after the other within each round. Figures are minimum / median / maximum of the rounds; CPU is user
+and system time of the whole process, all its threads, from the first record to the last commit. The
+ratios are taken within each round, to the pass-through and to the one that leaves every record to
+kafka-python's own ``send`` and unpacking.
 
 The peers live in an environment of their own::
 
@@ -51,11 +52,12 @@ RATE = 500.0
 """Messages a second while latency is measured."""
 LATENCY_SECONDS = 6.0
 
-OURS = {"corrector": [], "pass-through": [], "at-least-once": []}
+OURS = {"corrector": "stream_can, exactly once", "pass-through": "pass-through, exactly once",
+        "pass-through-one-by-one": "pass-through, record by record",
+        "at-least-once": "stream_can, at least once"}  # fmt: skip
 PEERS = {"quix": "Quix Streams, exactly once", "bytewax": "bytewax, at least once",
          "plain": "plain kafka-python loop, no guarantee"}  # fmt: skip
-TITLES = {"corrector": "stream_can, exactly once", "pass-through": "pass-through, exactly once",
-          "at-least-once": "stream_can, at least once", **PEERS}  # fmt: skip
+TITLES = OURS | PEERS
 
 
 def messages(m: int, n: int) -> Iterator[tuple[bytes, bytes]]:
@@ -108,9 +110,7 @@ class Bench:
         """A subject in a process of its own, with a fresh group and output topic."""
         self.runs += 1
         target = self.topic(f"output-{self.runs}")
-        command = self.command(
-            name, source, target, f"bench-{self.runs}", m, records, commit_ms
-        )
+        command = self.command(name, source, target, f"bench-{self.runs}", m, records, commit_ms)
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -210,7 +210,7 @@ class Bench:
 
 
 def spread(values: list[float], form: str = "{:.0f}") -> str:
-    return " / ".join(form.format(f(values)) for f in (min, median, max))
+    return " / ".join(form.format(f(values)) for f in (min, median, max)) if values else ""
 
 
 def throughput(bench: Bench, subjects: list[str], sizes: dict[int, int], rounds: int) -> None:
@@ -227,27 +227,34 @@ def throughput(bench: Bench, subjects: list[str], sizes: dict[int, int], rounds:
                 found[name].append({**figures, "round": number})
                 us = 1e6 * figures["cpu"] / n
                 print(f"  round {number + 1} {name}: {us:.1f} us", file=sys.stderr, flush=True)
-        base = {run["round"]: run["cpu"] for run in found.get("pass-through", [])}
+        bases = [
+            {run["round"]: run["cpu"] for run in found.get(name, [])}
+            for name in ("pass-through", "pass-through-one-by-one")
+        ]
         print(f"\nm = {m}, {n} records, {rounds} rounds\n")
-        print("| | messages/s | CPU us/record | peak MB | CPU / pass-through |")
-        print("|---|--:|--:|--:|--:|")
+        print("| | messages/s | CPU us/record | peak MB | ÷ pass-through | ÷ record by record |")
+        print("|---|--:|--:|--:|--:|--:|")
         for name, runs in found.items():
             if not runs:
-                print(f"| {TITLES[name]} | failed | | | |")
+                print(f"| {TITLES[name]} | failed | | | | |")
                 continue
-            ratios = [r["cpu"] / base[r["round"]] for r in runs if r["round"] in base]
+            ratios = [
+                spread([r["cpu"] / base[r["round"]] for r in runs if r["round"] in base], "{:.2f}")
+                for base in bases
+            ]
             print(
                 f"| {TITLES[name]} | {spread([n / r['seconds'] for r in runs])}"
                 f" | {spread([1e6 * r['cpu'] / n for r in runs], '{:.1f}')}"
                 f" | {max(r['peak_mb'] for r in runs):.0f}"
-                f" | {spread(ratios, '{:.2f}') if ratios else ''} |"
+                f" | {ratios[0]} | {ratios[1]} |"
             )
         print(flush=True)
         bench.drop(source)
 
 
 def latencies(bench: Bench, subjects: list[str], rounds: int, intervals: list[int]) -> None:
-    cells = [(name, ms) for name in subjects if name != "plain" for ms in intervals]
+    shown = [name for name in subjects if name not in ("plain", "pass-through-one-by-one")]
+    cells = [(name, ms) for name in shown for ms in intervals]
     found: dict[tuple[str, int], list[tuple[float, float]]] = {cell: [] for cell in cells}
     for number in range(rounds):
         for name, ms in cells:

@@ -2,9 +2,10 @@
 
     python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS
 
-KIND is ``corrector`` (as ``stream-can run`` runs it), ``pass-through`` (the same worker, transaction
-and state, each message sent on as it came) or ``at-least-once`` (the same worker without the
-transaction: sent, acknowledged, then the offsets). RECORDS 0 is until SIGTERM.
+KIND is ``corrector`` (as ``stream-can run`` runs it), ``pass-through`` (the same worker,
+transaction and state, each message sent on as it came), ``pass-through-one-by-one`` (that one with
+every record sent and unpacked by kafka-python itself) or ``at-least-once`` (the corrector without
+the transaction: sent, acknowledged, then the offsets). RECORDS 0 is until SIGTERM.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ with warnings.catch_warnings():
 
 from meter import Meter
 
-from stream_can.kafka import Settings, Worker
-from stream_can.kafka.client import PRODUCER, Client, Offset
+from stream_can.kafka import Settings, Worker, unpacking
+from stream_can.kafka.client import PRODUCER, Client
 from stream_can.records import Output, Result
 from stream_can.task import VERSION_HEADER, Task
 
@@ -64,6 +65,14 @@ class WithoutTransaction(Client):
         self._sent, self._begun = [], None
 
 
+class OneByOne(Client):
+    """Records sent one by one; see also where `unpacking` is left out."""
+
+    def send_all(self, topic: str, partition: int, outputs: Any) -> None:
+        for out in outputs:
+            self.send(topic, partition, out.key, out.value, out.headers, out.timestamp)
+
+
 class Metered(Worker):
     """Stops after so many records."""
 
@@ -89,10 +98,13 @@ def main() -> None:
     )  # fmt: skip
     worker = Metered(settings)
     worker.enough = int(records)
-    if kind == "pass-through":
+    if kind.startswith("pass-through"):
         worker._fresh = lambda prediction, label: Identity(  # type: ignore[method-assign]
             worker.start.corrector(), next_prediction=prediction, next_label=label
         )
+    if kind == "pass-through-one-by-one":
+        worker.client.__class__ = OneByOne
+        unpacking.install = lambda consumer: None  # type: ignore[assignment]
     elif kind == "at-least-once":
         worker.client.__class__ = WithoutTransaction
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
