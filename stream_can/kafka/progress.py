@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 import time
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,6 @@ def set_up_logging(form: str, level: str) -> None:
     logging.basicConfig(handlers=[handler], level=level, force=True)
     logging.getLogger("kafka").setLevel(logging.DEBUG if level == "DEBUG" else logging.CRITICAL)
     logging.captureWarnings(True)
-    warnings.simplefilter("default")
 
 
 class Progress:

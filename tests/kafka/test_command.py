@@ -1,0 +1,55 @@
+"""``run`` as a process sees it: exit codes, log lines, and nothing written by --check."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+from broker.broker import Broker
+from streams import COMMAND, App, prediction
+from topics import produce, read
+
+from stream_can.kafka import EXIT_CODES
+
+
+def run(app: App, **env: str) -> tuple[int, str]:
+    """Exit code and log of a process whose settings come from the environment alone."""
+    given = {name: value for name, value in app.given.items() if value and name != "client"}
+    variables = {
+        f"STREAM_CAN_{name.upper()}": ",".join(value) if isinstance(value, list) else str(value)
+        for name, value in given.items()
+    }
+    command = COMMAND.replace("load(sys.argv[1], {}, os.environ)", "load(None, {}, os.environ)")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", command],
+        env={**os.environ, **variables, **env}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode in EXIT_CODES
+    return done.returncode, done.stderr
+
+
+def test_check(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers)
+    code, log = run(app, STREAM_CAN_CHECK="true", STREAM_CAN_LOG_FORMAT="json")
+    assert code == 0, log
+    about = [json.loads(line) for line in log.splitlines()][-1]
+    assert about["level"] == "INFO"
+    assert about["message"] == "all is well: 2 partitions, 4 classes"
+    assert read(app.servers, f"{app.id}-state", 0) == []
+
+
+def test_exit_codes(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, labels=False)
+    code, log = run(app, STREAM_CAN_K="1")
+    assert (code, "k: 1, expected an integer >= 2" in log) == (2, True), log
+    code, log = run(app, STREAM_CAN_OUTPUT="no-such-topic")
+    assert (code, "missing topics: no-such-topic" in log) == (3, True), log
+    code, log = run(app, STREAM_CAN_BOOTSTRAP_SERVERS="127.0.0.1:9", STREAM_CAN_CONNECT_SECONDS="1")
+    assert (code, "no answer from 127.0.0.1:9" in log) == (4, True), log
+    key, value, _ = prediction(random.Random(0), 0)
+    produce(app.servers, [(app.given["input"], 0, key, value[:-5])])
+    code, log = run(app, STREAM_CAN_ERRORS="fail")
+    assert (code, f"offset 0 of {app.given['input']}-0: not a JSON object" in log) == (6, True), log
