@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
-from . import __version__
+from . import __version__, snapshot
 from .corrector import Corrector
 from .errors import StreamCANError
-from .inspection import describe, read_snapshot, write_snapshot
+from .inspection import describe, read_snapshot
 from .replay import Recording, label_rates, replay
 from .terminal import progress_bar, show_inspection, show_replay
 from .verdict import verdict
@@ -160,7 +160,7 @@ def replay_command(
         if rates:
             result.rates = dict(sorted({**result.rates, label_rate: result.corrected}.items()))
     if state is not None:
-        write_snapshot(start, state)
+        snapshot.save(start.to_bytes(), state)
     if report is not None:
         write_report(result, file.name, report)
     if as_json:

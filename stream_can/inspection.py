@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ from . import snapshot
 from .corrector import Corrector
 from .errors import SnapshotMismatch
 
-__all__ = ["describe", "read_snapshot", "write_snapshot"]
+__all__ = ["describe", "read_snapshot"]
 
 
 def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
@@ -40,22 +38,6 @@ def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
         return Corrector.from_bytes(head["corrector"]), stream
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"{path}: {error}") from None
-
-
-def write_snapshot(corrector: Corrector, path: str | Path) -> None:
-    """Replace the file in one step: a kill or a full disk leaves the previous one."""
-    path = Path(os.path.realpath(path))
-    new = path.with_name(path.name + ".new")
-    try:
-        with new.open("wb") as file:
-            file.write(corrector.to_bytes())
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise OSError(f"{path}: {error.strerror}; what was there before is intact") from error
 
 
 def describe(corrector: Corrector) -> dict[str, Any]:

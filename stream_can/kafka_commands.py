@@ -15,10 +15,10 @@ from cyclopts import Parameter
 from . import kafka
 from .corrector import Corrector
 from .errors import StreamCANError
-from .inspection import write_snapshot
 from .kafka.backfill import backfill as replay_topic
 from .kafka.inspect import newest
 from .kafka.progress import set_up_logging
+from .snapshot import save
 
 __all__ = ["backfill", "newest_states", "run"]
 
@@ -57,7 +57,7 @@ def backfill(
     set_up_logging(settings.log_format, settings.log_level)
     found = replay_topic(settings, start_group=start_group)
     if snapshot is not None:
-        write_snapshot(found.corrector, snapshot)
+        save(found.corrector.to_bytes(), snapshot)
     print(json.dumps(found.to_dict(), indent=1))
     return 0
 

@@ -14,11 +14,12 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from . import snapshot
 from .errors import StreamCANError
 from .lines import Stop, read_lines
 from .messages import BadMessage, Fields, open_object
 from .records import Output, Record
-from .statefile import next_line, open_task, save
+from .statefile import next_line, open_task
 from .task import Task
 
 __all__ = ["pipe"]
@@ -224,7 +225,7 @@ class Run:
     def save(self) -> None:
         """Save the state, if it is kept."""
         if self.path is not None:
-            save(self.task, self.path)
+            snapshot.save(self.task.to_bytes(recent=True), self.path)
         self.unsaved = 0
 
     def finish(self) -> None:

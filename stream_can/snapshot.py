@@ -7,8 +7,11 @@ little-endian; then the payload, MessagePack:
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -82,6 +85,27 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     except (msgspec.MsgspecError, ValueError) as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
     return content.head, arrays
+
+
+def save(data: bytes, path: str | Path) -> None:
+    """Replace a file in one step: a kill or a full disk leaves the previous one."""
+    path = Path(os.path.realpath(path))
+    new = path.with_name(path.name + ".new")
+    try:
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise OSError(f"{path}: {error.strerror}; the previous one is intact") from error
 
 
 def match(what: str, have: tuple[Any, ...], want: tuple[Any, ...]) -> None:

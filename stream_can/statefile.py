@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from .corrector import Corrector
 from .errors import SnapshotMismatch
 from .task import Task
 
-__all__ = ["next_line", "open_task", "save"]
+__all__ = ["next_line", "open_task"]
 
 
 def open_task(
@@ -37,7 +35,7 @@ def open_task(
             corrector.fit(*validation)
         task = Task(corrector, **options)
         if path is not None:
-            save(task, path)
+            snapshot.save(task.to_bytes(recent=True), path)
         return task
     try:
         if "task" in snapshot.decode(data)[0]:
@@ -45,27 +43,6 @@ def open_task(
         return Task(Corrector.from_bytes(data, classes, **settings), **options)
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"state file {path}: {error}; move it away to start anew") from None
-
-
-def save(task: Task, path: Path) -> None:
-    """Replace the state file in one step: a kill or a full disk leaves the previous one."""
-    path = Path(os.path.realpath(path))
-    new = path.with_name(path.name + ".new")
-    try:
-        with open(new, "wb") as file:
-            file.write(task.to_bytes(recent=True))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise OSError(f"state file {path}: {error.strerror}; the previous one is intact") from error
 
 
 def next_line(task: Task) -> int:

@@ -198,7 +198,7 @@ def test_a_write_that_fails_leaves_the_previous_state(file, tmp_path):
     _, err = stream_can(
         "replay", file, "--label-delay", 5, "--state", state, code=1, preexec_fn=small_files
     )
-    assert "File too large; what was there before is intact" in err
+    assert "File too large; the previous one is intact" in err
     assert state.read_bytes() == b"what was there before"
     assert sorted(os.listdir(tmp_path)) == ["state", "stream.parquet"]
 

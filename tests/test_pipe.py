@@ -230,7 +230,7 @@ def test_a_state_file_that_does_not_fit_is_refused_and_kept(tmp_path, content, s
         ({"save_every": 0}, 2, "save_every: 0, expected at least 1"),
         ({"errors": "ignore"}, 2, "errors: 'ignore', expected 'dead-letter' or 'fail'"),
         ({"nonsense": 1}, 2, "unexpected keyword argument 'nonsense'"),
-        ({"state": "/nowhere/state"}, 1, "state file /nowhere/state: No such file or directory"),
+        ({"state": "/nowhere/state"}, 1, "/nowhere/state: No such file or directory"),
         ({"state": "/"}, 1, "Is a directory"),
         ({"dead_letters": "/nowhere/letters"}, 1, "/nowhere/letters"),
     ],
@@ -397,7 +397,7 @@ def test_a_full_disk_leaves_the_previous_state(tiny_disk, tmp_path, what, unbuff
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
             timeout=60,
         )
-    names = {"state": f"state file {state}", "output": "standard output", "letters": "dead letters"}
+    names = {"state": str(state), "output": "standard output", "letters": "dead letters"}
     assert done.returncode == 1
     assert f"stream-can pipe: {names[what]}: No space left on device" in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
