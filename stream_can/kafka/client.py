@@ -54,7 +54,7 @@ PRODUCER = {
     "reconnect_backoff_max_ms": 1_000,
     "bootstrap_timeout_ms": 5_000,
     "linger_ms": 5,
-    "batch_size": 131_072,
+    "batch_size": 524_288,  # a request costs about as much whatever its size
     "request_timeout_ms": 10_000,
     "max_block_ms": 8_000,
     "delivery_timeout_ms": 18_000,  # 6 s is too close to a fail-over
@@ -694,6 +694,8 @@ class Client:
 
     def send_all(self, topic: str, partition: int, outputs: Sequence[Output]) -> None:
         """Put many records into the transaction, in their order."""
+        if not outputs:
+            return
         with _errors_as(RebuildError):
             self._begin()
             limit = self.limits.get(topic, MESSAGE_BYTES)

@@ -308,11 +308,9 @@ class Worker:
         return {partition for partition, pair in asked.items() if lag[pair] <= 0}  # type: ignore[index]
 
     def _handle(self, partition: int, records: list[Any]) -> None:
-        send, s = self.client.send, self.settings
         result = self.tasks[partition].handle(records)
         self.metrics.handled(result)
-        if result.outputs:
-            self.client.send_all(s.output, partition, result.outputs)
+        self.client.send_all(self.settings.output, partition, result.outputs)
         for out in result.dead_letters:
             size = len(out.key or b"") + len(out.value or b"") + OVERHEAD_BYTES
             size += sum(len(name) + len(value) for name, value in out.headers)
@@ -324,7 +322,7 @@ class Worker:
                     f" {where.get('__connect.errors.offset')} of"
                     f" {where.get('__connect.errors.topic')}-{partition}; raise the topic's limit"
                 )
-            send(self.dead_letters, partition, out.key, out.value, out.headers, out.timestamp)
+        self.client.send_all(self.dead_letters, partition, result.dead_letters)
         self._changed.add(partition)
         self._handled += len(records)
         if result.stopped is not None:
