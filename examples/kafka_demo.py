@@ -251,7 +251,7 @@ def lag(servers: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--flights", type=int, default=100_000, help="only so many of 284,821")
+    parser.add_argument("--flights", type=int, default=60_000, help="only so many of 284,821")
     arguments = parser.parse_args()
     sys.path.insert(0, str(HERE.parent / "tests" / "kafka"))
     from broker.broker import Broker, free_ports

