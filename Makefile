@@ -39,6 +39,7 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/replay.py
 	$(PY) benchmarks/pipe.py
 	$(PY) benchmarks/river_wrapper.py
+	$(PY) benchmarks/river_scores.py
 
 broker: setup  ## start a Kafka broker on this machine
 	$(PY) -m tests.kafka.broker start
