@@ -41,14 +41,14 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/river_wrapper.py
 	$(PY) benchmarks/river_scores.py
 
-broker: setup  ## start a Kafka broker on this machine
-	$(PY) -m tests.kafka.broker start
+broker: setup  ## start a Kafka broker on this machine: make broker KAFKA=3.9.1
+	$(PY) tests/kafka/broker/broker.py start --version $(KAFKA)
 
 broker-stop: setup  ## stop it
-	$(PY) -m tests.kafka.broker stop
+	$(PY) tests/kafka/broker/broker.py stop
 
 chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1
-	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA)
+	$(PY) tests/kafka/chaos.py --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA)
 
 kafka-demo: setup  ## the flights through a broker and two workers, one of which is killed
 	$(PY) examples/kafka_demo.py
