@@ -26,10 +26,16 @@ def client(servers: str, name: str = "app", **options: Any) -> Client:
 
 def check(client: Client, state_bytes: int = 3000, **more: Any) -> int:
     name = client.group
-    return client.check(
-        reads=[f"{name}-in"], writes=[f"{name}-out"], state=f"{name}-state",
-        state_bytes=state_bytes, **more,
-    )  # fmt: skip
+    while True:
+        try:
+            return client.check(
+                reads=[f"{name}-in"], writes=[f"{name}-out"], state=f"{name}-state",
+                state_bytes=state_bytes, **more,
+            )  # fmt: skip
+        except RetryError as error:  # a broker that has just started knows no coordinator yet
+            if "CoordinatorNotAvailable" not in str(error):
+                raise
+            time.sleep(0.2)
 
 
 @pytest.fixture
