@@ -628,9 +628,14 @@ class Client:
             tps = [TopicPartition(topic, number) for number in numbers]
             if not tps:
                 raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
-            begins = reader.beginning_offsets(tps, timeout_ms=10_000)
-            ends = reader.end_offsets(tps, timeout_ms=10_000)
-            return {tp.partition: (begins[tp], ends[tp]) for tp in tps}
+            # Trap: asked for several, it leaves out those whose leader it does not know yet.
+            return {
+                tp.partition: (
+                    reader.beginning_offsets([tp], timeout_ms=10_000)[tp],
+                    reader.end_offsets([tp], timeout_ms=10_000)[tp],
+                )
+                for tp in tps
+            }
 
     def _reader(self, isolation: str) -> Any:
         if isolation not in self._readers:
