@@ -37,7 +37,9 @@ def load(file: Path) -> dict[str, np.ndarray] | None:
     return data
 
 
-def changes(data: dict[str, np.ndarray], *, fit: bool, rate: float, rows: int | None) -> tuple[float, float]:
+def changes(
+    data: dict[str, np.ndarray], *, fit: bool, rate: float, rows: int | None
+) -> tuple[float, float]:
     """Change in accuracy (points) and log loss over the first `rows` rows."""
     P, y = data["probs"], data["labels"].astype(np.int64)
     _, source = np.unique(P, axis=0, return_inverse=True)
@@ -78,18 +80,28 @@ def main(folder: str) -> None:
         seconds.append((n, time.perf_counter() - start))
     for n in (5000, 4999):
         t = [s for rows, s in seconds if rows == n]
-        print(f"fit of {n} rows, m = 100: {min(t):.2f} / {sorted(t)[1]:.2f} / {max(t):.2f} s (min / median / max of 3)")
+        print(
+            f"fit of {n} rows, m = 100: {min(t):.2f} / {sorted(t)[1]:.2f} / {max(t):.2f} s (min / median / max of 3)"
+        )
 
     streams = [data for file in sorted(Path(folder).glob("*.npz")) if (data := load(file))]
-    print(f"\n{len(streams)} streams, labels {DELAY} rows late: accuracy mean / worst / median | log loss mean / worst")
+    print(
+        f"\n{len(streams)} streams, labels {DELAY} rows late: accuracy mean / worst / median | log loss mean / worst"
+    )
     for rate in (0.0, 0.05, 1.0):
         for fit in (False, True):
             rows = [changes(data, fit=fit, rate=rate, rows=HEAD) for data in streams]
-            print(f"| first {HEAD} rows | {rate:.0%} of labels | {'fit' if fit else 'without'} | {summary(rows)} |", flush=True)
+            print(
+                f"| first {HEAD} rows | {rate:.0%} of labels | {'fit' if fit else 'without'} | {summary(rows)} |",
+                flush=True,
+            )
     for seed in range(5):
         validation.SEED = seed
         rows = [changes(data, fit=True, rate=0.0, rows=None) for data in streams]
-        print(f"| all rows, order of passes from seed {seed} | 0% of labels | fit | {summary(rows)} |", flush=True)
+        print(
+            f"| all rows, order of passes from seed {seed} | 0% of labels | fit | {summary(rows)} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
