@@ -2,7 +2,7 @@
 
     python benchmarks/kernel.py [--rounds 5]
 
-Each figure is the median of the rounds (minimum to maximum behind it); within a round everything that is
+Each figure is the median of the rounds (minimum to maximum behind it); within a round what is
 compared runs one after the other on the same rows.
 """
 
@@ -34,7 +34,7 @@ def batches(P: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def numpy_can(P: np.ndarray, S: np.ndarray, q: np.ndarray, g: float) -> np.ndarray:
-    """CAN alone, batch-wise and vectorised with care: one pass of partition, logs only for the top three."""
+    """CAN alone, a batch at a time, vectorised with care: a partition, logs of the top three."""
     m = P.shape[1]
     k = min(3, m)
     top = P if k == m else np.partition(P, m - k, axis=1)[:, m - k :]
@@ -54,12 +54,13 @@ def numpy_can(P: np.ndarray, S: np.ndarray, q: np.ndarray, g: float) -> np.ndarr
 
 def ratio(values: list[float], base: list[float]) -> str:
     r = [a / b for a, b in zip(values, base, strict=True)]
-    return f"{median(r):.3g} ({min(r):.3g}–{max(r):.3g})"
+    return f"{median(r):.3g} ({min(r):.3g} to {max(r):.3g})"
 
 
 def rows_table(rounds: int) -> None:
     print(
-        "| m | paths | dtype | batch | process ns/row | ÷ np.copyto | ÷ numpy CAN | ÷ msgspec JSON | learn ns/row |"
+        "| m | paths | dtype | batch | process ns/row | ÷ np.copyto | ÷ numpy CAN | ÷ msgspec JSON "
+        "| learn ns/row |"
     )
     print("|--:|---|---|--:|--:|--:|--:|--:|--:|")
     for m, n in ROWS.items():
@@ -150,7 +151,8 @@ def memory_table() -> None:
             corrector = Corrector(m, paths=paths)
             size = sum(array.nbytes for array in corrector._state.values())
             print(
-                f"| {m} | {'can' if paths else len(corrector.weights)} | {size:,} | {len(corrector.to_bytes()):,} |"
+                f"| {m} | {'can' if paths else len(corrector.weights)} | {size:,} "
+                f"| {len(corrector.to_bytes()):,} |"
             )
 
 

@@ -1,10 +1,11 @@
-"""What `fit` costs, what the order of its passes changes, and what it gains on the first rows of a stream.
+"""What `fit` costs, what the order of its passes changes, what it gains on the first rows.
 
     python benchmarks/validation.py FOLDER
 
-FOLDER holds .npz files with probs (n, m), labels (n,), train_counts (m,) and, in some, val_probs and val_labels;
-a file without them uses those of the file whose name is its own up to the last underscore. Where a stream repeats
-rows, labels of one half of the distinct rows are learned and the other half is scored.
+FOLDER holds .npz files with probs (n, m), labels (n,), train_counts (m,) and, in some, val_probs
+and val_labels; a file without them uses those of the file whose name is its own up to the last
+underscore. Where a stream repeats rows, labels of one half of the distinct rows are learned and the
+other half is scored.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def changes(
 
 def summary(rows: list[tuple[float, float]]) -> str:
     a, loss = np.array(rows).T
-    return f"{a.mean():+.2f} / {a.min():+.2f} / {np.median(a):+.2f} | {loss.mean():+.3f} / {loss.max():+.3f}"
+    accuracy = f"{a.mean():+.2f} / {a.min():+.2f} / {np.median(a):+.2f}"
+    return f"{accuracy} | {loss.mean():+.3f} / {loss.max():+.3f}"
 
 
 def main(folder: str) -> None:
@@ -81,25 +83,28 @@ def main(folder: str) -> None:
     for n in (5000, 4999):
         t = [s for rows, s in seconds if rows == n]
         print(
-            f"fit of {n} rows, m = 100: {min(t):.2f} / {sorted(t)[1]:.2f} / {max(t):.2f} s (min / median / max of 3)"
+            f"fit of {n} rows, m = 100: {min(t):.2f} / {sorted(t)[1]:.2f} / {max(t):.2f} s "
+            "(min / median / max of 3)"
         )
 
     streams = [data for file in sorted(Path(folder).glob("*.npz")) if (data := load(file))]
     print(
-        f"\n{len(streams)} streams, labels {DELAY} rows late: accuracy mean / worst / median | log loss mean / worst"
+        f"\n{len(streams)} streams, labels {DELAY} rows late: "
+        "accuracy mean / worst / median | log loss mean / worst"
     )
     for rate in (0.0, 0.05, 1.0):
         for fit in (False, True):
             rows = [changes(data, fit=fit, rate=rate, rows=HEAD) for data in streams]
             print(
-                f"| first {HEAD} rows | {rate:.0%} of labels | {'fit' if fit else 'without'} | {summary(rows)} |",
+                f"| first {HEAD} rows | {rate:.0%} of labels | {'fit' if fit else 'without'} "
+                f"| {summary(rows)} |",
                 flush=True,
             )
     for seed in range(5):
         validation.SEED = seed
         rows = [changes(data, fit=True, rate=0.0, rows=None) for data in streams]
         print(
-            f"| all rows, order of passes from seed {seed} | 0% of labels | fit | {summary(rows)} |",
+            f"| all rows, passes ordered by seed {seed} | 0% of labels | fit | {summary(rows)} |",
             flush=True,
         )
 

@@ -142,9 +142,7 @@ def steps(
             upto = int(np.searchsorted(labels.due, stop, "right"))
             cut = slice(start - chunk.first, stop - chunk.first)
             P, due = chunk.P[cut], labels.take(np.arange(done, upto))
-            corrected, paths = corrector._kernel.replay(
-                P, due.P, due.y, due.due - start, explain
-            )
+            corrected, paths = corrector._kernel.replay(P, due.P, due.y, due.due - start, explain)
             time = None if chunk.time is None else chunk.time[cut]
             yield Step(start, P, chunk.y[cut], corrected, paths, time)
             start, done = stop, upto
