@@ -579,7 +579,9 @@ class Client:
             return Assignment((), None)
         sides = [sorted(tp.partition for tp in owned if tp.topic == name) for name in self._topics]
         if any(side != sides[0] for side in sides):
-            raise DeniedError(
+            # The member that assigns may have asked a broker that knew only part of the topics.
+            self._rebalanced.set()
+            raise RetryError(
                 f"assigned partitions differ: {dict(zip(self._topics, sides, strict=True))}; all"
                 " members of the group must read the same topics with the same partition count"
             )

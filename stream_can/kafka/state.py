@@ -80,8 +80,10 @@ def restore(
     """
     found = _find(client, partition, state, stored)
     # Only now: another owner may have gone on while we waited for its transaction.
-    begin, end = client.span(client.input, partition)
-    label_begin, label_end = client.span(client.labels, partition) if client.labels else (0, 0)
+    begin, end = _span(client, client.input, partition, found.at)
+    label_begin = label_end = 0
+    if client.labels:
+        label_begin, label_end = _span(client, client.labels, partition, found.label_at)
 
     def anew(at: int | None, label_at: int | None) -> Task:
         """Fresh state, at committed offsets that still exist, else where the rules begin."""
@@ -131,8 +133,22 @@ def restore(
     return task
 
 
+def _span(client: Client, topic: str, partition: int, at: int | None) -> tuple[int, int]:
+    """First and next offset of a partition.
+
+    A broker that was killed begins with the end that it last wrote down, and has the true one
+    moments later: an end before the committed offset is asked for again.
+    """
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        begin, end = client.span(topic, partition)
+        if at is None or at <= end or time.monotonic() > deadline:
+            return begin, end
+        time.sleep(0.2)
+
+
 class _Found(NamedTuple):
-    """The stored task, else the committed offsets, if any, and what is wrong with them."""
+    """The stored task, the committed offsets, if any, and what is wrong with them."""
 
     task: Task | None
     at: int | None = None
@@ -173,7 +189,7 @@ def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], 
             if task.next_prediction == here.offset and (
                 not label or task.next_label == label.offset
             ):
-                return _Found(task)
+                return _Found(task, here.offset, label_at)
             problem = (
                 f"the snapshot at {so} in {state!r} goes on at {task.next_prediction}, not at the"
                 f" committed offset {here.offset}"

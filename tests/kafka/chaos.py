@@ -156,7 +156,8 @@ class Chaos:
         for name, process in list(self.workers.items()):
             if process.poll() is not None:
                 log = self.directory / f"{name}.log"
-                assert process.returncode == -9, f"{log}: ended with {process.returncode}"
+                tail = log.read_text()[-1500:]
+                assert process.returncode == -9, f"{name} ended with {process.returncode}: {tail}"
                 self.begin(name)
 
     def sleep(self, least: float, most: float) -> None:

@@ -276,3 +276,26 @@ def test_check_finds_nothing_wrong_and_consumes_nothing(broker: Broker) -> None:
     fill(app, 10)
     assert Worker(app.settings(check=True)).check() == 2
     assert app.outputs(0) == []
+
+
+def test_the_end_of_a_broker_just_back_may_lag(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end before the committed offset is asked for again before anything is refused."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 100)
+    run_once(app)
+    span, calls = Client.span, []
+
+    def behind(self: Client, topic: str, partition: int) -> tuple[int, int]:
+        calls.append(topic)
+        return (0, 40) if len(calls) < 4 else span(self, topic, partition)
+
+    monkeypatch.setattr(Client, "span", behind)
+    fill(app, 100, seed=1)
+    worker = run_once(app)
+    assert app.verify() == 200
+    assert worker.tasks[0].counts.unmatched == 0
+    monkeypatch.setattr(Client, "span", lambda *_: (0, 40))
+    monkeypatch.setattr("stream_can.kafka.state.SETTLE_SECONDS", 0.5)
+    refused(app, r"committed offset 200 of .* is behind its end 40.*--reset-state")
