@@ -46,7 +46,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "kafka"))
 from broker.broker import VERSIONS, Broker  # noqa: E402
 
 PARTITIONS = 4
-RECORDS = {10: 60_000, 100: 20_000}
+RECORDS = {10: 60_000, 100: 12_000}
 COMMIT_MS = 200
 RATE = 500.0
 """Messages a second while latency is measured."""
@@ -283,7 +283,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=list(TITLES), help="these subjects alone")
     parser.add_argument("--m", nargs="+", type=int, choices=list(RECORDS), default=list(RECORDS))
-    parser.add_argument("--records", type=int, help="in place of 60,000 (m = 10), 20,000 (100)")
+    parser.add_argument("--records", type=int, help="in place of 60,000 (m = 10), 12,000 (100)")
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--no-latency", action="store_true")
     parser.add_argument("--no-throughput", action="store_true")

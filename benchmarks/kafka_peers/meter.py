@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import resource
 import time
+from pathlib import Path
 
 
 class Meter:
@@ -25,7 +26,9 @@ class Meter:
         """Print one line of JSON for the driver."""
         assert self.began is not None
         wall, cpu = time.perf_counter() - self.began[0], self._cpu() - self.began[1]
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        # Not ru_maxrss, which a process inherits from the one that started it.
+        status = Path("/proc/self/status").read_text()
+        peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
         found = {"records": records, "seconds": wall, "cpu": cpu, "peak_mb": peak}
         print(json.dumps(found), flush=True)
 
