@@ -35,6 +35,7 @@ from kafka import (
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.structs import MemberState
 
 from stream_can.errors import StreamCANError
 from stream_can.records import Output
@@ -44,6 +45,7 @@ from . import appending, unpacking
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+STABLE = MemberState.STABLE
 MESSAGE_BYTES = 1_048_588
 """``max.message.bytes`` of a topic that nobody changed."""
 OVERHEAD_BYTES = 1_024
@@ -542,7 +544,7 @@ class Client:
             The brokers are away; the rebalance flag may be set all the same.
         """
         if self._rebalanced.is_set():
-            timeout_ms = 0
+            timeout_ms = min(timeout_ms, 20)
         try:
             with _errors_as(RetryError), _taken_away():
                 found = self._consumer.poll(timeout_ms)
@@ -575,7 +577,9 @@ class Client:
         self._rebalanced.clear()
         token = self._consumer.group_metadata()
         owned = self._consumer.assignment() or set()
-        if self._rebalanced.is_set() or token.generation_id < 0:
+        if self._rebalanced.is_set() or token.generation_id < 0 or token.state != STABLE:
+            # Between joining and being assigned, the generation is new and the partitions are old.
+            self._rebalanced.set()
             return Assignment((), None)
         sides = [sorted(tp.partition for tp in owned if tp.topic == name) for name in self._topics]
         if any(side != sides[0] for side in sides):
@@ -591,7 +595,7 @@ class Client:
         """What the group has committed, by topic; waits for a transaction that is being settled."""
         budget = self._transaction_seconds + 10
         answer: dict[str, Offset | None] = {}
-        with _errors_as(RebuildError):
+        with _errors_as(RebuildError), self._consumer_given_up():
             for topic in self._topics:
                 found = self._consumer.committed(
                     TopicPartition(topic, partition), metadata=True, timeout_ms=budget * 1000
@@ -599,6 +603,17 @@ class Client:
                 known = found is not None and found.offset >= 0
                 answer[topic] = Offset(found.offset, found.metadata or "") if known else None
         return answer
+
+    @contextlib.contextmanager
+    def _consumer_given_up(self) -> Iterator[None]:
+        """Trap: after a time-out, the next fetch of the same offsets gets the late answer to the
+        first one: after an error, a new consumer asks."""
+        try:
+            yield
+        except Exception:
+            consumer, self._consumer = self._consumer, None
+            self._close(consumer)
+            raise
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset still held and the next to be read (read_committed)."""

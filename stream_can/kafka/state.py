@@ -164,13 +164,17 @@ def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], 
         label = committed.get(client.labels) if client.labels else None
         label_at = None if label is None else label.offset
         if here is None:
-            if _any_snapshot(client, partition, state):
-                problem = (
-                    f"a snapshot is in {state!r}, but group {client.group!r} has no committed"
-                    " offset (they expire while a group is away)"
-                )
+            if not _any_snapshot(client, partition, state):
+                return _Found(None)
+            problem = (
+                f"a snapshot is in {state!r}, but group {client.group!r} has no committed"
+                " offset (they expire while a group is away)"
+            )
+            # Or it was committed since we asked: this process may have been frozen in between.
+            if time.monotonic() > deadline:
                 return _Found(None, problem=problem)
-            return _Found(None)
+            time.sleep(0.2)
+            continue
         try:
             so = msgspec.json.decode(here.metadata, type=Pointer).so
         except msgspec.DecodeError:

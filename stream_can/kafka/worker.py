@@ -248,6 +248,8 @@ class Worker:
     def _take_over(self, assignment: Assignment) -> None:
         self._drop()
         self.client.abort()
+        if assignment.token is None:
+            return  # between two assignments
         begin = time.monotonic()
         s = self.settings
         rules = state.Rules(s.start, s.reset_state, s.skip_gap)

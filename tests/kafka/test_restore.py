@@ -250,7 +250,8 @@ class TestRefused:
         point(app, None)
         refused(app, "no pointer to a snapshot")
 
-    def test_expired_offsets(self, app: App) -> None:
+    def test_expired_offsets(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("stream_can.kafka.state.SETTLE_SECONDS", 1)
         admin = KafkaAdminClient(bootstrap_servers=app.servers)
         wait("an empty group", lambda: not admin.describe_groups([app.id])[app.id]["members"])
         admin.delete_groups([app.id])
@@ -276,6 +277,27 @@ def test_check_finds_nothing_wrong_and_consumes_nothing(broker: Broker) -> None:
     fill(app, 10)
     assert Worker(app.settings(check=True)).check() == 2
     assert app.outputs(0) == []
+
+
+def test_another_owner_commits_for_the_first_time_while_we_ask(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was committed when we asked, but a snapshot is there when we look: ask again."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 100)
+    run_once(app)
+    committed, calls = Client.committed, []
+
+    def before(self: Client, partition: int) -> Any:
+        calls.append(partition)
+        found = committed(self, partition)
+        return dict.fromkeys(found) if len(calls) == 1 else found
+
+    monkeypatch.setattr(Client, "committed", before)
+    fill(app, 100, seed=1)
+    run_once(app)
+    assert len(calls) == 2
+    assert app.verify() == 200
 
 
 def test_the_end_of_a_broker_just_back_may_lag(
