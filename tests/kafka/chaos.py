@@ -157,7 +157,9 @@ class Chaos:
             if process.poll() is not None:
                 log = self.directory / f"{name}.log"
                 tail = log.read_text()[-1500:]
-                assert process.returncode in (-9, 4), f"{name} ended with {process.returncode}: {tail}"
+                assert process.returncode in (-9, 4), (
+                    f"{name} ended with {process.returncode}: {tail}"
+                )
                 self.begin(name)
 
     def sleep(self, least: float, most: float) -> None:
