@@ -7,7 +7,6 @@ done again counts once. ``prometheus_client`` is imported where somebody scrapes
 from __future__ import annotations
 
 import threading
-import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +26,6 @@ DELAYS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 3 * 86400, 7 * 86400, 30 * 8640
 """Upper ends, in seconds, of the buckets of the label delay."""
 COMMITS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 RESTORES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
-REFRESH_SECONDS = 1.0
-"""How old what partitions have learned may be when it is scraped."""
 
 
 class Buckets:
@@ -96,7 +93,6 @@ class Metrics:
         self._open = False
         self._outputs = 0
         self._delays: list[int] = []
-        self._refreshed = 0.0
         self._lock = threading.Lock()
 
     # -- called by the loop ----------------------------------------------------------------------
@@ -141,8 +137,7 @@ class Metrics:
             for delay in self._delays:  # a label stamped before its prediction came at once
                 self.delays.add(max(delay, 0) / 1000)
             self._open, self._outputs, self._delays = False, 0, []
-            if time.monotonic() - self._refreshed >= REFRESH_SECONDS:
-                self._learn(tasks)
+            self._learn(tasks)
 
     def given_up(self, outcome: str) -> None:
         """The transaction, if one is open, is "aborted", or "unknown"; its tasks are dropped."""
@@ -154,7 +149,6 @@ class Metrics:
             self.learned, self.lag = {}, {}
 
     def _learn(self, tasks: Mapping[int, Task]) -> None:
-        self._refreshed = time.monotonic()
         for partition, task in tasks.items():
             corrector = task.corrector
             self.learned[partition] = corrector.effective_sample_size, corrector.weights

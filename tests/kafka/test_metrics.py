@@ -157,16 +157,14 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
     for partition in (0, 1):
         corrector = tasks[partition].corrector
         labels = {"partition": str(partition)}
-        # As old as the last commit but one second.
         size = value(samples, "stream_can_effective_sample_size", **labels)
-        assert 0 < size <= corrector.effective_sample_size
+        assert size == corrector.effective_sample_size > 0
         paths = {
             dict(key)["path"]: share
             for (name, key), share in samples.items()
             if name == "stream_can_path_weight" and ("partition", str(partition)) in key
         }
-        assert paths.keys() == corrector.weights.keys()
-        assert sum(paths.values()) == pytest.approx(1)
+        assert paths == corrector.weights
     running.stop()
     with pytest.raises(OSError, match="refused"):
         get(port, "/livez")
@@ -231,7 +229,11 @@ def test_what_is_given_up_and_done_again_counts_once(
     # Records of the commit that arrived, though we never heard of it, are in no counter: it is the
     # one thing that is counted too low, and at most one transaction for each "unknown".
     names = ("corrected", "tombstone", "dead_letter")
-    counted = sum(value(samples, "stream_can_predictions_total", result=name) for name in names)
+    found = {name: value(samples, "stream_can_predictions_total", result=name) for name in names}
+    assert all(0 < found[name] <= sent[f"input {name}"] for name in names), (found, sent)
+    delays = value(samples, "stream_can_label_delay_seconds_count")
+    assert delays == value(samples, "stream_can_labels_total", result="matched")
+    counted = sum(found.values())
     total = sum(sent[f"input {name}"] for name in names)
     assert total - 2 * 200 * 2 <= counted < total
     stored = sum(len(app.outputs(partition)) for partition in range(app.partitions))
