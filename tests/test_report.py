@@ -2,9 +2,7 @@
 
 import html
 import json
-import os
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 
@@ -16,6 +14,8 @@ from stream_can.replay import Replay, Step, from_arrays, steps
 from stream_can.report import report, write_report
 from stream_can.scores import Scores
 from stream_can.verdict import verdict
+
+from .programs import program
 
 
 def stream(n=4000, m=4, sharpness=1.0, seed=0):
@@ -199,17 +199,8 @@ document.getElementById("f").onload = () => {
 
 @pytest.fixture(scope="module")
 def chromium():
-    found = (
-        shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-    )
-    if found is None:
-        reason = "no chromium is installed (Debian: apt-get install chromium)"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return program(*names, install="apt-get install chromium")
 
 
 def look(chromium, folder, text, width, dark):

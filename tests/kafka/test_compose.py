@@ -18,6 +18,8 @@ from broker.broker import CACHE, free_ports, libraries
 from conftest import Brokers
 from topics import read, wait
 
+from tests.programs import program
+
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "3.9.1"
 FLIGHTS = 400
@@ -50,6 +52,7 @@ def get(url: str) -> str | None:
 
 @pytest.mark.timeout(400)
 def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> None:
+    found = program("prometheus", install="apt-get install prometheus")
     broker = brokers[VERSION]
     services = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
     assert all(s["image"] == f"apache/kafka:{VERSION}" for n, s in services.items() if "kafka" in n)
@@ -114,9 +117,7 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
             config = config.replace(f"{name}:9400", f"127.0.0.1:{ports[name]}")
         (tmp_path / "prometheus.yml").write_text(config)
         shutil.copy(ROOT / "docker" / "alerts.yml", tmp_path)
-        program = shutil.which("prometheus")
-        assert program, "needs the real Prometheus: apt-get install prometheus"
-        prometheus = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+        prometheus = [found, "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
         prometheus += [f"--web.listen-address=127.0.0.1:{ports['prometheus']}"]
         start("prometheus", prometheus, {}, tmp_path)
 

@@ -57,7 +57,6 @@ def headers(rng: random.Random) -> list[tuple[str, bytes]]:
 
 
 # The corrector's message for a row whose sum overflows warns on its way.
-@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 def test_fuzzed_topics(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, partitions=2)
     rng = random.Random(7)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import socket
 import subprocess
 import time
@@ -25,9 +24,9 @@ import stream_can
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.http import Health, Port
 from stream_can.kafka.metrics import Metrics
+from tests.programs import program
 
 STAMP = 1_700_000_000_000
-INSTALL = "needs the real Prometheus: apt-get install prometheus"
 
 
 def get(port: Port | int, path: str, accept: str = "") -> tuple[int, str]:
@@ -267,8 +266,7 @@ def test_ready_and_alive_follow_the_brokers_and_the_loop(own_broker: Broker) -> 
 
 
 def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
-    program = shutil.which("prometheus")
-    assert program, INSTALL
+    prometheus = program("prometheus", install="apt-get install prometheus")
     app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
     running = app.worker()
     port = ready(running)
@@ -282,7 +280,7 @@ def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
     )
     with open(tmp_path / "log", "wb") as log:
         process = subprocess.Popen(
-            [program, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
+            [prometheus, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
              f"--web.listen-address=127.0.0.1:{own}"], stdout=log, stderr=log,
         )  # fmt: skip
 
