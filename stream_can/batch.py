@@ -106,7 +106,7 @@ def batch_can(
     out = rows.copy()
     if iterations == 1:
         b = rows[uncertain] ** alpha
-        out[uncertain] = _rows_to_one(_over(b * q, (confident**alpha).sum(0) + b), rows[uncertain])
+        out[uncertain] = _rows_to_one(_over(b, (confident**alpha).sum(0) + b) * q, rows[uncertain])
         return out
     for i in np.flatnonzero(uncertain):
         L = np.vstack([confident, rows[i]])

@@ -128,12 +128,12 @@ CLONES static void exp_all(double *restrict z, len_t m) {
     for (len_t i = 0; i < m; i++) z[i] = exp_of(z[i]);
 }
 
-/* r q / (S + kappa q + r), 0/0 is 0 */
+/* r / (S + kappa q + r) q, 0/0 is 0; divided first, since r q may underflow where the quotient is near 1 */
 CLONES static void normalise_columns(const double *restrict r, const double *restrict q, const double *restrict S,
                                      double kappa, double *restrict out, len_t m) {
     for (len_t i = 0; i < m; i++) {
-        double above = r[i] * q[i], below = S[i] + kappa * q[i] + r[i];
-        out[i] = above / (below > 0 ? below : 1.0);
+        double below = S[i] + kappa * q[i] + r[i];
+        out[i] = r[i] / (below > 0 ? below : 1.0) * q[i];
     }
 }
 

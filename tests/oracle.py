@@ -148,8 +148,8 @@ class Oracle:
     def can(self, name, r):
         if self.uncertainty_of(r) < self.threshold:
             return r
-        above, below = r * self.q, self.S[name] + self.kappa * self.q + r
-        return normalised(np.divide(above, below, out=np.zeros(self.m), where=below > 0))
+        below = self.S[name] + self.kappa * self.q + r
+        return normalised(np.divide(r, below, out=np.zeros(self.m), where=below > 0) * self.q)
 
     def explain(self, p):
         p, out = normalised(np.asarray(p, float)), {}
