@@ -492,8 +492,7 @@ class Client:
 
     def rejoin(self) -> None:
         """A new consumer too, after the old one was fenced."""
-        consumer, self._consumer = self._consumer, None
-        self._close(consumer)
+        self._drop_consumer()
         self.rebuild()
 
     def close(self, *, leave: bool = True) -> None:
@@ -516,6 +515,10 @@ class Client:
                 self._close(admin)
             except ClientError as error:
                 log.warning("could not leave the group, others wait for the session: %s", error)
+
+    def _drop_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        self._close(consumer)
 
     def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None
@@ -611,8 +614,7 @@ class Client:
         try:
             yield
         except Exception:
-            consumer, self._consumer = self._consumer, None
-            self._close(consumer)
+            self._drop_consumer()
             raise
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
@@ -763,6 +765,12 @@ class Client:
             within(self._patience, self._producer.commit_transaction)
         except FencedError as error:
             raise self._own_fault(error) from error
+        except RebuildError as error:
+            # Trap: the group does not know this member any more, and a consumer whose instance was
+            # fenced for a moment never notices: it would present the same membership for ever.
+            if isinstance(error.__cause__, kafka_errors.CommitFailedError):
+                self._drop_consumer()
+            raise
         self._begun = None
 
     def _require_ours(self, token: Any) -> None:
