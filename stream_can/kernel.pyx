@@ -5,7 +5,7 @@ The formulas, with their sources, are in docs/method.md; the state arrays belong
 """
 
 from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
 )
 from libc.math cimport exp, fabs, isinf, log, sqrt
 from libc.stdlib cimport calloc, free, qsort
@@ -115,7 +115,8 @@ def reason(row):
 
 def normalised(P):
     """Rows, shape (n, m) with m >= 1, checked and divided by their sums: a new float64 array."""
-    cdef Py_buffer view, target
+    cdef Py_buffer view
+    cdef double *target
     cdef Py_ssize_t i, n, m
     P = as_float64(P)
     if P.ndim != 2 or P.shape[1] == 0:
@@ -123,11 +124,10 @@ def normalised(P):
     m = P.shape[1]
     open_rows(P, 2, m, &view)
     out = np.empty(P.shape)
-    PyObject_GetBuffer(out, &target, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    target = memory(out)
     n = view.len // (8 * m)
     for i in range(n):
-        divide(<const double *>view.buf + i * m, sum_of(<const double *>view.buf + i * m, m), <double *>target.buf + i * m, m)
-    PyBuffer_Release(&target)
+        divide(<const double *>view.buf + i * m, sum_of(<const double *>view.buf + i * m, m), target + i * m, m)
     PyBuffer_Release(&view)
     return out
 
@@ -272,7 +272,6 @@ cdef class Kernel:
     cdef long long *counts              # predictions, labels, labels with their prediction
     cdef double *p
     cdef double *x
-    cdef double *out
     cdef double *top
     cdef double *residual
     cdef double speak[TOP]              # w_j of the row at hand, to the exponent in use
@@ -297,12 +296,12 @@ cdef class Kernel:
         self.bases = <Base *>calloc(self.n_bases, sizeof(Base))
         if self.bases == NULL:
             raise MemoryError
-        work = np.zeros((6 + 2 * self.n_bases, max(m, FEW)))
+        work = np.zeros((4 + 2 * self.n_bases, max(m, FEW)))
         prior = np.empty(m)
         self.keep = (state, train, start_weights, work, prior)
         rows = iter(work)
-        self.p, self.x, self.out, self.top, self.residual = (
-            pointer(next(rows), work.shape[1]), pointer(next(rows), work.shape[1]), pointer(next(rows), work.shape[1]),
+        self.p, self.x, self.top, self.residual = (
+            pointer(next(rows), work.shape[1]), pointer(next(rows), work.shape[1]),
             pointer(next(rows), work.shape[1]), pointer(next(rows), work.shape[1]))
         self.weights = pointer(state["weights"], self.n_paths)
         self.start_weights = pointer(start_weights, self.n_paths)
