@@ -8,7 +8,7 @@ StreamCANError
 ├── messages.BadMessage        (ValueError)   a message that cannot be read
 ├── pipe.BadLine                              the line at which `--errors fail` stopped
 ├── kafka.settings.SettingsError (ValueError) a setting of `stream-can run`
-├── kafka.client.ClientError                  what a Kafka client cannot do, and what to do about it
+├── kafka.guards.ClientError                  what a Kafka client cannot do, and what to do about it
 └── kafka.worker.UnreadableRecord             the record at which `--errors fail` stopped
 """
 

@@ -26,7 +26,7 @@ with warnings.catch_warnings():
 from meter import Meter
 
 from stream_can.kafka import Settings, Worker, unpacking
-from stream_can.kafka.client import PRODUCER, Client
+from stream_can.kafka.client import Client
 from stream_can.records import Output, Result
 from stream_can.task import VERSION_HEADER, Task
 
@@ -48,7 +48,7 @@ class WithoutTransaction(Client):
     """An idempotent producer instead of a transactional one; offsets are committed afterwards."""
 
     def _open_producer(self) -> None:
-        options = self._options(KafkaProducer.DEFAULT_CONFIG, PRODUCER)
+        options = self.options.producer
         options.pop("transaction_timeout_ms")
         self._producer = KafkaProducer(**options, allow_auto_create_topics=False)
         self._producer.begin_transaction = lambda: None

@@ -8,7 +8,7 @@
     Worker(load("app.toml", {}, os.environ)).run()
 """
 
-from .client import ClientError, DeniedError, FencedError, RebuildError, RetryError
+from .guards import ClientError, DeniedError, FencedError, RebuildError, RetryError
 from .settings import Option, Settings, SettingsError, load, options
 from .worker import EXIT_CODES, UnreadableRecord, Worker, run
 

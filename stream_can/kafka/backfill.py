@@ -19,7 +19,8 @@ from stream_can.scores import Scores
 from stream_can.task import Counts, Task
 
 from . import state
-from .client import Client, DeniedError
+from .client import Client
+from .guards import DeniedError
 from .settings import Settings
 from .worker import Worker
 

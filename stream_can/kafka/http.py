@@ -18,7 +18,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from .client import DeniedError
+from .guards import DeniedError
 
 log = logging.getLogger(__name__)
 

@@ -237,7 +237,7 @@ def _listed(name: str, value: Any) -> Any:
 
 def _client(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of kafka-python, typed like its defaults, secrets read from their files."""
-    from .client import OURS, option_defaults
+    from .client_options import OURS, option_defaults
 
     defaults, found = option_defaults(), {}
     for name, value in given.items():

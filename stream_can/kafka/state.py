@@ -18,7 +18,8 @@ import msgspec
 from stream_can.errors import SnapshotMismatch
 from stream_can.task import Task
 
-from .client import Client, DeniedError, Offset
+from .client import Client, Offset
+from .guards import DeniedError
 
 log = logging.getLogger(__name__)
 

@@ -19,18 +19,9 @@ from stream_can.messages import Fields
 from stream_can.task import Task
 
 from . import state
-from .client import (
-    OVERHEAD_BYTES,
-    Assignment,
-    Client,
-    ClientError,
-    DeniedError,
-    FencedError,
-    Offset,
-    RebuildError,
-    RetryError,
-    within,
-)
+from .admin import OVERHEAD_BYTES
+from .client import Assignment, Client, Offset
+from .guards import ClientError, DeniedError, FencedError, RebuildError, RetryError, within
 from .http import Health, Port
 from .metrics import Metrics
 from .order import Order
@@ -119,7 +110,6 @@ class Worker:
 
         def check() -> int:
             return self.client.check(
-                reads=[s.input, *([s.labels] if s.labels else [])],
                 writes=[s.output, self.dead_letters],
                 state=self.state_topic,
                 state_bytes=state_bytes,

@@ -17,7 +17,8 @@ from kafka.admin import (
 )
 from topics import create, unique
 
-from stream_can.kafka.client import Client, DeniedError, RetryError
+from stream_can.kafka.client import Client
+from stream_can.kafka.guards import DeniedError, RetryError
 
 
 def client(servers: str, name: str = "app", **options: Any) -> Client:
@@ -29,7 +30,7 @@ def check(client: Client, state_bytes: int = 3000, **more: Any) -> int:
     while True:
         try:
             return client.check(
-                reads=[f"{name}-in"], writes=[f"{name}-out"], state=f"{name}-state",
+                writes=[f"{name}-out"], state=f"{name}-state",
                 state_bytes=state_bytes, **more,
             )  # fmt: skip
         except RetryError as error:  # a broker that has just started knows no coordinator yet

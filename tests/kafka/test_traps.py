@@ -1,4 +1,4 @@
-"""One test for each trap of kafka-python that client.py guards against.
+"""One test for each trap of kafka-python that stream_can.kafka guards against.
 
 Where the guard can be taken out cleanly the test also shows what happens without it.
 Not shown here: that a new topic is not at once visible on another broker (it takes several
@@ -24,7 +24,8 @@ from topics import create, produce, read, unique, wait
 
 from stream_can.kafka import client as client_module
 from stream_can.kafka import worker as worker_module
-from stream_can.kafka.client import Assignment, Client, Offset, RebuildError
+from stream_can.kafka.client import Assignment, Client, Offset
+from stream_can.kafka.guards import RebuildError
 
 
 class Pass:
@@ -149,7 +150,7 @@ class TestBrokerDies:
     def test_unpatched_it_never_returns_and_the_time_out_ends_it(
         self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(client_module, "_patch_await_ready", lambda producer: None)
+        monkeypatch.setattr(client_module, "patch_await_ready", lambda producer: None)
         p = Pass(own_broker.bootstrap_servers, max_block_ms=8_000)
         token, back = self.start(p, own_broker)
         begin = time.monotonic()

@@ -1,0 +1,142 @@
+"""Around the calls of kafka-python: each ends within a time and fails in one of four ways.
+
+ClientError
+├── RetryError    nothing happened; the same call may be made again
+├── RebuildError  what the brokers hold is unknown: ``rebuild``, then restore from Kafka
+├── FencedError   another process works under the same transactional id or instance id
+└── DeniedError   no retry helps; the message says what to change
+
+Here and in the modules beside it, a comment that begins with "Trap" tells what kafka-python 3.0.12
+does otherwise.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from kafka import errors as kafka_errors
+
+from stream_can.errors import StreamCANError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class ClientError(StreamCANError):
+    """Base of the four."""
+
+
+class RetryError(ClientError):
+    """Nothing happened; the same call may be made again."""
+
+
+class RebuildError(ClientError):
+    """What the brokers hold is unknown: rebuild the client, then restore from Kafka."""
+
+
+class FencedError(ClientError):
+    """Another process works under the same transactional id or instance id."""
+
+
+class DeniedError(ClientError):
+    """No retry helps; the message says what to change."""
+
+
+def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
+    """One of the four for an error of kafka-python; ``otherwise`` where it says too little."""
+    e = kafka_errors
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, ClientError):
+        return error
+    if isinstance(error, (e.ProducerFencedError, e.InvalidProducerEpochError)):
+        return FencedError(f"another producer took over this transactional id ({text})")
+    if isinstance(error, e.FencedInstanceIdError):
+        return FencedError(f"another consumer joined with this instance id ({text})")
+    if isinstance(error, (e.AuthorizationError, e.SaslAuthenticationFailedError)):
+        return DeniedError(f"the brokers refuse: {text}")
+    if isinstance(error, (e.MessageSizeTooLargeError, e.RecordListTooLargeError)):
+        return DeniedError(f"a record is larger than its topic's max.message.bytes: {text}")
+    if isinstance(error, (e.UnsupportedCodecError, e.UnsupportedVersionError, e.InvalidTopicError,
+                          e.KafkaConfigurationError, e.InvalidTransactionTimeoutError,
+                          e.InvalidSessionTimeoutError, e.InvalidGroupIdError)):  # fmt: skip
+        return DeniedError(text)
+    return otherwise(text)
+
+
+@contextlib.contextmanager
+def errors_as(otherwise: type[ClientError]) -> Iterator[None]:
+    try:
+        yield
+    except (kafka_errors.KafkaError, OSError) as error:
+        raise classify(error, otherwise) from error
+
+
+@contextlib.contextmanager
+def taken_away() -> Iterator[None]:
+    """Trap: where a rebalance on the I/O thread takes a partition from under a call, or a fetch
+    ends between assignment and restore, a position is None or a key is gone, and that is raised."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise RetryError(f"a partition was taken away meanwhile ({text})") from error
+
+
+def within(
+    seconds: float, call: Callable[..., T], *args: Any, otherwise: type[ClientError] = RebuildError
+) -> T:
+    """``call(*args)``, given up after some seconds.
+
+    Trap: ``send_offsets_to_transaction``, ``commit_transaction``, ``close`` and the admin's calls
+    take no time-out, and some of them never return once a coordinator's broker has died.
+    """
+    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call(*args))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name=f"stream-can-{call.__name__}").start()
+    concurrent.futures.wait([outcome], seconds)
+    if not outcome.done():
+        raise otherwise(f"{call.__name__} did not return within {seconds:g} s")
+    with errors_as(otherwise):
+        return outcome.result()
+
+
+def close(client: Any, *args: Any) -> None:
+    """Close a client of kafka-python that may be None. Trap: it can raise, can hang, and can leave
+    its thread behind."""
+    if client is not None:
+        with contextlib.suppress(ClientError, RuntimeError, AttributeError, ValueError):
+            within(5, client.close, *args)
+
+
+def patch_await_ready(producer: Any) -> None:
+    """Answer False, not an exception, where a coordinator's broker is away.
+
+    Trap: ``producer/sender.py`` takes a request off its queue, and where ``await_ready`` raises,
+    that request is lost: ``init_transactions``, ``send_offsets_to_transaction`` and
+    ``commit_transaction`` then wait for ever, even after the broker is back. With False it looks
+    the coordinator up again.
+    """
+    network = getattr(getattr(producer, "_sender", None), "_client", None)
+    original = getattr(network, "await_ready", None)
+    if network is None or original is None:
+        log.warning("kafka-python without Sender._client.await_ready: fail-overs will take longer")
+        return
+
+    def await_ready(*args: Any, **kwargs: Any) -> bool:
+        try:
+            return bool(original(*args, **kwargs))
+        except kafka_errors.KafkaConnectionError:
+            return False
+
+    network.await_ready = await_ready
