@@ -178,7 +178,7 @@ def _write(records: Any, outputs: Sequence[Output], start: int, limit: int) -> t
 def _pack(headers: Iterable[tuple[str, bytes]]) -> bytes:
     parts = [b""]
     for name, value in headers:
-        text = name.encode()
+        text = name.encode(errors="surrogateescape")  # as unpacking leaves what is not UTF-8
         parts += (varint(len(text)), text, varint(len(value)), value)
     parts[0] = varint(len(parts) // 4)
     return b"".join(parts)

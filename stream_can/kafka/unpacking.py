@@ -1,8 +1,9 @@
 """A fetched batch's records all at once, in place of kafka-python's one by one.
 
 `Unpacked` stands in for the class that a consumer's fetcher unpacks with; which batches a reader
-may see is decided as there, and what comes out is the same but for its type, a `Record`. It works
-on private parts; `install` says clearly where they have moved.
+may see is decided as there, and what comes out is the same but for its type, a `Record`, and for
+header names that are not UTF-8, which kafka-python does not read. It works on private parts;
+`install` says clearly where they have moved.
 """
 
 from __future__ import annotations
@@ -183,7 +184,8 @@ def _headers(data: bytes, pos: int) -> tuple[list[tuple[str, bytes | None]], int
         n, pos = _number(data, pos)
         if n < 0:
             raise ValueError(f"a header's name has {n} bytes")
-        name = data[pos : pos + n].decode()
+        # Trap: brokers take names that are not UTF-8, and a consumer that raises stops for ever.
+        name = data[pos : pos + n].decode(errors="surrogateescape")
         pos += n
         n, pos = _number(data, pos)
         value = None

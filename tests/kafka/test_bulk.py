@@ -203,11 +203,24 @@ def test_a_damaged_batch_is_refused(place: int, change: int) -> None:
     for kind in (Fetcher.PartitionRecords, unpacking.Unpacked):  # and if it had not been noticed
         part = kind(0, TP, MemoryRecords(bytes(data)), check_crcs=False)
         try:
-            found.append([(r.offset, r.key, r.value) for r in part.take(10)])
+            found.append([(r.offset, r.key, r.value, list(r.headers)) for r in part.take(10)])
             part.take(1)
         except (CorruptRecordError, TypeError):  # TypeError: no more to take
             found[len(found) :] = [["refused"]]
-    assert found[0] == found[1] or found[1] == ["refused"]
+        except UnicodeDecodeError:
+            found.append(["a name that is not UTF-8"])
+    assert found[0] in (found[1], ["a name that is not UTF-8"]) or found[1] == ["refused"]
+
+
+@given(st.binary(min_size=1, max_size=8))
+def test_a_header_name_keeps_its_bytes_utf8_or_not(name: bytes) -> None:
+    sent = stored([([Output(b"k", b"v", [("n" * len(name), b"x")], 0)], {}, 0)])
+    data = sent.replace(b"n" * len(name), name)
+    (record,) = unpacking.Unpacked(0, TP, MemoryRecords(data), check_crcs=False).take(10)
+    ours = producer(1 << 20)
+    appending.append(ours, "t", 0, [Output(b"k", b"v", record.headers, 0)], 1 << 20)
+    (again,) = contents(ours)
+    assert again[61:] == data[61:]  # behind the batch's head, which has the crc
 
 
 def test_an_unknown_kafka_python_is_refused() -> None:

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from broker.broker import Broker
+from kafka import KafkaProducer
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from streams import App, label, prediction
 from topics import produce, read, wait
 
-from stream_can.kafka import UnreadableRecord
-from stream_can.kafka.client import DeniedError
+from stream_can.kafka import UnreadableRecord, appending
+from stream_can.kafka.client import Client
+from stream_can.kafka.guards import DeniedError
+from stream_can.records import Output
 
 NESTED = b"[" * 10_000 + b"]" * 10_000
 
@@ -137,6 +140,29 @@ def test_nulls_that_this_client_cannot_produce(
     assert (
         b"key and value are both null" in dict(letter.headers)["__connect.errors.exception.message"]
     )
+
+
+def test_header_names_that_are_not_utf8(broker: Broker) -> None:
+    """Any client but a Java one can write them; kafka-python's own reader would stop there."""
+    app = App(broker.bootstrap_servers, partitions=1, labels=False)
+    _, value, _ = prediction(random.Random(0), 0)
+    name = b"\xff\xfe".decode(errors="surrogateescape")
+    producer = KafkaProducer(bootstrap_servers=app.servers)
+    outputs = [Output(b"k", text, [(name, b"1")], 5) for text in (value, b"not json")]
+    producer.partitions_for(app.given["input"])
+    appending.append(producer, app.given["input"], 0, outputs, 1 << 20)
+    producer.flush(60)
+    producer.close()
+    produce(app.servers, [(app.given["input"], 0, b"k", value)])
+    running = app.worker()
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    running.stop()
+    client = Client([app.servers], app.id, "reader", input=app.given["output"])
+    outs = list(client.read(app.given["output"], 0, 0, 100))
+    (letter,) = client.read(f"{app.id}-dead-letters", 0, 0, 100)
+    client.close()
+    assert [out.headers[0] for out in outs][:1] == [letter.headers[0]] == [(name, b"1")]
+    assert len(outs) == 2
 
 
 def test_errors_fail_stops_there_with_what_came_before_committed(broker: Broker) -> None:
