@@ -103,7 +103,7 @@ class Oracle:
         prior_strength=None,
     ):
         self.m, self.paths = m, [path for path in PATHS if path in paths]
-        self.g = 0.0 if half_life == 0 else 2 ** (-1 / half_life)
+        self.g = 2 ** (-1 / half_life)
         self.kind, self.k, self.threshold = uncertainty, k, threshold
         self.kappa = m if pseudo_count is None else pseudo_count
         self.s = m if prior_strength is None else prior_strength

@@ -116,7 +116,8 @@ class App:
             found = admin.list_group_offsets([self.id])[self.id]
         except RetriableError:  # a broker that has just started knows no coordinator yet
             found = {}
-        ends = consumer.end_offsets(tps)
+        # Asked for several, it leaves out those whose leader it does not know yet.
+        ends = {tp: consumer.end_offsets([tp])[tp] for tp in tps}
         return sum(ends[tp] - (found[tp].offset if tp in found else -1) for tp in tps)
 
     def close(self) -> None:
