@@ -1,4 +1,4 @@
-"""A minute of chaos on each version, and that the same comparison finds a loss. See chaos.py."""
+"""A minute of chaos on each version; that the comparison finds a loss is shown in test_traps.py."""
 
 from __future__ import annotations
 
