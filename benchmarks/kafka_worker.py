@@ -5,8 +5,9 @@
 Everything runs in one go on one broker (started here, or ``--bootstrap-servers``), the subjects one
 after the other within each round. Figures are minimum / median / maximum of the rounds; CPU is user
 and system time of the whole process, all its threads, from the first record to the last commit. The
-ratios are taken within each round, to the pass-through and to the one that leaves every record to
-kafka-python's own ``send`` and unpacking.
+ratios are taken within each round: to the same worker without the correction, to the pass-through
+(without JSON either) and to the pass-through that leaves every record to kafka-python's own
+``send`` and unpacking.
 
 The peers live in an environment of their own::
 
@@ -52,12 +53,15 @@ RATE = 500.0
 """Messages a second while latency is measured."""
 LATENCY_SECONDS = 6.0
 
-OURS = {"corrector": "stream_can, exactly once", "pass-through": "pass-through, exactly once",
+OURS = {"corrector": "stream_can, exactly once",
+        "uncorrected": "the same without the correction",
+        "pass-through": "pass-through, exactly once",
         "pass-through-one-by-one": "pass-through, record by record",
         "at-least-once": "stream_can, at least once"}  # fmt: skip
 PEERS = {"quix": "Quix Streams, exactly once", "bytewax": "bytewax, at least once",
          "plain": "plain kafka-python loop, no guarantee"}  # fmt: skip
 TITLES = OURS | PEERS
+BASES = ("uncorrected", "pass-through", "pass-through-one-by-one")
 
 
 def messages(m: int, n: int) -> Iterator[tuple[bytes, bytes]]:
@@ -227,16 +231,14 @@ def throughput(bench: Bench, subjects: list[str], sizes: dict[int, int], rounds:
                 found[name].append({**figures, "round": number})
                 us = 1e6 * figures["cpu"] / n
                 print(f"  round {number + 1} {name}: {us:.1f} us", file=sys.stderr, flush=True)
-        bases = [
-            {run["round"]: run["cpu"] for run in found.get(name, [])}
-            for name in ("pass-through", "pass-through-one-by-one")
-        ]
+        bases = [{run["round"]: run["cpu"] for run in found.get(name, [])} for name in BASES]
         print(f"\nm = {m}, {n} records, {rounds} rounds\n")
-        print("| | messages/s | CPU us/record | peak MB | ÷ pass-through | ÷ record by record |")
-        print("|---|--:|--:|--:|--:|--:|")
+        columns = " | ".join(f"÷ {TITLES[name]}" for name in BASES)
+        print(f"| | messages/s | CPU us/record | peak MB | {columns} |")
+        print(f"|---|--:|--:|--:{'|--:' * len(BASES)}|")
         for name, runs in found.items():
             if not runs:
-                print(f"| {TITLES[name]} | failed | | | | |")
+                print(f"| {TITLES[name]} | failed | | |{' |' * len(BASES)}")
                 continue
             ratios = [
                 spread([r["cpu"] / base[r["round"]] for r in runs if r["round"] in base], "{:.2f}")
@@ -246,14 +248,15 @@ def throughput(bench: Bench, subjects: list[str], sizes: dict[int, int], rounds:
                 f"| {TITLES[name]} | {spread([n / r['seconds'] for r in runs])}"
                 f" | {spread([1e6 * r['cpu'] / n for r in runs], '{:.1f}')}"
                 f" | {max(r['peak_mb'] for r in runs):.0f}"
-                f" | {ratios[0]} | {ratios[1]} |"
+                f" | {' | '.join(ratios)} |"
             )
         print(flush=True)
         bench.drop(source)
 
 
 def latencies(bench: Bench, subjects: list[str], rounds: int, intervals: list[int]) -> None:
-    shown = [name for name in subjects if name not in ("plain", "pass-through-one-by-one")]
+    left_out = ("uncorrected", "plain", "pass-through-one-by-one")
+    shown = [name for name in subjects if name not in left_out]
     cells = [(name, ms) for name in shown for ms in intervals]
     found: dict[tuple[str, int], list[tuple[float, float]]] = {cell: [] for cell in cells}
     for number in range(rounds):

@@ -2,10 +2,11 @@
 
     python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS
 
-KIND is ``corrector`` (as ``stream-can run`` runs it), ``pass-through`` (the same worker,
-transaction and state, each message sent on as it came), ``pass-through-one-by-one`` (that one with
-every record sent and unpacked by kafka-python itself) or ``at-least-once`` (the corrector without
-the transaction: sent, acknowledged, then the offsets). RECORDS 0 is until SIGTERM.
+KIND is ``corrector`` (as ``stream-can run`` runs it), ``uncorrected`` (the same with each row sent
+as it came: what the correction alone costs), ``pass-through`` (the same worker, transaction and
+state, each message sent on as it came), ``pass-through-one-by-one`` (that one with every record
+sent and unpacked by kafka-python itself) or ``at-least-once`` (the corrector without the
+transaction: sent, acknowledged, then the offsets). RECORDS 0 is until SIGTERM.
 """
 
 from __future__ import annotations
@@ -42,6 +43,13 @@ class Identity(Task):
             self.next_prediction = record.offset + 1
         self.counts.predictions += len(outputs)
         return Result(outputs, [], [], None)
+
+
+class Uncorrected:
+    """In place of a Corrector's kernel."""
+
+    def replay(self, P: Any, *_: Any) -> tuple[Any, None]:
+        return P, None
 
 
 class WithoutTransaction(Client):
@@ -102,6 +110,15 @@ def main() -> None:
         worker._fresh = lambda prediction, label: Identity(  # type: ignore[method-assign]
             worker.start.corrector(), next_prediction=prediction, next_label=label
         )
+    if kind == "uncorrected":
+        fresh = worker._fresh
+
+        def uncorrected(prediction: int, label: int) -> Task:
+            task = fresh(prediction, label)
+            task.corrector._kernel = Uncorrected()  # type: ignore[assignment]
+            return task
+
+        worker._fresh = uncorrected  # type: ignore[method-assign]
     if kind == "pass-through-one-by-one":
         worker.client.__class__ = OneByOne
         unpacking.install = lambda consumer: None  # type: ignore[assignment]
