@@ -71,6 +71,20 @@ cdef Py_ssize_t first_bad(const double *P, Py_ssize_t n, Py_ssize_t m) noexcept 
     return -1
 
 
+def bad_rows(P):
+    """What is wrong with the rows of P, shape (n, m), that are no probability vectors: {row: in words}."""
+    cdef Py_buffer view
+    cdef Py_ssize_t i = 0, bad, n = P.shape[0], m = P.shape[1]
+    found = {}
+    PyObject_GetBuffer(P, &view, PyBUF_C_CONTIGUOUS)
+    while (bad := first_bad(<const double *>view.buf + i * m, n - i, m)) >= 0:
+        i += bad
+        found[i] = reason(P[i])
+        i += 1
+    PyBuffer_Release(&view)
+    return found
+
+
 cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view):
     """A C-contiguous float64 buffer of P, checked in shape and content; returns what owns it."""
     cdef Py_ssize_t n, bad
@@ -537,7 +551,7 @@ cdef class Kernel:
         cdef Base *base
         for i in range(n):
             while learned < n_labels and due[learned] <= i:
-                self.learn_row(L + learned * m, ys[learned])
+                L = self.learn_next(L, ys[learned])
                 learned += 1
             self.forward(P + i * m)
             if mixed != NULL:
@@ -552,8 +566,16 @@ cdef class Kernel:
             if observes:
                 self.observe()
         while learned < n_labels:
-            self.learn_row(L + learned * m, ys[learned])
+            L = self.learn_next(L, ys[learned])
             learned += 1
+
+    cdef const double *learn_next(self, const double *p, long long y) noexcept nogil:
+        """A label of the row p, or, as ~y, one without a row; where the next label's row is."""
+        if y < 0:
+            self.learn_label(~y)
+            return p
+        self.learn_row(p, y)
+        return p + self.m
 
     cdef void learn_loop(self, const double *P, Py_ssize_t n, const long long *ys) noexcept nogil:
         cdef Py_ssize_t i
@@ -591,11 +613,14 @@ cdef class Kernel:
         """Process the rows P, shape (n, m), learning on the way.
 
         Before row i the labels with ``due`` <= i are learned (``due`` ascends), after the last row the
-        others: ys[k], already an index, of the prediction L[k], shape (k, m). Returns the corrected rows
-        and, to `explain`, what each path made of each row when it came by, shape (n_paths, n, m).
+        others. ys are indices, each of the next prediction of L, shape (k, m); or ~index where the
+        prediction is gone. Returns the corrected rows and, to `explain`, what each path made of each row
+        when it came by, shape (n_paths, n, m).
         """
         cdef Py_buffer rows, labelled
-        cdef Py_ssize_t n_labels = ys.shape[0]
+        cdef Py_ssize_t i, n_labels = ys.shape[0], n_rows = 0
+        for i in range(n_labels):
+            n_rows += ys[i] >= 0
         P = open_rows(P, 2, self.m, &rows)
         try:
             L = open_rows(L, 2, self.m, &labelled)
@@ -604,8 +629,8 @@ cdef class Kernel:
             raise
         try:
             self.check_idle()
-            if not len(L) == n_labels == due.shape[0]:
-                raise ValueError(f"{len(L)} labelled rows, {n_labels} labels and {due.shape[0]} places to learn them")
+            if len(L) != n_rows or due.shape[0] != n_labels:
+                raise ValueError(f"{len(L)} rows, {n_rows} labels of rows, {n_labels} labels, {due.shape[0]} places")
             mixed = np.empty(P.shape)
             paths = np.empty((self.n_paths, *P.shape)) if explain else None
             self.run(<const double *>rows.buf, len(P), memory(mixed), NULL if paths is None else memory(paths), True,

@@ -82,16 +82,6 @@ def place(record: Source) -> str:
     return f"{record.topic}-{record.partition} offset {record.offset}"
 
 
-def check_offsets(records: Sequence[Source], expected: int) -> None:
-    """Refuse a record that was taken before: it would be learned twice and sent twice."""
-    for record in records:
-        if record.offset < expected:
-            raise ValueError(
-                f"{place(record)}: taken before, the task is at {expected}; seek there first"
-            )
-        expected = record.offset + 1
-
-
 def error_headers(source: Source, error: Exception) -> list[tuple[str, bytes]]:
     """The headers by which Kafka Connect says where a dead letter came from and why it died."""
     kind = type(error)

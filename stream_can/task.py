@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any, Literal, Self
 
 import msgspec
@@ -41,15 +41,15 @@ from numpy.typing import NDArray
 from . import __version__, snapshot
 from .corrector import Corrector
 from .errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
+from .kernel import bad_rows
 from .messages import BadMessage, Fields, Label, Messages, Prediction
-from .recent import RecentPredictions
+from .recent import Recent, RecentPredictions
 from .records import (
     Counts,
     Output,
     Record,
     Result,
     Source,
-    check_offsets,
     error_headers,
     headers_of,
     place,
@@ -65,14 +65,31 @@ VERSION_HEADER = ("stream-can-version", __version__.encode())
 _CANNOT_READ = (BadMessage, UnknownClass)
 
 Array = NDArray[np.float64]
+Opened = Prediction | Label | Exception | None
+"""What a record says, or what is wrong with it; None is a tombstone."""
 
 
-class Joined(msgspec.Struct, gc=False):
-    """A label that found its prediction among the recent ones."""
+class Batch:
+    """What some records ask of the corrector, in their order."""
 
-    record: Source
-    index: int
-    entry: bytes
+    def __init__(self) -> None:
+        self.predictions: list[tuple[Prediction, bytes, Output, Recent | None]] = []
+        # For Kernel.replay: labels, the rows of those that have one, and before which prediction
+        # each of them is learned.
+        self.ys: list[int] = []
+        self.rows: list[bytes] = []
+        self.due: list[int] = []
+        self.joined: list[tuple[Recent, int]] = []
+        """Labels of recent predictions, to be scored."""
+        self.labelled: list[tuple[int, int]] = []
+        """Predictions of this batch, by number, that had their labels with them."""
+
+    def learn(self, y: int, row: bytes | None) -> None:
+        """A label, to be learned here."""
+        self.ys.append(~y if row is None else y)
+        if row is not None:
+            self.rows.append(row)
+        self.due.append(len(self.predictions))
 
 
 class Task:
@@ -144,152 +161,170 @@ class Task:
         Raises
         ------
         ValueError
-            Where an offset is behind the task's position: the record was taken before.
+            Where an offset is behind the task's position: the record was taken before. Nothing was
+            taken then.
         """
-        result = Result([], [], [], None)
-        if self._labels_topic is None:
-            self._predict(list(records), result)
-            return result
-        joined: list[Joined] = []
-        for is_label, run in groupby(records, lambda record: record.topic == self._labels_topic):
+        records = list(records)
+        self._check_offsets(records)
+        result, batch = Result([], [], [], None), Batch()
+        counts, id_of, recent = self.counts, self.messages.id_of, self._recent
+        keeps, added = self._labels_topic is not None, self._added()
+        for record, found, row in zip(records, *self._open(records), strict=True):
+            is_label = keeps and record.topic == self._labels_topic
+            if row is not None and type(found) is Prediction:
+                headers = headers_of(record) + added if record.headers else added
+                output = Output(record.key, None, headers, record.timestamp)
+                result.outputs.append(output)
+                entry = None
+                if keeps:
+                    entry = Recent(record.offset, record.timestamp, row)
+                    recent.add(id_of(found.fields, record.key), entry)
+                batch.predictions.append((found, row, output, entry))
+                counts.corrected += 1
+                if found.label is not None:
+                    batch.learn(found.label, row)
+                    batch.labelled.append((len(batch.predictions) - 1, found.label))
+                    counts.labels += 1
+                    counts.matched += 1
+            elif type(found) is Label:
+                entry = recent.get(found.id)
+                if entry is not None:
+                    batch.joined.append((entry, found.index))
+                    result.delays.append(record.timestamp - entry.timestamp)
+                    row = row or entry.raw
+                batch.learn(found.index, row)
+                counts.matched += row is not None
+                counts.unmatched += row is None
+            elif isinstance(found, Exception):
+                if self._errors == "fail":
+                    result.stopped = (record, found)
+                    break
+                self._reject(record, found, result)
+            elif not is_label:  # a tombstone
+                headers = headers_of(record) + added if record.headers else added
+                result.outputs.append(Output(record.key, None, headers, record.timestamp))
             if is_label:
-                joined += self._learn(list(run), result)
+                counts.labels += 1
+                self.next_label = record.offset + 1
+                added = self._added()
             else:
-                self._predict(list(run), result)
-            if result.stopped is not None:
-                break
-        self._score(joined, result)
+                counts.predictions += 1
+                self.next_prediction = record.offset + 1
+        self._correct_and_learn(batch)
         return result
 
-    # ---- predictions
+    def _added(self) -> list[tuple[str, bytes]]:
+        """The headers that an output gets now."""
+        if self._labels_topic is None:
+            return [VERSION_HEADER]
+        return [VERSION_HEADER, ("stream-can-labels", b"%d" % self.next_label)]
 
-    def _open(
-        self, records: Iterable[Source]
-    ) -> list[tuple[Source, Prediction | Exception | None]]:
-        """Each record with its opened message, or what is wrong with it; None is a tombstone."""
-        opened: list[tuple[Source, Prediction | Exception | None]] = []
-        read, limit = self.messages.read, self._max_bytes
-        # Nearly every message is far below the limit; only the others are measured.
-        far_below = (math.inf if limit is None else limit - 24 * self._m - 200) / 2
-        found: Prediction | Exception | None
+    def _check_offsets(self, records: Sequence[Source]) -> None:
+        """Refuse a record that was taken before: it would be learned twice and sent twice."""
+        expected = {False: self.next_prediction, True: self.next_label}
         for record in records:
-            value = record.value
+            is_label = record.topic == self._labels_topic
+            if record.offset < expected[is_label]:
+                raise ValueError(
+                    f"{place(record)}: taken before, the task is at {expected[is_label]}; "
+                    "seek there first"
+                )
+            expected[is_label] = record.offset + 1
+
+    # ---- open the messages
+
+    def _open(self, records: Sequence[Source]) -> tuple[list[Opened], list[bytes | None]]:
+        """What each record says, or what is wrong with it; the row of each, where it has one."""
+        opened: list[Opened] = []
+        rows: list[list[float]] = []
+        where: list[int] = []
+        for i, record in enumerate(records):
+            found: Opened = None  # a tombstone
             try:
-                if value is not None:
-                    found = read(value)
-                    if self.labelled:
-                        found.label = self.messages.label_in(found.fields)
-                    if len(value) > far_below or record.headers or len(record.key or b"") > 100:
-                        self._check_size(record, found)
-                elif record.key is None:
-                    raise BadMessage(
-                        "key and value are both null; this letter's value is empty instead"
-                    )
+                if record.topic == self._labels_topic:
+                    if record.value is not None:
+                        found = self.messages.read_label(record.value, record.key)
                 else:
-                    found = None
+                    found = self._open_prediction(record)
             except _CANNOT_READ as error:
                 found = error
-            opened.append((record, found))
-        return opened
+            opened.append(found)
+            if type(found) is Prediction or (type(found) is Label and found.row is not None):
+                rows.append(found.row)  # type: ignore[arg-type]
+                where.append(i)
+        P = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self._m)
+        data, width = P.tobytes(), 8 * self._m
+        found_rows: list[bytes | None] = [None] * len(opened)
+        for k, i in enumerate(where):
+            found_rows[i] = data[k * width : (k + 1) * width]
+        for k, reason in bad_rows(P.reshape(-1, self._m)).items():
+            i, fields = where[k], self.messages.fields
+            field = fields.probs if type(opened[i]) is Prediction else fields.raw
+            opened[i], found_rows[i] = InvalidPrediction(f"{field}: {reason}"), None
+        return opened, found_rows
 
-    def _check_size(self, record: Source, prediction: Prediction) -> None:
-        limit = self._max_bytes
-        if limit is None:
-            return
-        other = len(record.key or b"") + sum(len(k) + len(v or b"") for k, v in record.headers)
-        if 2 * len(record.value or b"") + 24 * self._m + other + 100 <= limit:
-            return
-        size = self.messages.largest(prediction) + other
+    def _open_prediction(self, record: Source) -> Prediction | None:
+        value, limit = record.value, self._max_bytes
+        if value is None:
+            if record.key is None:
+                raise BadMessage(
+                    "key and value are both null; this letter's value is empty instead"
+                )
+            return None
+        found = self.messages.read(value)
+        if self.labelled:
+            found.label = self.messages.label_in(found.fields)
+        if limit is not None:
+            self._check_size(record, value, found, limit)
+        return found
+
+    def _check_size(self, record: Source, value: bytes, found: Prediction, limit: int) -> None:
+        other = len(record.key or b"")
+        if record.headers:
+            other += sum(len(name) + len(text or b"") for name, text in record.headers)
+        if 2 * len(value) + 24 * self._m + other + 100 <= limit:
+            return  # nearly every message is far below the limit: only the others are measured
+        size = self.messages.largest(found) + other
         if size > limit:
             raise BadMessage(
                 f"the output could take {size} bytes, more than the {limit} that a record may have"
             )
 
-    def _predict(self, records: Sequence[Source], result: Result) -> None:
-        check_offsets(records, self.next_prediction)
-        opened = self._open(records)
-        if self._errors == "fail":
-            bad = next(
-                (i for i, (_, found) in enumerate(opened) if isinstance(found, Exception)), None
-            )
-            opened = opened if bad is None else opened[: bad + 1]
-        predictions = [found for _, found in opened if type(found) is Prediction]
-        P = self._matrix([found.row for found in predictions])
-        labels = [found.label for found in predictions] if self.labelled else []
-        Q, refused = self._process(P, labels)
-        rows = Q.tolist()
-        if not all(map(math.isfinite, map(sum, rows))):  # JSON would say null
+    # ---- correct and learn
+
+    def _correct_and_learn(self, batch: Batch) -> None:
+        """Run the batch through the corrector; fill in the outputs and what was sent."""
+        P = self._matrix([row for _, row, _, _ in batch.predictions])
+        L, ys, due = self._matrix(batch.rows), np.array(batch.ys, int), np.array(batch.due, int)
+        Q, _ = self.corrector._kernel.replay(P, L, ys, due, False)
+        if self._digits is not None:
+            Q = np.round(Q, self._digits)
+        corrected = Q.tolist()
+        if not all(map(math.isfinite, map(sum, corrected))):  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
-        added = [VERSION_HEADER]
-        if self._labels_topic is not None:
-            added.append(("stream-can-labels", b"%d" % self.next_label))
-        write, id_of = self.messages.write, self.messages.id_of
-        outputs, counts, keeps = result.outputs, self.counts, self._labels_topic is not None
-        ids: list[bytes | None] = []
-        where: list[tuple[int, int]] = []
-        i = -1
-        for record, found in opened:
-            if type(found) is Prediction:
-                i += 1
-                if i in refused:
-                    found = refused[i]
-                else:
-                    value = write(found, rows[i])
-                    headers = headers_of(record) + added if record.headers else added
-                    outputs.append(Output(record.key, value, headers, record.timestamp))
-                    counts.corrected += 1
-                    if keeps:
-                        ids.append(id_of(found.fields, record.key))
-                        where.append((record.offset, record.timestamp))
-            elif found is None:
-                headers = headers_of(record) + added if record.headers else added
-                outputs.append(Output(record.key, None, headers, record.timestamp))
-            if isinstance(found, Exception) and self._reject(record, found, result):
-                break
-            counts.predictions += 1
-            self.next_prediction = record.offset + 1
-        if refused:
-            keep = [j for j in range(i + 1) if j not in refused]
-            P, Q, labels = P[keep], Q[keep], [labels[j] for j in keep if labels]
-        if keeps:
-            self._recent.add(ids, where, P, Q)
-        known = [j for j, label in enumerate(labels) if label is not None]
+        write, data, width = self.messages.write, Q.tobytes(), 8 * self._m
+        start = 0
+        for (found, _, output, entry), row in zip(batch.predictions, corrected, strict=True):
+            output.value = write(found, row)
+            if entry is not None:
+                entry.sent = data[start : start + width]
+            start += width
+        known = [(entry.raw, entry.sent, y) for entry, y in batch.joined if entry.sent is not None]
         if known:
-            counts.labels += len(known)
-            counts.matched += len(known)
-            self._add_scores(P[known], Q[known], np.array([labels[j] for j in known]))
+            raw, sent, labels = zip(*known, strict=True)
+            self._add_scores(self._matrix(raw), self._matrix(sent), labels)
+        if batch.labelled:
+            at, labels = zip(*batch.labelled, strict=True)
+            self._add_scores(P[list(at)], Q[list(at)], labels)
 
-    def _process(
-        self, P: Array, labels: Sequence[int | None]
-    ) -> tuple[Array, dict[int, Exception]]:
-        """The rows corrected, as they will be sent, and those that are no probability vectors."""
-        refused: dict[int, Exception] = {}
-        corrector = self.corrector
-        one_by_one = any(label is not None for label in labels)
-        try:
-            Q = np.zeros_like(P) if one_by_one else corrector.process_many(P)
-        except InvalidPrediction:  # nothing was learned, and a bad row must not poison its batch
-            Q, one_by_one = np.zeros_like(P), True
-        for i, p in enumerate(P if one_by_one else ()):
-            try:
-                Q[i] = corrector.process_one(p)
-            except InvalidPrediction as error:
-                refused[i] = self._at(self.messages.fields.probs, error)
-                if self._errors == "fail":
-                    break
-                continue
-            label = labels[i] if labels else None
-            if label is not None:
-                corrector.learn_one(p, corrector.classes[label])
-        return (Q if self._digits is None else np.round(Q, self._digits)), refused
+    def _matrix(self, rows: Sequence[bytes]) -> Array:
+        return np.frombuffer(b"".join(rows)).reshape(-1, self._m)
 
-    @staticmethod
-    def _at(field: str, error: InvalidPrediction) -> InvalidPrediction:
-        return InvalidPrediction(f"{field}: {str(error).removeprefix('row 0: ')}")
-
-    def _matrix(self, rows: Sequence[list[float]]) -> Array:
-        flat = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self._m)
-        return flat.reshape(-1, self._m)
+    def _add_scores(self, raw: Array, sent: Array, labels: Sequence[int]) -> None:
+        """Score predictions whose labels came, before and after, as they were sent."""
+        y = np.array(labels)
+        self.raw_scores.add_checked(raw / raw.sum(axis=1, keepdims=True), y)
+        self.sent_scores.add_checked(sent, y)
 
     def rebuild(self, records: Iterable[Source]) -> None:
         """Keep recent predictions again, after ``from_bytes``; nothing is learned and nothing sent.
@@ -305,137 +340,25 @@ class Task:
         ValueError
             Where a record is not behind the task's position.
         """
-        self._rebuild_from = None
-        ids, where, rows = [], [], []
-        for record, found in self._open(records):
+        records = list(records)
+        for record in records:
             if record.offset >= self.next_prediction:
                 raise ValueError(
                     f"{place(record)}: cannot be rebuilt before it was handled; "
                     f"the task is at {self.next_prediction}"
                 )
-            if type(found) is Prediction:
-                ids.append(self.messages.id_of(found.fields, record.key))
-                where.append((record.offset, record.timestamp))
-                rows.append(found.row)
-        P = self._matrix(rows)
-        try:
-            self.corrector.correct_many(P)
-        except InvalidPrediction:
-            keep = [i for i, p in enumerate(P) if self._is_valid(p)]
-            ids, where, P = [ids[i] for i in keep], [where[i] for i in keep], P[keep]
-        self._recent.add(ids, where, P, None)
+        self._rebuild_from = None
+        for record, found, row in zip(records, *self._open(records), strict=True):
+            if row is not None and type(found) is Prediction:
+                entry = Recent(record.offset, record.timestamp, row)
+                self._recent.add(self.messages.id_of(found.fields, record.key), entry)
 
-    def _is_valid(self, p: Array) -> bool:
-        try:
-            self.corrector.correct_one(p)
-        except InvalidPrediction:
-            return False
-        return True
-
-    # ---- labels
-
-    def _learn(self, records: Sequence[Source], result: Result) -> list[Joined]:
-        """Learn labels in order; returns those whose prediction is among the recent ones."""
-        check_offsets(records, self.next_label)
-        joined: list[Joined] = []
-        group: list[
-            tuple[Source, Label, bytes | None]
-        ] = []  # labels in a row, all with a row or none
-
-        def flush() -> bool:
-            done = self._learn_group(group, result)
-            group.clear()
-            return done
-
-        for record in records:
-            found: Label | Exception | None = None
-            if record.value is not None:
-                try:
-                    found = self.messages.read_label(record.value, record.key)
-                except _CANNOT_READ as error:
-                    found = error
-            if type(found) is Label:
-                entry = self._recent.get(found.id)
-                if entry is not None:
-                    joined.append(Joined(record, found.index, entry))
-                if found.row is not None:
-                    row: bytes | None = np.array(found.row).tobytes()
-                else:
-                    row = None if entry is None else self._recent.raw(entry)
-                if group and (group[-1][2] is None) != (row is None) and not flush():
-                    break
-                group.append((record, found, row))
-                continue
-            if not flush() or (
-                isinstance(found, Exception) and self._reject(record, found, result)
-            ):
-                break
-            self.counts.labels += 1
-            self.next_label = record.offset + 1
-        else:
-            flush()
-        return [label for label in joined if label.record.offset < self.next_label]
-
-    def _learn_group(self, group: list[tuple[Source, Label, bytes | None]], result: Result) -> bool:
-        """Learn labels that all have a row or all have none; False where one stops the task."""
-        counts = self.counts
-        if len(group) > 1:
-            names = [self.corrector.classes[label.index] for _, label, _ in group]
-            rows = [row for *_, row in group if row is not None]
-            P = np.frombuffer(b"".join(rows)).reshape(-1, self._m) if rows else None
-            try:
-                self.corrector.learn_many(P, names)
-            except InvalidPrediction:
-                pass  # nothing was learned: one at a time
-            else:
-                counts.labels += len(group)
-                counts.matched += len(rows)
-                counts.unmatched += len(group) - len(rows)
-                self.next_label = group[-1][0].offset + 1
-                return True
-        for record, label, row in group:
-            p = None if row is None else np.frombuffer(row)
-            try:
-                self.corrector.learn_one(p, self.corrector.classes[label.index])
-            except InvalidPrediction as error:
-                if self._reject(record, self._at(self.messages.fields.raw, error), result):
-                    return False
-            else:
-                counts.matched += row is not None
-                counts.unmatched += row is None
-            counts.labels += 1
-            self.next_label = record.offset + 1
-        return True
-
-    def _score(self, joined: Sequence[Joined], result: Result) -> None:
-        """Score predictions whose labels came, before and after, as they were sent."""
-        if not joined:
-            return
-        timestamps, raw, sent = self._recent.rows([label.entry for label in joined])
-        result.delays = [
-            label.record.timestamp - int(then)
-            for label, then in zip(joined, timestamps.tolist(), strict=True)
-        ]
-        known = ~np.isnan(sent[:, 0])
-        y = np.array([label.index for label in joined])
-        self._add_scores(raw[known], sent[known], y[known])
-
-    def _add_scores(self, raw: Array, sent: Array, y: NDArray[np.intp]) -> None:
-        self.raw_scores.add_checked(raw / raw.sum(axis=1, keepdims=True), y)
-        self.sent_scores.add_checked(sent, y)
-
-    # ---- both
-
-    def _reject(self, record: Source, error: Exception, result: Result) -> bool:
-        """Make a record a dead letter, or stop at it; returns whether the task stops."""
-        if self._errors == "fail":
-            result.stopped = (record, error)
-            return True
+    def _reject(self, record: Source, error: Exception, result: Result) -> None:
+        """Make a record a dead letter."""
         headers = headers_of(record) + error_headers(record, error)
         value = b"" if record.value is None and record.key is None else record.value
         result.dead_letters.append(Output(record.key, value, headers, record.timestamp))
         self.counts.dead_letters += 1
-        return False
 
     # ---- the whole state
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import stream_can
 from stream_can import Corrector, batch_can, laplace
+from stream_can.kernel import bad_rows
 from stream_can.paths import PATHS, split
 
 from .oracle import Oracle
@@ -92,6 +93,41 @@ def test_any_cut_into_batches_gives_the_same_bits(stream, data):
         events = events[cut:]
     assert [r.tobytes() for r in expected] == [r.tobytes() for r in got]
     assert one.to_bytes() == many.to_bytes()
+
+
+@given(streams())
+def test_a_replay_is_those_calls_in_one(stream):
+    m, counts, settings, P, events = stream
+    one = Corrector(m, train_counts=counts, **settings)
+    many = Corrector(m, train_counts=counts, **settings)
+    events = [event for event in events if event[0] != "observe"]
+    expected = run(one, P, events)
+    processed, rows, ys, due = [], [], [], []
+    for verb, i, y in events:
+        if verb == "process":
+            processed.append(i)
+            continue
+        ys.append(y if verb == "learn" else ~y)
+        due.append(len(processed))
+        if verb == "learn":
+            rows.append(i)
+    got, _ = many._kernel.replay(
+        P[processed], P[rows], np.array(ys, int), np.array(due, int), False
+    )
+    assert [r.tobytes() for r in expected] == [r.tobytes() for r in got]
+    assert one.to_bytes() == many.to_bytes()
+    with pytest.raises(ValueError, match=f"{len(rows) + 1} rows, {len(rows)} labels of rows"):
+        many._kernel.replay(P, P[[*rows, 0]], np.array(ys, int), np.array(due, int), False)
+
+
+@given(st.lists(st.sampled_from(["good", "nan", "negative", "sum", "inf"]), max_size=12))
+def test_every_bad_row_is_named(kinds):
+    of = {"good": [0.5, 0.25, 0.25], "nan": [np.nan, 0, 1], "negative": [1.5, -0.5, 0],
+          "sum": [0.5, 0.5, 0.5], "inf": [0, np.inf, 0]}  # fmt: skip
+    found = bad_rows(np.array([of[kind] for kind in kinds], float).reshape(-1, 3))
+    assert list(found) == [i for i, kind in enumerate(kinds) if kind != "good"]
+    for i, reason in found.items():
+        assert ("sum to 1.5" if kinds[i] == "sum" else "expected a finite number") in reason
 
 
 @given(streams())
