@@ -238,14 +238,26 @@ class Task:
         opened: list[Opened] = []
         rows: list[list[float]] = []
         where: list[int] = []
+        messages, labels_topic, limit = self.messages, self._labels_topic, self._max_bytes
+        # Nearly every message is far below the limit; only the others are measured.
+        far_below = (math.inf if limit is None else limit - 24 * self._m - 200) / 2
         for i, record in enumerate(records):
             found: Opened = None  # a tombstone
+            value = record.value
             try:
-                if record.topic == self._labels_topic:
-                    if record.value is not None:
-                        found = self.messages.read_label(record.value, record.key)
-                else:
-                    found = self._open_prediction(record)
+                if record.topic == labels_topic:
+                    if value is not None:
+                        found = messages.read_label(value, record.key)
+                elif value is not None:
+                    found = messages.read(value)
+                    if self.labelled:
+                        found.label = messages.label_in(found.fields)
+                    if len(value) > far_below or record.headers or len(record.key or b"") > 100:
+                        self._check_size(record, found)
+                elif record.key is None:
+                    raise BadMessage(
+                        "key and value are both null; this letter's value is empty instead"
+                    )
             except _CANNOT_READ as error:
                 found = error
             opened.append(found)
@@ -263,28 +275,14 @@ class Task:
             opened[i], found_rows[i] = InvalidPrediction(f"{field}: {reason}"), None
         return opened, found_rows
 
-    def _open_prediction(self, record: Source) -> Prediction | None:
-        value, limit = record.value, self._max_bytes
-        if value is None:
-            if record.key is None:
-                raise BadMessage(
-                    "key and value are both null; this letter's value is empty instead"
-                )
-            return None
-        found = self.messages.read(value)
-        if self.labelled:
-            found.label = self.messages.label_in(found.fields)
-        if limit is not None:
-            self._check_size(record, value, found, limit)
-        return found
-
-    def _check_size(self, record: Source, value: bytes, found: Prediction, limit: int) -> None:
-        other = len(record.key or b"")
-        if record.headers:
-            other += sum(len(name) + len(text or b"") for name, text in record.headers)
-        if 2 * len(value) + 24 * self._m + other + 100 <= limit:
-            return  # nearly every message is far below the limit: only the others are measured
-        size = self.messages.largest(found) + other
+    def _check_size(self, record: Source, prediction: Prediction) -> None:
+        limit = self._max_bytes
+        if limit is None:
+            return
+        other = len(record.key or b"") + sum(len(k) + len(v or b"") for k, v in record.headers)
+        if 2 * len(record.value or b"") + 24 * self._m + other + 100 <= limit:
+            return
+        size = self.messages.largest(prediction) + other
         if size > limit:
             raise BadMessage(
                 f"the output could take {size} bytes, more than the {limit} that a record may have"
