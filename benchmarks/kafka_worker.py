@@ -55,6 +55,7 @@ LATENCY_SECONDS = 6.0
 
 OURS = {"corrector": "stream_can, exactly once",
         "uncorrected": "the same without the correction",
+        "without-json": "the same without JSON",
         "pass-through": "pass-through, exactly once",
         "pass-through-one-by-one": "pass-through, record by record",
         "at-least-once": "stream_can, at least once"}  # fmt: skip
@@ -255,7 +256,7 @@ def throughput(bench: Bench, subjects: list[str], sizes: dict[int, int], rounds:
 
 
 def latencies(bench: Bench, subjects: list[str], rounds: int, intervals: list[int]) -> None:
-    left_out = ("uncorrected", "plain", "pass-through-one-by-one")
+    left_out = ("uncorrected", "without-json", "plain", "pass-through-one-by-one")
     shown = [name for name in subjects if name not in left_out]
     cells = [(name, ms) for name in shown for ms in intervals]
     found: dict[tuple[str, int], list[tuple[float, float]]] = {cell: [] for cell in cells}

@@ -2,16 +2,18 @@
 
     python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS
 
-KIND is ``corrector`` (as ``stream-can run`` runs it), ``uncorrected`` (the same with each row sent
-as it came: what the correction alone costs), ``pass-through`` (the same worker, transaction and
-state, each message sent on as it came), ``pass-through-one-by-one`` (that one with every record
-sent and unpacked by kafka-python itself) or ``at-least-once`` (the corrector without the
-transaction: sent, acknowledged, then the offsets). RECORDS 0 is until SIGTERM.
+KIND is ``corrector`` (as ``stream-can run`` runs it), ``uncorrected`` (the same, but each row goes
+out as it came), ``without-json`` (the same, but messages are not read: rows come from memory, and
+values are made longer by as much), ``pass-through`` (the same worker, transaction and state, each
+message sent on as it came), ``pass-through-one-by-one`` (that one with every record sent and
+unpacked by kafka-python itself) or ``at-least-once`` (the corrector without the transaction: sent,
+acknowledged, then the offsets). RECORDS 0 is until SIGTERM.
 """
 
 from __future__ import annotations
 
 import cProfile
+import itertools
 import os
 import pstats
 import signal
@@ -24,10 +26,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaProducer
 
+import numpy as np
 from meter import Meter
+from msgspec import Raw
 
 from stream_can.kafka import Settings, Worker, unpacking
 from stream_can.kafka.client import Client
+from stream_can.messages import Prediction
 from stream_can.records import Output, Result
 from stream_can.task import VERSION_HEADER, Task
 
@@ -50,6 +55,22 @@ class Uncorrected:
 
     def replay(self, P: Any, *_: Any) -> tuple[Any, None]:
         return P, None
+
+
+class WithoutJson:
+    """In place of a Task's Messages."""
+
+    def __init__(self, m: int) -> None:
+        rows = np.random.default_rng(m).dirichlet(np.full(m, 0.3), 1000)
+        self._rows = itertools.cycle(rows.tolist())
+        self._longer = b" " * (24 * m)  # as a second row would
+
+    def read(self, value: bytes) -> Prediction:
+        return Prediction(next(self._rows), {"": value}, {}, Raw(), None)
+
+    def write(self, prediction: Prediction, row: list[float]) -> bytes:
+        value: bytes = prediction.fields[""]
+        return value + self._longer
 
 
 class WithoutTransaction(Client):
@@ -110,15 +131,18 @@ def main() -> None:
         worker._fresh = lambda prediction, label: Identity(  # type: ignore[method-assign]
             worker.start.corrector(), next_prediction=prediction, next_label=label
         )
-    if kind == "uncorrected":
+    if kind in ("uncorrected", "without-json"):
         fresh = worker._fresh
 
-        def uncorrected(prediction: int, label: int) -> Task:
+        def without(prediction: int, label: int) -> Task:
             task = fresh(prediction, label)
-            task.corrector._kernel = Uncorrected()  # type: ignore[assignment]
+            if kind == "uncorrected":
+                task.corrector._kernel = Uncorrected()  # type: ignore[assignment]
+            else:
+                task.messages = WithoutJson(int(m))  # type: ignore[assignment]
             return task
 
-        worker._fresh = uncorrected  # type: ignore[method-assign]
+        worker._fresh = without  # type: ignore[method-assign]
     if kind == "pass-through-one-by-one":
         worker.client.__class__ = OneByOne
         unpacking.install = lambda consumer: None  # type: ignore[assignment]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -19,8 +20,17 @@ log = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 1_048_588
 """``max.message.bytes`` of a topic that nobody changed."""
+COORDINATOR_SECONDS = 8.0
+"""How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
 OVERHEAD_BYTES = 1_024
 """What a batch with one record weighs beside its key, value and headers, generously."""
+
+
+_NO_COORDINATOR_YET = (
+    kafka_errors.CoordinatorNotAvailableError,
+    kafka_errors.CoordinatorLoadInProgressError,
+    kafka_errors.NotCoordinatorError,
+)
 
 
 class Reasons(logging.Handler):
@@ -241,6 +251,25 @@ class Admin:
                 f" max.message.bytes={limits[state]}; raise it, or leave out the matrix paths"
             )
         return limits
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def last_ended(self, transactional_id: str) -> Literal["commit", "abort"] | None:
+        """How the last transaction of an id ended, or will; None where it never had one."""
+        deadline = time.monotonic() + COORDINATOR_SECONDS
+        while True:
+            try:
+                found = self._ask(15, "describe_transactions", [transactional_id])
+            except RetryError as error:
+                if isinstance(error.__cause__, kafka_errors.TransactionalIdNotFoundError):
+                    return None
+                loading = isinstance(error.__cause__, _NO_COORDINATOR_YET)
+                if not loading or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                committed = ("PrepareCommit", "CompleteCommit")
+                return "commit" if found[transactional_id].state.value in committed else "abort"
 
     # -- the group -------------------------------------------------------------------------------
 

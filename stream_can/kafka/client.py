@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kafka import (
     ConsumerRebalanceListener,
@@ -113,6 +113,7 @@ class Client:
         self._readers: dict[str, Any] = {}
         self._sent: list[Any] = []
         self._begun: float | None = None
+        self._ended: Literal["commit", "abort"] | None = None
         self._rebalanced = threading.Event()
 
     @property
@@ -184,6 +185,9 @@ class Client:
             return consumer
 
     def _open_producer(self) -> None:
+        if self._ended is None:  # otherwise what it was when the last try to settle it began
+            with self._admin() as admin:
+                self._ended = admin.last_ended(self.identity)
         options = self.options.producer
         options.setdefault("max_request_size", max([MESSAGE_BYTES, *self.limits.values()]))
         with errors_as(RetryError):
@@ -193,6 +197,36 @@ class Client:
             patch_await_ready(self._producer)
             appending.check(self._producer)
             within(self._patience + 2, self._producer.init_transactions)
+            if self._ended is not None:
+                try:
+                    self._settle(abort=self._ended == "abort")
+                except FencedError as error:
+                    raise self._own_fault(error) from error
+                self._ended = None
+
+    def _settle(self, *, abort: bool) -> None:
+        """End whatever is still open of this id, wherever it may have written, as it ended before.
+
+        Trap, of brokers (KAFKA-20734, seen with 4.4.0): a coordinator that ends a transaction
+        leaves out a partition without a leader, and none has one for a moment while a broker
+        starts. The records there stay open, and the next commit of this id commits them, even
+        those of a transaction that was aborted.
+        """
+        producer, deadline = self._producer, time.monotonic() + self._patience
+        manager = producer._transaction_manager
+        written = [TopicPartition(t, p) for t in self.limits for p in producer.partitions_for(t)]
+        self._begin()
+        for tp in written:
+            manager.maybe_add_partition_to_transaction(tp)
+        within(self._patience, producer.send_offsets_to_transaction, {}, self.group)
+        while not all(map(manager.is_partition_added, written)):
+            if manager.has_error():
+                raise classify(manager.last_error, RetryError)
+            if time.monotonic() > deadline:
+                raise RetryError(f"partitions not added to a transaction: {written[:3]} ...")
+            time.sleep(0.005)
+        within(self._patience, producer.abort_transaction if abort else producer.commit_transaction)
+        self._begun = None
 
     def rebuild(self) -> None:
         """A new producer under the same id; the next ``take_rebalance`` asks for a restore."""

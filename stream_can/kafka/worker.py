@@ -132,7 +132,7 @@ class Worker:
             self.port = Port(s.http_host, s.http_port, self.health, self.metrics)
         try:
             self.check()
-            self._patiently(self.client.open)
+            self._join(self.client.open)
             self._loop()
             self._last_commit()
         finally:
@@ -187,22 +187,32 @@ class Worker:
                 self._stopping.wait(0.2)
             except RebuildError as error:
                 log.warning("%s; restoring from Kafka", error)
-                self._again(self.client.rebuild)
+                self._drop()
+                self._join(self.client.rebuild)
             except FencedError as error:
-                now = time.monotonic()
-                if now - self._fenced < FENCE_SECONDS:
-                    raise FencedError(
-                        f"{error}. This is the second time within {FENCE_SECONDS:.0f} s: does"
-                        f" another process run with instance {self.settings.name!r}?"
-                    ) from error
-                self._fenced = now
-                log.warning("%s; joining again", error)
-                self._again(self.client.rejoin)
+                self._drop()
+                self._note_fence(error)
+                self._join(self.client.rejoin)
 
-    def _again(self, call: Callable[[], None]) -> None:
-        self._drop()
-        if not self._stopping.is_set():
-            self._patiently(call)
+    def _join(self, call: Callable[[], None]) -> None:
+        """``call()``, patiently; where that is fenced, join again."""
+        while not self._stopping.is_set():
+            try:
+                self._patiently(call)
+                return
+            except FencedError as error:
+                self._note_fence(error)
+                call = self.client.rejoin
+
+    def _note_fence(self, error: FencedError) -> None:
+        now = time.monotonic()
+        if now - self._fenced < FENCE_SECONDS:
+            raise FencedError(
+                f"{error}. This is the second time within {FENCE_SECONDS:.0f} s: does"
+                f" another process run with instance {self.settings.name!r}?"
+            ) from error
+        self._fenced = now
+        log.warning("%s; joining again", error)
 
     def _drop(self) -> None:
         """Forget everything that Kafka may not know of."""

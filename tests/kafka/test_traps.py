@@ -18,12 +18,15 @@ from typing import Any, ClassVar
 
 import pytest
 from broker.broker import Broker
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, NoOffsetForPartitionError
 from streams import App, prediction
 from topics import create, produce, read, unique, wait
 
 from stream_can.kafka import client as client_module
 from stream_can.kafka import worker as worker_module
+from stream_can.kafka.admin import Admin
 from stream_can.kafka.client import Assignment, Client, Offset
 from stream_can.kafka.guards import RebuildError
 
@@ -159,6 +162,68 @@ class TestBrokerDies:
         back.join()
         assert time.monotonic() - begin < 30
         p.client.rebuild()
+        p.client.close()
+
+
+class TestMarkerLeftOut:
+    """A broker aborts a transaction and leaves a partition out: its records are still open.
+
+    Brokers do so by a race while they start (KAFKA-20734); here the coordinator never hears of the
+    partition, which leaves the same behind.
+    """
+
+    def leave_open(self, broker: Broker) -> Pass:
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        verify = {"transaction.partition.verification.enable": "false"}
+        admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", configs=verify)])
+        admin.close()
+        p = Pass(broker.bootstrap_servers)
+        p.client.limits = {p.out: 1 << 20}
+        p.open()
+        producer = p.client._producer
+        producer.begin_transaction()
+        producer._transaction_manager._partitions_in_transaction.add(TopicPartition(p.out, 0))
+        producer.send(p.out, b"aborted", partition=0).get(10)
+        return p
+
+    def go_on(self, p: Pass) -> list[bytes]:
+        p.client.rebuild()
+        token = p.open().token
+        p.send(2)
+        p.commit(token)
+        p.client.close()
+        return p.stored()
+
+    def test_the_next_producer_aborts_them(self, own_broker: Broker) -> None:
+        assert self.go_on(self.leave_open(own_broker)) == [b"0", b"1"]
+
+    def test_without_that_its_commit_commits_them(
+        self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Client, "_settle", lambda self, **_: None)
+        assert self.go_on(self.leave_open(own_broker)) == [b"aborted", b"0", b"1"]
+
+    def test_what_was_committed_is_not_aborted(
+        self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        p = self.leave_open(own_broker)
+        monkeypatch.setattr(Admin, "last_ended", lambda *_: "commit")
+        assert self.go_on(p) == [b"aborted", b"0", b"1"]
+
+    def test_how_the_last_transaction_ended(self, broker: Broker) -> None:
+        p = Pass(broker.bootstrap_servers)
+
+        def ended() -> str | None:
+            with p.client._admin() as admin:
+                return admin.last_ended(p.client.identity)
+
+        assert ended() is None
+        token = p.open().token
+        p.send(1)
+        p.client.deliver()
+        assert ended() == "abort"
+        p.commit(token)
+        assert ended() == "commit"
         p.client.close()
 
 
