@@ -60,6 +60,8 @@ class Uncorrected:
 class WithoutJson:
     """In place of a Task's Messages."""
 
+    id_of = None  # asked for where there are labels
+
     def __init__(self, m: int) -> None:
         rows = np.random.default_rng(m).dirichlet(np.full(m, 0.3), 1000)
         self._rows = itertools.cycle(rows.tolist())
