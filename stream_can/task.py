@@ -167,18 +167,14 @@ class Task:
         records = list(records)
         self._check_offsets(records)
         result, batch = Result([], [], [], None), Batch()
-        counts, id_of, recent = self.counts, self.messages.id_of, self._recent
-        keeps, added = self._labels_topic is not None, self._added()
+        counts, keeps, added = self.counts, self._labels_topic is not None, self._added()
         for record, found, row in zip(records, *self._open(records), strict=True):
-            is_label = keeps and record.topic == self._labels_topic
+            is_label = record.topic == self._labels_topic
             if row is not None and type(found) is Prediction:
                 headers = headers_of(record) + added if record.headers else added
                 output = Output(record.key, None, headers, record.timestamp)
                 result.outputs.append(output)
-                entry = None
-                if keeps:
-                    entry = Recent(record.offset, record.timestamp, row)
-                    recent.add(id_of(found.fields, record.key), entry)
+                entry = self._keep(record, found, row) if keeps else None
                 batch.predictions.append((found, row, output, entry))
                 counts.corrected += 1
                 if found.label is not None:
@@ -187,7 +183,7 @@ class Task:
                     counts.labels += 1
                     counts.matched += 1
             elif type(found) is Label:
-                entry = recent.get(found.id)
+                entry = self._recent.get(found.id)
                 if entry is not None:
                     batch.joined.append((entry, found.index))
                     result.delays.append(record.timestamp - entry.timestamp)
@@ -348,8 +344,13 @@ class Task:
         self._rebuild_from = None
         for record, found, row in zip(records, *self._open(records), strict=True):
             if row is not None and type(found) is Prediction:
-                entry = Recent(record.offset, record.timestamp, row)
-                self._recent.add(self.messages.id_of(found.fields, record.key), entry)
+                self._keep(record, found, row)
+
+    def _keep(self, record: Source, found: Prediction, row: bytes) -> Recent:
+        """Put a prediction among the recent ones."""
+        entry = Recent(record.offset, record.timestamp, row)
+        self._recent.add(self.messages.id_of(found.fields, record.key), entry)
+        return entry
 
     def _reject(self, record: Source, error: Exception, result: Result) -> None:
         """Make a record a dead letter."""

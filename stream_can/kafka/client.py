@@ -80,17 +80,14 @@ class Client:
 
     Parameters
     ----------
-    bootstrap_servers
-        ``host:port`` of one or more brokers.
+    bootstrap_servers, options
+        See `Options`.
     application_id
         Consumer group; with ``instance`` the transactional id and the static member's name.
     instance
         Name of this process, the same after a restart and unique among those that are alive.
     input, labels
         The topics to read; ``labels`` may be None.
-    options
-        Options of kafka-python for all clients (security, time-outs). Those that only a consumer or
-        a producer knows go to that one alone.
     """
 
     def __init__(
@@ -139,10 +136,8 @@ class Client:
 
         Raises
         ------
-        RetryError
-            No broker answers (yet).
-        DeniedError
-            Anything that waiting does not mend.
+        RetryError, DeniedError
+            See `Admin`.
         """
         with self._admin() as admin:
             partitions, self.limits = admin.check(

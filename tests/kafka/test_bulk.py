@@ -209,7 +209,11 @@ def test_a_damaged_batch_is_refused(place: int, change: int) -> None:
             found[len(found) :] = [["refused"]]
         except UnicodeDecodeError:
             found.append(["a name that is not UTF-8"])
-    assert found[0] in (found[1], ["a name that is not UTF-8"]) or found[1] == ["refused"]
+    if found[0] == ["a name that is not UTF-8"] and found[1] != ["refused"]:
+        names = [name for *_, headers in found[1] for name, _ in headers]
+        assert not all(name.isascii() for name in names)
+        found[0] = found[1]
+    assert found[0] == found[1] or found[1] == ["refused"]
 
 
 @given(st.binary(min_size=1, max_size=8))
