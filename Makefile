@@ -12,7 +12,7 @@ help:  ## list the targets
 
 setup: .venv/ready  ## the virtual environment with the package, compiled
 
-.venv/ready: pyproject.toml constraints.txt stream_can/kernel.pyx stream_can/vectormath.h
+.venv/ready: pyproject.toml constraints.txt stream_can/method/kernel.pyx stream_can/method/vectormath.h
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
@@ -42,16 +42,16 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/river_scores.py
 
 broker: setup  ## start a Kafka broker on this machine: make broker KAFKA=3.9.1
-	$(PY) tests/kafka/broker/broker.py start --version $(KAFKA)
+	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA)
 
 broker-stop: setup  ## stop it
-	$(PY) tests/kafka/broker/broker.py stop
+	$(PY) -m tests.kafka.broker.broker stop
 
 chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1
-	$(PY) tests/kafka/chaos.py --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA)
+	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA)
 
 kafka-demo: setup  ## the flights through a broker and two workers, one of which is killed
 	$(PY) examples/kafka_demo.py
 
 clean:  ## remove what was built
-	rm -rf .venv build dist out *.egg-info stream_can/kernel.c stream_can/*.so
+	rm -rf .venv build dist out *.egg-info stream_can/method/*.c stream_can/method/*.so

@@ -43,8 +43,8 @@ with warnings.catch_warnings():
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests" / "kafka"))
-from broker.broker import VERSIONS, Broker  # noqa: E402
+sys.path.insert(0, str(HERE.parent))
+from tests.kafka.broker.broker import VERSIONS, Broker  # noqa: E402
 
 PARTITIONS = 4
 RECORDS = {10: 60_000, 100: 12_000}

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "kafka"))
-from broker.broker import Broker
-from streams import App
-from topics import produce, wait
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import App
+from tests.kafka.topics import produce, wait
 
 PARTITIONS, RATE, SECONDS = 4, 400, 10
 

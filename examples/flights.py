@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_can import Corrector
+from stream_can.cli.terminal import progress_bar
 from stream_can.replay import Replay, from_arrays, steps
 from stream_can.report import write_report
 from stream_can.scores import Scores
-from stream_can.terminal import progress_bar
 
 CLASSES = [
     "15 min early or more",

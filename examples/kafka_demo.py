@@ -253,8 +253,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--flights", type=int, default=60_000, help="only so many of 284,821")
     arguments = parser.parse_args()
-    sys.path.insert(0, str(HERE.parent / "tests" / "kafka"))
-    from broker.broker import Broker, free_ports
+    sys.path.insert(0, str(HERE.parent))
+    from tests.kafka.broker.broker import Broker, free_ports
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # it, too, must clean up
     with tempfile.TemporaryDirectory(prefix="kafka-demo-") as name:

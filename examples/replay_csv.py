@@ -15,8 +15,8 @@ import polars as pl
 
 from stream_can import Corrector
 from stream_can.replay import Recording, replay
+from stream_can.replay.verdict import verdict
 from stream_can.report import write_report
-from stream_can.verdict import verdict
 
 # What a service might have logged: a column for each class, and the label once it was known.
 rng = np.random.default_rng(0)

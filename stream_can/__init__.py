@@ -1,12 +1,11 @@
 """Better probabilities for a deployed classifier, from late labels, never worse than they were."""
 
-from .batch import batch_can
-from .corrector import Corrector
-from .errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
-from .state import laplace
-from .uncertainty import any_topk_entropy, entropy, margin, topk_entropy
-
-__version__ = "0.1.0"
+from stream_can.corrector import Corrector
+from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.method.batch import batch_can
+from stream_can.method.prior import laplace
+from stream_can.method.uncertainty import any_topk_entropy, entropy, margin, topk_entropy
+from stream_can.version import __version__ as __version__
 
 __all__ = [
     "Corrector",

@@ -2,6 +2,6 @@
 
 import sys
 
-from .cli import main
+from stream_can.cli.main import main
 
 sys.exit(main())

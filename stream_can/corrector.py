@@ -9,12 +9,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import paths as path_names
-from . import snapshot, validation
-from .errors import SnapshotMismatch, StreamCANError, UnknownClass
-from .kernel import Kernel, Mode
-from .settings import check_settings, class_names, preview
-from .state import laplace, new_state, start_weights
+from stream_can import snapshot
+from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.method import paths as path_names
+from stream_can.method import validation
+from stream_can.method.classes import class_names, preview
+from stream_can.method.kernel import Kernel, Mode
+from stream_can.method.prior import laplace
+from stream_can.method.settings import check_settings
+from stream_can.method.state import new_state, start_weights
 
 __all__ = ["Corrector"]
 

@@ -4,13 +4,15 @@ StreamCANError
 ├── InvalidPrediction  (ValueError)   a row is not a probability vector
 ├── UnknownClass       (ValueError)   a label is none of the classes
 ├── SnapshotMismatch   (ValueError)   bytes that are no snapshot, or one of another corrector
-├── tables.InvalidRecording    (ValueError)   a file that cannot be replayed
-├── messages.BadMessage        (ValueError)   a message that cannot be read
+├── recording.InvalidRecording    (ValueError)   a file that cannot be replayed
+├── stream.messages.BadMessage (ValueError)   a message that cannot be read
 ├── pipe.BadLine                              the line at which `--errors fail` stopped
-├── kafka.settings.SettingsError (ValueError) a setting of `stream-can run`
-├── kafka.guards.ClientError                  what a Kafka client cannot do, and what to do about it
-└── kafka.worker.UnreadableRecord             the record at which `--errors fail` stopped
+├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
+├── kafka.ClientError                         what a Kafka client cannot do, and what to do about it
+└── kafka.UnreadableRecord                    the record at which `--errors fail` stopped
 """
+
+from typing import ClassVar
 
 __all__ = ["InvalidPrediction", "SnapshotMismatch", "StreamCANError", "UnknownClass"]
 
@@ -18,13 +20,20 @@ __all__ = ["InvalidPrediction", "SnapshotMismatch", "StreamCANError", "UnknownCl
 class StreamCANError(Exception):
     """Base of every error that stream_can raises on purpose."""
 
+    full_name: ClassVar[str] = "stream_can.errors.StreamCANError"
+    """What dead letters call it in their headers: wire format, whatever module it lives in."""
+
 
 class InvalidPrediction(StreamCANError, ValueError):
     """A prediction is not a probability vector; the message names the row and the reason."""
 
+    full_name = "stream_can.errors.InvalidPrediction"
+
 
 class UnknownClass(StreamCANError, ValueError):
     """A label is none of the corrector's classes; the message names both."""
+
+    full_name = "stream_can.errors.UnknownClass"
 
 
 class SnapshotMismatch(StreamCANError, ValueError):

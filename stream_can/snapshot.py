@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import SnapshotMismatch
+from stream_can.errors import SnapshotMismatch
 
 MAGIC = b"strmcan\x00"
 VERSION = 1

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from stream_can.paths import FITTED_PATHS, PATHS, split
+from stream_can.method.paths import FITTED_PATHS, PATHS, split
 
 
 def normalised(r):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from stream_can.kernel import UNCERTAINTIES
-from stream_can.paths import PATHS
+from stream_can.method.kernel import UNCERTAINTIES
+from stream_can.method.paths import PATHS
 
 sizes = st.one_of(st.integers(1, 12), st.sampled_from([30, 33, 100, 257, 300]))
 path_sets = st.lists(st.sampled_from(PATHS), min_size=1, unique=True)

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stream_can.kafka.metrics import Metrics
-
-from .programs import program
+from stream_can.kafka.watch.metrics import Metrics
+from tests.programs import program
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKER = ROOT / "docker"

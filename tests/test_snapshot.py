@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector, SnapshotMismatch, StreamCANError
-from stream_can.task import Task
-
-from .test_corrector import GOOD, lived_in
+from stream_can.stream.task import Task
+from tests.test_corrector import GOOD, lived_in
 
 pytestmark = pytest.mark.fast
 

@@ -30,11 +30,12 @@ import numpy as np
 from meter import Meter
 from msgspec import Raw
 
-from stream_can.kafka import Settings, Worker, unpacking
-from stream_can.kafka.client import Client
-from stream_can.messages import Prediction
-from stream_can.records import Output, Result
-from stream_can.task import VERSION_HEADER, Task
+from stream_can.kafka import Settings, Worker
+from stream_can.kafka.client import unpacking
+from stream_can.kafka.client.member import Client
+from stream_can.stream.messages import Prediction
+from stream_can.stream.records import Output, Result
+from stream_can.stream.task import VERSION_HEADER, Task
 
 
 class Identity(Task):

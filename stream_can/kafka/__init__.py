@@ -8,9 +8,15 @@
     Worker(load("app.toml", {}, os.environ)).run()
 """
 
-from .guards import ClientError, DeniedError, FencedError, RebuildError, RetryError
-from .settings import Option, Settings, SettingsError, load, options
-from .worker import EXIT_CODES, UnreadableRecord, Worker, run
+from stream_can.kafka.client.guards import (
+    ClientError,
+    DeniedError,
+    FencedError,
+    RebuildError,
+    RetryError,
+)
+from stream_can.kafka.settings import Option, Settings, SettingsError, load, options
+from stream_can.kafka.worker import EXIT_CODES, UnreadableRecord, Worker, run
 
 __all__ = [
     "EXIT_CODES",

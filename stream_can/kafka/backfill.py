@@ -15,14 +15,13 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from stream_can.corrector import Corrector
+from stream_can.kafka import restore as state
+from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.member import Client
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.worker import Worker
 from stream_can.scores import Scores
-from stream_can.task import Counts, Task
-
-from . import state
-from .client import Client
-from .guards import DeniedError
-from .settings import Settings
-from .worker import Worker
+from stream_can.stream.task import Counts, Task
 
 log = logging.getLogger(__name__)
 

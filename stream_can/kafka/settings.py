@@ -237,7 +237,7 @@ def _listed(name: str, value: Any) -> Any:
 
 def _client(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of kafka-python, typed like its defaults, secrets read from their files."""
-    from .client_options import OURS, option_defaults
+    from stream_can.kafka.client.options import OURS, option_defaults
 
     defaults, found = option_defaults(), {}
     for name, value in given.items():

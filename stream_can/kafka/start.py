@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from stream_can import Corrector
+from stream_can.corrector import Corrector
+from stream_can.kafka.settings import Settings, SettingsError
 from stream_can.snapshot import MAGIC
-
-from .settings import Settings, SettingsError
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):

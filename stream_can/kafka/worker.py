@@ -15,19 +15,25 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_can.errors import StreamCANError
-from stream_can.messages import Fields
-from stream_can.task import Task
-
-from . import state
-from .admin import OVERHEAD_BYTES
-from .client import Assignment, Client, Offset
-from .guards import ClientError, DeniedError, FencedError, RebuildError, RetryError, within
-from .http import Health, Port
-from .metrics import Metrics
-from .order import Order
-from .progress import Progress, set_up_logging
-from .settings import Settings
-from .start import Start
+from stream_can.kafka import restore as state
+from stream_can.kafka.client.admin import OVERHEAD_BYTES
+from stream_can.kafka.client.guards import (
+    ClientError,
+    DeniedError,
+    FencedError,
+    RebuildError,
+    RetryError,
+    within,
+)
+from stream_can.kafka.client.member import Assignment, Client, Offset
+from stream_can.kafka.order import Order
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.start import Start
+from stream_can.kafka.watch.metrics import Metrics
+from stream_can.kafka.watch.port import Health, Port
+from stream_can.kafka.watch.progress import Progress, set_up_logging
+from stream_can.stream.messages import Fields
+from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
 

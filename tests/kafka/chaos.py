@@ -1,6 +1,6 @@
 """Kill, freeze and add workers, kill and stop the broker, then compare every output bit by bit.
 
-    python tests/kafka/chaos.py --seconds 600 --seed 1 --version 4.4.0
+    python -m tests.kafka.chaos --seconds 600 --seed 1 --version 4.4.0
 
 An idempotent producer writes predictions, labels and unreadable records all the while. Afterwards
 the read_committed output of every partition must equal what one Task makes of the stored input in
@@ -30,9 +30,9 @@ with warnings.catch_warnings():
     from kafka import KafkaProducer
     from kafka.errors import KafkaError
 
-from broker.broker import VERSIONS, Broker
-from streams import App, label, prediction
-from topics import wait
+from tests.kafka.broker.broker import VERSIONS, Broker
+from tests.kafka.streams import App, label, prediction
+from tests.kafka.topics import wait
 
 SESSION_SECONDS = 3.0
 CLIENT = {

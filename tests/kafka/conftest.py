@@ -14,8 +14,8 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with im
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka  # noqa: F401
 
-from broker.broker import VERSIONS, Broker
-from streams import App
+from tests.kafka.broker.broker import VERSIONS, Broker
+from tests.kafka.streams import App
 
 HERE = Path(__file__).parent
 

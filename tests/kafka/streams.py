@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import RetriableError
-from topics import create, read, unique
 
 from stream_can.kafka import Settings, Worker
-from stream_can.task import Output, Task
+from stream_can.stream.task import Output, Task
+from tests.kafka.topics import create, read, unique
 
 CLASSES = ["a", "b", "c", "d"]
 COMMAND = (

@@ -7,16 +7,16 @@ import random
 from pathlib import Path
 
 import pytest
-from broker.broker import Broker
-from streams import CLASSES, App, label, plain, prediction, replay
-from test_worker import fill
-from topics import produce, read, wait
 
 from stream_can import Corrector, SnapshotMismatch
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.backfill import backfill
-from stream_can.kafka.inspect import newest
-from stream_can.task import Task
+from stream_can.kafka.newest import newest
+from stream_can.stream.task import Task
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import CLASSES, App, label, plain, prediction, replay
+from tests.kafka.test_worker import fill
+from tests.kafka.topics import produce, read, wait
 
 STAMP = 1_700_000_000_000
 

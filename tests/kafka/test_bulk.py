@@ -16,8 +16,8 @@ from kafka.producer.record_accumulator import RecordAccumulator
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from stream_can.kafka import appending, unpacking
-from stream_can.records import Output
+from stream_can.kafka.client import appending, unpacking
+from stream_can.stream.records import Output
 
 pytestmark = pytest.mark.fast
 

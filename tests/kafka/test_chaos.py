@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broker.broker import VERSIONS, Broker
-from chaos import Chaos
+
+from tests.kafka.broker.broker import VERSIONS, Broker
+from tests.kafka.chaos import Chaos
 
 
 @pytest.mark.timeout(420)

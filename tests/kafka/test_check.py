@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import pytest
-from broker.broker import CACHE, USERS, Broker
 from kafka import KafkaAdminClient
 from kafka.admin import (
     ACL,
@@ -15,10 +14,11 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
-from topics import create, unique
 
-from stream_can.kafka.client import Client
-from stream_can.kafka.guards import DeniedError, RetryError
+from stream_can.kafka.client.guards import DeniedError, RetryError
+from stream_can.kafka.client.member import Client
+from tests.kafka.broker.broker import CACHE, USERS, Broker
+from tests.kafka.topics import create, unique
 
 
 def client(servers: str, name: str = "app", **options: Any) -> Client:

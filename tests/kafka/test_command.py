@@ -8,11 +8,10 @@ import random
 import subprocess
 import sys
 
-from broker.broker import Broker
-from streams import COMMAND, App, prediction
-from topics import produce, read
-
 from stream_can.kafka import EXIT_CODES
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import COMMAND, App, prediction
+from tests.kafka.topics import produce, read
 
 
 def run(app: App, **env: str) -> tuple[int, str]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
-from broker.broker import CACHE, free_ports, libraries
-from conftest import Brokers
-from topics import read, wait
 
+from tests.kafka.broker.broker import CACHE, free_ports, libraries
+from tests.kafka.conftest import Brokers
+from tests.kafka.topics import read, wait
 from tests.programs import program
 
 ROOT = Path(__file__).resolve().parents[2]

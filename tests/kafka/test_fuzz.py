@@ -7,16 +7,17 @@ import random
 from typing import Any
 
 import pytest
-from broker.broker import Broker
 from kafka import KafkaProducer
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from streams import App, label, prediction
-from topics import produce, read, wait
 
-from stream_can.kafka import UnreadableRecord, appending
-from stream_can.kafka.client import Client
-from stream_can.kafka.guards import DeniedError
-from stream_can.records import Output
+from stream_can.kafka import UnreadableRecord
+from stream_can.kafka.client import appending
+from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.member import Client
+from stream_can.stream.records import Output
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import App, label, prediction
+from tests.kafka.topics import produce, read, wait
 
 NESTED = b"[" * 10_000 + b"]" * 10_000
 

@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from broker.broker import Broker
-from topics import create, produce, read, wait
+from tests.kafka.broker.broker import Broker
+from tests.kafka.topics import create, produce, read, wait
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

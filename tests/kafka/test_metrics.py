@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from broker.broker import Broker, free_ports
 from prometheus_client.parser import text_string_to_metric_families
-from streams import CLASSES, App, Running, label, prediction
-from topics import produce, wait
 
 import stream_can
 from stream_can.kafka import DeniedError, Worker
-from stream_can.kafka.http import Health, Port
-from stream_can.kafka.metrics import Metrics
+from stream_can.kafka.watch.metrics import Metrics
+from stream_can.kafka.watch.port import Health, Port
+from tests.kafka.broker.broker import Broker, free_ports
+from tests.kafka.streams import CLASSES, App, Running, label, prediction
+from tests.kafka.topics import produce, wait
 from tests.programs import program
 
 STAMP = 1_700_000_000_000

@@ -11,12 +11,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from broker.broker import Broker, free_ports
-from streams import App
-from test_worker import fill
-from topics import produce, wait
 
 from stream_can import Corrector
+from tests.kafka.broker.broker import Broker, free_ports
+from tests.kafka.streams import App
+from tests.kafka.test_worker import fill
+from tests.kafka.topics import produce, wait
 
 
 def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.broker import Broker
 from kafka import KafkaAdminClient, TopicPartition
-from streams import App, label, prediction
-from topics import produce, read, wait
 
 from stream_can import Corrector
 from stream_can.kafka import DeniedError, FencedError, RetryError
-from stream_can.kafka.client import Client
+from stream_can.kafka.client.member import Client
 from stream_can.kafka.worker import Worker
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import App, label, prediction
+from tests.kafka.topics import produce, read, wait
 
 STAMP = 1_700_000_000_000
 
@@ -232,13 +232,13 @@ class TestRefused:
         refused(app, r"format 99.*upgrade stream_can")
 
     def test_missing(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stream_can.kafka.state.SETTLE_SECONDS", 1)
+        monkeypatch.setattr("stream_can.kafka.restore.SETTLE_SECONDS", 1)
         point(app, 10_000)
         refused(app, r"is not at 10000 in .* any more; --reset-state")
         self.goes_on(app)
 
     def test_of_another_offset(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stream_can.kafka.state.SETTLE_SECONDS", 1)
+        monkeypatch.setattr("stream_can.kafka.restore.SETTLE_SECONDS", 1)
         admin = KafkaAdminClient(bootstrap_servers=app.servers)
         tp = TopicPartition(app.given["input"], 0)
         so = json.loads(admin.list_group_offsets([app.id])[app.id][tp].metadata)["so"]
@@ -251,7 +251,7 @@ class TestRefused:
         refused(app, "no pointer to a snapshot")
 
     def test_expired_offsets(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stream_can.kafka.state.SETTLE_SECONDS", 1)
+        monkeypatch.setattr("stream_can.kafka.restore.SETTLE_SECONDS", 1)
         admin = KafkaAdminClient(bootstrap_servers=app.servers)
         wait("an empty group", lambda: not admin.describe_groups([app.id])[app.id]["members"])
         admin.delete_groups([app.id])
@@ -319,5 +319,5 @@ def test_the_end_of_a_broker_just_back_may_lag(
     assert app.verify() == 200
     assert worker.tasks[0].counts.unmatched == 0
     monkeypatch.setattr(Client, "span", lambda *_: (0, 40))
-    monkeypatch.setattr("stream_can.kafka.state.SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr("stream_can.kafka.restore.SETTLE_SECONDS", 0.5)
     refused(app, r"committed offset 200 of .* is behind its end 40.*--reset-state")

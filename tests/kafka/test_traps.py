@@ -17,18 +17,18 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
-from broker.broker import Broker
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, NoOffsetForPartitionError
-from streams import App, prediction
-from topics import create, produce, read, unique, wait
 
-from stream_can.kafka import client as client_module
 from stream_can.kafka import worker as worker_module
-from stream_can.kafka.admin import Admin
-from stream_can.kafka.client import Assignment, Client, Offset
-from stream_can.kafka.guards import RebuildError
+from stream_can.kafka.client import member as client_module
+from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.guards import RebuildError
+from stream_can.kafka.client.member import Assignment, Client, Offset
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import App, prediction
+from tests.kafka.topics import create, produce, read, unique, wait
 
 
 class Pass:
@@ -245,7 +245,7 @@ def test_long_metadata_is_refused_and_the_pointer_is_short(broker: Broker) -> No
     with pytest.raises(RebuildError):
         p.commit(token, metadata="x" * 4097)
     p.client.close()
-    from stream_can.kafka.state import Pointer, msgspec
+    from stream_can.kafka.restore import Pointer, msgspec
 
     assert len(msgspec.json.encode(Pointer(2**63 - 1))) < 40
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 
-from broker.broker import Broker
-from streams import App, label, prediction
-from topics import produce, wait
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import App, label, prediction
+from tests.kafka.topics import produce, wait
 
 
 def fill(app: App, n: int, seed: int = 0, stamp: int = 1_700_000_000_000) -> None:

@@ -2,8 +2,8 @@
 
 As a fixture (see conftest.py) or by hand::
 
-    python tests/kafka/broker/broker.py start --version 4.4.0 --port 9092
-    python tests/kafka/broker/broker.py stop
+    python -m tests.kafka.broker.broker start --version 4.4.0 --port 9092
+    python -m tests.kafka.broker.broker stop
 
 Besides the plain listener (every client on it is a super user) there is one with SASL/PLAIN, whose
 users have only the rights that a test gives them, and one with TLS.

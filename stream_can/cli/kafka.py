@@ -1,0 +1,108 @@
+"""Commands between Kafka topics: every setting is an option, and says its own help."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from stream_can import kafka
+from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError
+from stream_can.kafka.backfill import backfill as replay_topic
+from stream_can.kafka.newest import newest
+from stream_can.kafka.watch.progress import set_up_logging
+from stream_can.snapshot import save
+
+__all__ = ["backfill", "newest_states", "run"]
+
+
+def run(config: Path | None = None, **given: Any) -> int:
+    """Work between Kafka topics: predictions in, corrected predictions out, exactly once.
+
+    Each option is also a key of the TOML file and an environment variable (STREAM_CAN_ and its name
+    in capitals). An option wins over the variable, and that one over the file.
+    """
+    try:
+        settings = kafka.load(config, given, os.environ)
+    except kafka.SettingsError as error:
+        print(f"stream-can run: {error}", file=sys.stderr)
+        return 2
+    return kafka.run(settings)
+
+
+def backfill(
+    config: Path | None = None,
+    *,
+    snapshot: Annotated[Path | None, Parameter(help="keep what was learned in this file")] = None,
+    start_group: Annotated[
+        bool, Parameter(help="let run go on exactly where the history ended", negative="")
+    ] = False,
+    **given: Any,
+) -> int:
+    """Learn from what the topics hold now, offline, so that a deployment starts warm.
+
+    Prints counts, and accuracy and log loss before and after over that history, as JSON. Start the
+    deployment with --classes-from-file SNAPSHOT, or make its first state here with --start-group.
+    """
+    if snapshot is None and not start_group:
+        raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
+    settings = kafka.load(config, given, os.environ)
+    set_up_logging(settings.log_format, settings.log_level)
+    found = replay_topic(settings, start_group=start_group)
+    if snapshot is not None:
+        save(found.corrector.to_bytes(), snapshot)
+    print(json.dumps(found.to_dict(), indent=1))
+    return 0
+
+
+def newest_states(
+    topic: str | None, bootstrap_servers: str | None, config: Path | None
+) -> dict[str, tuple[Corrector, dict[str, Any]]]:
+    """The newest snapshot of each partition, from options or from the settings of ``run``."""
+    given = {"bootstrap_servers": bootstrap_servers}
+    options: dict[str, Any] = {}
+    if config is not None:
+        settings = kafka.load(config, given, os.environ)
+        servers, options = settings.bootstrap_servers, dict(settings.client)
+        topic = topic or settings.own_topics[0]
+    else:
+        text = bootstrap_servers or os.environ.get("STREAM_CAN_BOOTSTRAP_SERVERS", "")
+        servers = [server.strip() for server in text.split(",") if server.strip()]
+    if topic is None or not servers:
+        raise StreamCANError("say where: --topic TOPIC --bootstrap-servers HOST:PORT, or --config")
+    found = newest(topic, servers, options)
+    if not found:
+        raise StreamCANError(f"{topic}: no snapshot has been committed yet")
+    return found
+
+
+def _with_settings(command: Callable[..., int]) -> None:
+    """Replace ``**given`` in a command's signature by an option for every setting."""
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+    path = Annotated[Path | None, Parameter(help="TOML file of settings")]
+    parameters[0] = parameters[0].replace(annotation=path)
+    for option in kafka.options():
+        kinds: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
+        kind = kinds.get(option.kind, str | None)
+        shown = Parameter(help=option.help, negative="")
+        parameters.append(
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[kind, shown],
+            )
+        )
+    command.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+
+
+_with_settings(run)
+_with_settings(backfill)

@@ -1,0 +1,49 @@
+"""The command line's entrance: it says what to install where the extra is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from stream_can.errors import StreamCANError
+
+__all__ = ["main"]
+
+
+EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
+EXTRAS |= {"prometheus_client": "kafka"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``stream-can``; returns the exit code.
+
+    0 it worked, 1 it did not (the reason is on standard error), 130 interrupted, 141 the reader of
+    standard output went away; ``run`` and ``pipe`` have more.
+    """
+    try:
+        from stream_can.cli.commands import app
+
+        code = app(arguments, result_action="return_value", exit_on_error=True)
+        sys.stdout.flush()
+    except ImportError as error:
+        # cyclopts wraps what goes wrong when it looks a command up.
+        missing = getattr(error.__cause__ or error, "name", None) or ""
+        extra = EXTRAS.get(missing.partition(".")[0])
+        if extra is None:
+            raise
+        print(f"stream-can: needs {missing}: pip install 'stream_can[{extra}]'", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Python flushes at exit and would complain once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    except (StreamCANError, ValueError, OSError) as error:
+        text = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            text = f"{error.filename}: {error.strerror}"
+        print(f"stream-can: {text}", file=sys.stderr)
+        return 1
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,160 @@
+"""What the command line shows: a progress bar, the table of a replay, what a corrector learned."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from stream_can.replay.run import Replay
+from stream_can.replay.verdict import verdict
+from stream_can.scores import Scores
+
+__all__ = ["progress_bar", "show_inspection", "show_replay"]
+
+
+class _Rate(ProgressColumn):
+    """Rows per second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} rows/s", style="progress.data.speed")
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar with rate and time left on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(what, total=total)
+        yield lambda rows: progress.update(bar, advance=rows)
+
+
+def show_replay(result: Replay, label_rate: float) -> None:
+    """Scores before and after, the table of paths, and the verdict."""
+    console = _console()
+    console.print(
+        f"{result.rows:,} rows, {result.raw.n:,} with a label, {len(result.classes)} classes; "
+        f"labels {result.delay}, {result.corrector.n_labels:,} learned"
+        + (f" (label rate {label_rate:g})" if label_rate < 1 else "")
+        + f"; {result.rows / max(result.seconds, 1e-9):,.0f} rows/s"
+    )
+    if not result.raw.n:
+        console.print("No row has a label, so there is nothing to compare.")
+        return
+    weights = result.mean_weights
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in ("accuracy %", "log loss", "Brier", "ECE %", "weight %"):
+        table.add_column(name, justify="right")
+    table.add_row("before", *_cells(result.raw))
+    table.add_row("after", *_cells(result.corrected), style="bold")
+    table.add_row("change", *_cells(result.corrected, result.raw), style="cyan", end_section=True)
+    for name, scores in result.paths.items():
+        if scores.n:
+            table.add_row(f"  {name}", *_cells(scores), f"{100 * weights[name]:.1f}", style="dim")
+    console.print(table)
+    for rate, scores in result.rates.items():
+        change = 100 * (scores.accuracy - result.raw.accuracy)
+        nats = scores.log_loss - result.raw.log_loss
+        console.print(f"{100 * rate:g} % of the labels: {change:+.2f} points, {nats:+.4f} nats")
+    console.print()
+    console.print(verdict(result))
+
+
+def show_inspection(found: dict[str, Any]) -> None:
+    """What :func:`stream_can.inspection.describe` says, for people."""
+    console = _console()
+    recent = found["recent_log_loss"]
+    facts = [
+        ("predictions seen", f"{found['predictions']:,}"),
+        ("labels learned", f"{found['labels']:,}"),
+        ("labels it rests on", f"{found['effective_sample_size']:,.0f} (older ones count less)"),
+        ("temperature", f"{found['temperature']:.3f} (above 1: the classifier is overconfident)"),
+    ]
+    if recent["raw"] is not None:
+        helps = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
+        facts.append(("recent log loss", helps))
+    if found["fit"] is not None:
+        fit = found["fit"]
+        facts.append(("fitted on", f"{fit['rows']:,} validation rows: {fit['step']}; {fit['why']}"))
+        for step in fit["ladder"]:
+            facts.append(("", ", ".join(f"{name} {_plain(value)}" for name, value in step.items())))
+        if fit["missing"]:
+            facts.append(("", f"no validation row of: {', '.join(map(str, fit['missing']))}"))
+    for name, value in (found.get("stream") or {}).items():
+        facts.append((name.replace("_", " "), _plain(value)))
+    facts += [(name.replace("_", " "), _plain(value)) for name, value in found["settings"].items()]
+    console.print(_two_columns(facts))
+    console.print()
+    mix = sorted(zip(found["classes"], found["prior"], strict=True), key=lambda pair: -pair[1])
+    console.print(_bars("class", "class mix %", [(str(name), 100 * q) for name, q in mix[:20]]))
+    if len(mix) > 20:
+        rest = 100 * sum(q for _, q in mix[20:])
+        console.print(f"and {len(mix) - 20} more classes with {rest:.2f} % together")
+    console.print()
+    weights = [(name, 100 * w) for name, w in found["weights"].items()]
+    console.print(_bars("path", "weight %", weights))
+
+
+def _console() -> Console:
+    # What is piped on is for a program or a file, where a line must not break at 80 columns.
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
+    values = [100 * scores.accuracy, scores.log_loss, scores.brier, 100 * scores.ece]
+    if before is None:
+        return [f"{value:.{digits}f}" for value, digits in zip(values, (2, 4, 4, 2), strict=True)]
+    raw = [100 * before.accuracy, before.log_loss, before.brier, 100 * before.ece]
+    changes = [a - b for a, b in zip(values, raw, strict=True)]
+    return [f"{change:+.{digits}f}" for change, digits in zip(changes, (2, 4, 4, 2), strict=True)]
+
+
+def _two_columns(facts: list[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, value)
+    return table
+
+
+def _bars(what: str, unit: str, rows: list[tuple[str, float]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(what)
+    table.add_column(unit, justify="right")
+    table.add_column("")
+    top = max((value for _, value in rows), default=1) or 1
+    for name, value in rows:
+        table.add_row(name, f"{value:.2f}", "█" * round(30 * value / top))
+    return table
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(entry)}" for name, entry in value.items())
+    if value is None:
+        return "the number of classes"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

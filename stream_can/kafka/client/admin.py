@@ -1,0 +1,303 @@
+"""What is asked and changed beside the stream: topics, rights, sizes, the group."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
+
+from stream_can.kafka.client.guards import (
+    DeniedError,
+    RetryError,
+    classify,
+    close,
+    errors_as,
+    within,
+)
+from stream_can.kafka.client.options import Options
+
+log = logging.getLogger(__name__)
+
+MESSAGE_BYTES = 1_048_588
+"""``max.message.bytes`` of a topic that nobody changed."""
+COORDINATOR_SECONDS = 8.0
+"""How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
+OVERHEAD_BYTES = 1_024
+"""What a batch with one record weighs beside its key, value and headers, generously."""
+
+
+_NO_COORDINATOR_YET = (
+    kafka_errors.CoordinatorNotAvailableError,
+    kafka_errors.CoordinatorLoadInProgressError,
+    kafka_errors.NotCoordinatorError,
+)
+
+
+class Reasons(logging.Handler):
+    """Trap: every TLS, SASL or address error is the same "Unable to bootstrap"; the reason is only
+    in kafka-python's log."""
+
+    FATAL = ("SaslAuthenticationFailed", "UnsupportedSaslMechanism", "CERTIFICATE_VERIFY_FAILED",
+             "WRONG_VERSION_NUMBER", "certificate verify failed")  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fatal: str | None = None
+        self.failed: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1]:
+            text += f": {record.exc_info[1]}"
+        if any(word in text for word in self.FATAL):
+            self.fatal = text
+        if text.startswith("Bootstrap connection"):
+            self.failed.append(text)
+
+    def __enter__(self) -> Reasons:
+        logger = logging.getLogger("kafka")
+        self.before = logger.level, logger.propagate
+        if logger.getEffectiveLevel() > logging.WARNING:  # heard here, still not shown
+            logger.propagate = False
+            logger.setLevel(logging.WARNING)
+        logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logger = logging.getLogger("kafka")
+        logger.removeHandler(self)
+        logger.setLevel(self.before[0])
+        logger.propagate = self.before[1]
+
+
+class Admin:
+    """kafka-python's admin client, connected; to be used in a ``with``.
+
+    Parameters
+    ----------
+    options
+        The brokers and the client options.
+    group
+        The consumer group that is asked about and changed.
+
+    Raises
+    ------
+    RetryError
+        No broker answers (yet).
+    DeniedError
+        Anything that waiting does not mend.
+    """
+
+    def __init__(self, options: Options, group: str) -> None:
+        self._options, self.group = options, group
+        self._admin = self._connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:  # fmt: skip
+        close(self._admin)
+
+    def _ask(self, seconds: float, name: str, *args: Any) -> Any:
+        return within(seconds, getattr(self._admin, name), *args, otherwise=RetryError)
+
+    def _connect(self) -> Any:
+        for name, value in self._options.given.items():
+            if name.endswith("file") and value is not None and not os.access(value, os.R_OK):
+                raise DeniedError(f"{name}: cannot read {value}")
+        with Reasons() as reasons, errors_as(RetryError):
+            try:
+                return KafkaAdminClient(**self._options.admin)
+            except (kafka_errors.KafkaError, OSError, ValueError) as error:
+                where, failed = ", ".join(self._options.servers), reasons.failed
+                if reasons.fatal or isinstance(error, ValueError):
+                    raise DeniedError(
+                        f"cannot connect to {where}: {reasons.fatal or error}"
+                    ) from error
+                closed = sum("socket disconnected" in text for text in failed)
+                if "SASL" in str(self._options.given.get("security_protocol")) and closed > 2:
+                    # kafka-python often sees the end of the connection before the reason.
+                    raise DeniedError(
+                        f"cannot connect to {where}: connections are closed while they"
+                        " authenticate; are user and password right?"
+                    ) from error
+                last = failed[-1] if failed else error
+                raise RetryError(f"no answer from {where}: {last}") from error
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def check(
+        self, *, reads: Sequence[str], writes: Sequence[str], state: str, state_bytes: int,
+        create: bool,
+    ) -> tuple[int, dict[str, int]]:  # fmt: skip
+        """Check rights, topics and sizes; make missing topics where ``create`` says so.
+
+        Parameters
+        ----------
+        reads
+            The input topic, then the others that are read.
+        writes, state
+            The topics of outputs, and that of snapshots.
+        state_bytes
+            What one snapshot takes.
+
+        Returns
+        -------
+        The number of partitions, which all topics share, and the most bytes of one record of each
+        topic that is written.
+        """
+        names, first = {*reads, *writes, state}, reads[0]
+        topics = self._found(names)
+        if first not in topics:
+            raise DeniedError(f"input topic {first!r} does not exist; create it first")
+        partitions = len(topics[first]["partitions"])
+        missing = names - topics.keys()
+        if missing and not create:
+            raise DeniedError(
+                f"missing topics: {', '.join(sorted(missing))}; create them with"
+                f" {partitions} partitions (state: cleanup.policy=compact)"
+                " or use --create-topics"
+            )
+        if missing:
+            self._create(missing, partitions, writes, state, state_bytes)
+            topics = self._found(names)
+        for name, topic in topics.items():
+            if len(topic["partitions"]) != partitions:
+                raise DeniedError(
+                    f"topic {name!r} has {len(topic['partitions'])} partitions, input"
+                    f" {first!r} has {partitions}; they must be equal"
+                )
+        self._check_rights(topics, reads, writes, state)
+        return partitions, self._limits([*writes, state], state, state_bytes)
+
+    def _found(self, names: set[str]) -> dict[str, Any]:
+        topics = self._ask(15, "describe_topics", sorted(names))
+        found = {}
+        for topic in topics:
+            error = kafka_errors.for_code(topic["error_code"])
+            if error is kafka_errors.NoError:
+                found[topic["name"]] = topic
+            elif error is not kafka_errors.UnknownTopicOrPartitionError:
+                raise classify(error(f"topic {topic['name']!r}"), RetryError)
+        return found
+
+    def _create(
+        self, names: set[str], partitions: int, writes: Sequence[str], state: str,
+        state_bytes: int,
+    ) -> None:  # fmt: skip
+        # Outputs and dead letters are larger than the records that they are made from.
+        configs = {name: {"max.message.bytes": str(2 * MESSAGE_BYTES)} for name in writes}
+        configs[state] = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(max(64 << 20, 4 * state_bytes)),
+            "max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes)),
+        }
+        new = {
+            name: {"num_partitions": partitions, "configs": configs.get(name, {})} for name in names
+        }
+        try:
+            self._ask(30, "create_topics", new)
+        except RetryError as error:
+            if not isinstance(error.__cause__, kafka_errors.TopicAlreadyExistsError):
+                raise  # otherwise another instance was faster
+        # Trap: a new topic is not at once visible on another broker.
+        self._ask(30, "wait_for_topics", sorted(names), 25_000)
+        log.info("created topics: %s", ", ".join(sorted(names)))
+
+    def _check_rights(
+        self, topics: dict[str, Any], reads: Sequence[str], writes: Sequence[str], state: str
+    ) -> None:
+        # Trap: without the right to read, an assignment stays empty for ever; without the right to
+        # write, only the future of a record fails.
+        needed = {name: {"READ"} for name in reads}
+        needed |= {name: {"WRITE"} for name in writes}
+        needed[state] = {"READ", "WRITE"}
+        lacking = [
+            f"{right} on topic {name}"
+            for name, rights in needed.items()
+            for right in sorted(rights - _operations(topics[name]))
+        ]
+        try:
+            groups = self._ask(15, "describe_groups", [self.group])
+        except DeniedError:
+            groups = {self.group: {}}
+        group = groups[self.group]
+        new = group.get("error") and "Authorization" not in group["error"]  # not known yet
+        if not new and "READ" not in _operations(group):
+            lacking.append(f"READ on group {self.group}")
+        if lacking:
+            raise DeniedError(f"rights missing: {', '.join(lacking)}")
+
+    def _limits(self, names: Sequence[str], state: str, state_bytes: int) -> dict[str, int]:
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+        described = self._ask(15, "describe_configs", asked, False, "all")
+        found, limits = described["topic"], {}
+        for name in names:
+            configs = found.get(name) or {}
+            if not configs and name == state:  # Trap: an empty answer means "not allowed"
+                raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {state}")
+            limits[name] = int(configs.get("max.message.bytes", {}).get("value", MESSAGE_BYTES))
+        policy = found[state]["cleanup.policy"]["value"]
+        if policy != "compact":
+            raise DeniedError(
+                f"state topic {state!r} has cleanup.policy={policy}; set it to compact"
+            )
+        if state_bytes + OVERHEAD_BYTES > limits[state]:
+            raise DeniedError(
+                f"one snapshot takes {state_bytes} bytes, but state topic {state!r} has"
+                f" max.message.bytes={limits[state]}; raise it, or leave out the matrix paths"
+            )
+        return limits
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def last_ended(self, transactional_id: str) -> Literal["commit", "abort"] | None:
+        """How the last transaction of an id ended, or will; None where it never had one."""
+        deadline = time.monotonic() + COORDINATOR_SECONDS
+        while True:
+            try:
+                found = self._ask(15, "describe_transactions", [transactional_id])
+            except RetryError as error:
+                if isinstance(error.__cause__, kafka_errors.TransactionalIdNotFoundError):
+                    return None
+                loading = isinstance(error.__cause__, _NO_COORDINATOR_YET)
+                if not loading or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                committed = ("PrepareCommit", "CompleteCommit")
+                return "commit" if found[transactional_id].state.value in committed else "abort"
+
+    # -- the group -------------------------------------------------------------------------------
+
+    def group_is_new(self) -> bool:
+        """Whether the group has no members and has committed nothing."""
+        groups = self._ask(15, "describe_groups", [self.group])
+        offsets = self._ask(15, "list_group_offsets", [self.group])
+        return not groups[self.group].get("members") and not offsets.get(self.group)
+
+    def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit offsets of a group that has no members."""
+        done = within(15, self._admin.alter_group_offsets, self.group, positions)
+        for error in done.values():
+            if error is not kafka_errors.NoError:
+                raise classify(error(f"offsets of group {self.group!r}"), DeniedError)
+
+    def remove_member(self, instance_id: str) -> None:
+        """Let a static member go at once, instead of when its session times out."""
+        member = MemberToRemove(group_instance_id=instance_id)
+        within(5, self._admin.remove_group_members, self.group, [member])
+
+
+def _operations(described: Mapping[str, Any]) -> set[str]:
+    return set(described.get("authorized_operations") or ())

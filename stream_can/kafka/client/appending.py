@@ -1,0 +1,184 @@
+"""Many records into kafka-python's producer at once: one lock and lookup, one future a batch.
+
+``KafkaProducer.send`` takes them one by one, each with its locks, its future and a call for every
+number in it; that is most of what a record costs. `append` leaves the same bytes in the same
+batches. It works on private parts; `check` says clearly where they have moved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.producer.future import FutureRecordMetadata
+from kafka.producer.producer_batch import ProducerBatch
+from kafka.record.memory_records import MemoryRecordsBuilder
+
+from stream_can.stream.records import Output
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "": ("_accumulator", "_sender", "_transaction_manager"),
+    "_sender": ("wakeup",),
+    "_accumulator": ("_appends_in_progress", "_tp_lock", "_batches", "_incomplete", "_closed"),
+}
+SAMPLE = [
+    Output(b"key", b"v" * 9000, [("name", b"value"), ("", b"")], 1000),
+    Output(None, b"", [], 500),
+    Output(b"", None, [("\u00fc", b"v" * 200)], 1 << 40),
+]
+"""Written both ways before anything real is."""
+
+
+def varint(number: int) -> bytes:
+    """A signed number as Kafka writes it: zigzag, seven bits a byte, the lowest first."""
+    left = (number << 1) ^ (number >> 63)
+    found = bytearray()
+    while left > 0x7F:
+        found.append(0x80 | (left & 0x7F))
+        left >>= 7
+    found.append(left)
+    return bytes(found)
+
+
+SMALL = 8192
+VARINTS = [varint(number) for number in range(SMALL)]
+"""Lengths, offsets and time differences within a batch are nearly always among these."""
+NULL = varint(-1)
+
+
+def check(producer: Any) -> None:
+    """Raise UnsupportedVersionError where this producer is not one that `append` works on."""
+    try:
+        for path, names in PARTS.items():
+            for name in names:
+                getattr(getattr(producer, path) if path else producer, name)
+        theirs, ours = (MemoryRecordsBuilder(2, 0, 1 << 20) for _ in range(2))
+        for out in SAMPLE:
+            theirs.append(out.timestamp, out.key, out.value, out.headers)
+        fits, _ = _write(ours, SAMPLE, 0, 1 << 20)
+        theirs.close()
+        ours.close()
+        if fits < len(SAMPLE) or theirs.buffer() != ours.buffer():
+            raise AttributeError("record batches are written otherwise")
+    except (AttributeError, TypeError) as error:
+        raise kafka_errors.UnsupportedVersionError(
+            f"this kafka-python's producer is not as 3.0.12's: {error}; install"
+            " kafka-python>=3.0.12,<3.1"
+        ) from error
+
+
+def append(
+    producer: Any, topic: str, partition: int, outputs: Sequence[Output], limit: int
+) -> list[Any]:
+    """Put records into the producer's batches, as its ``send`` would one by one.
+
+    Parameters
+    ----------
+    limit
+        Most bytes of a batch of several records: what its topic takes, since a batch that is
+        refused is cut in two, and its future never done.
+
+    Returns
+    -------
+    One future for each batch that was touched: a batch is acknowledged, or not, as a whole.
+    """
+    if partition not in producer.partitions_for(topic):
+        raise kafka_errors.UnknownTopicOrPartitionError(f"{topic}-{partition}")
+    tp = TopicPartition(topic, partition)
+    transaction, accumulator = producer._transaction_manager, producer._accumulator
+    if transaction is not None and transaction.is_transactional():
+        transaction.maybe_add_partition_to_transaction(tp)
+    limit = min(limit, producer.config["batch_size"])
+    compression = producer.config["compression_attrs"]
+    futures = []
+    accumulator._appends_in_progress.increment()
+    try:
+        with accumulator._tp_lock(tp):
+            if accumulator._closed:
+                raise kafka_errors.IllegalStateError("RecordAccumulator is closed")
+            waiting = accumulator._batches[tp]
+            batch = waiting[-1] if waiting and not waiting[-1].records._closed else None
+            done = 0
+            while done < len(outputs):
+                begun = batch is not None
+                batch = batch or ProducerBatch(tp, MemoryRecordsBuilder(2, compression, limit))
+                fits, largest = _write(batch.records, outputs, done, limit)
+                if fits > done:
+                    batch.max_record_size = max(batch.max_record_size, largest)
+                    batch.last_append = time.monotonic()
+                    last = batch.records.next_offset() - 1
+                    futures.append(
+                        FutureRecordMetadata(batch.produce_future, last, None, None, -1, -1, -1)
+                    )
+                    if not begun:
+                        waiting.append(batch)
+                        accumulator._incomplete.add(batch)
+                done, batch = fits, None
+    finally:
+        accumulator._appends_in_progress.decrement()
+    producer._sender.wakeup()
+    return futures
+
+
+def _write(records: Any, outputs: Sequence[Output], start: int, limit: int) -> tuple[int, int]:
+    """Write outputs from ``start`` on as long as they fit; the next one, the largest's bytes."""
+    builder, table = records._builder, VARINTS
+    offset, size = records.next_offset(), builder.size()
+    first, last = builder._first_timestamp, builder._max_timestamp
+    headers, packed = None, b""  # those of consecutive outputs are often equal
+    parts: list[bytes] = []
+    largest, end = 0, start
+    for end in range(start, len(outputs)):
+        out = outputs[end]
+        key, value, stamp = out.key, out.value, out.timestamp
+        if first is None:
+            first = last = stamp
+        if out.headers != headers:
+            headers = out.headers
+            packed = _pack(headers)
+        delta = stamp - first
+        n, m = (-1 if key is None else len(key)), (-1 if value is None else len(value))
+        record = b"".join(
+            (
+                b"\0",  # attributes
+                table[delta] if 0 <= delta < SMALL else varint(delta),
+                table[offset] if offset < SMALL else varint(offset),
+                table[n] if 0 <= n < SMALL else varint(n),
+                key or b"",
+                table[m] if 0 <= m < SMALL else varint(m),
+                value or b"",
+                packed,
+            )
+        )
+        length = len(record)
+        head = table[length] if length < SMALL else varint(length)
+        length += len(head)
+        if size + length > limit and offset > 0:
+            break
+        parts += (head, record)
+        size += length
+        offset += 1
+        if stamp > last:
+            last = stamp
+        if length > largest:
+            largest = length
+    else:
+        end = len(outputs)
+    if end > start:
+        builder._buffer += b"".join(parts)
+        builder._first_timestamp, builder._max_timestamp = first, last
+        builder._num_records, builder._last_offset = offset, offset - 1
+        records._next_offset = offset
+    return end, largest
+
+
+def _pack(headers: Iterable[tuple[str, bytes]]) -> bytes:
+    parts = [b""]
+    for name, value in headers:
+        text = name.encode(errors="surrogateescape")  # as unpacking leaves what is not UTF-8
+        parts += (varint(len(text)), text, varint(len(value)), value)
+    parts[0] = varint(len(parts) // 4)
+    return b"".join(parts)

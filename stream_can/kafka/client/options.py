@@ -1,0 +1,85 @@
+"""Options of kafka-python: what users may pass through, and what this package sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+from stream_can.kafka.client.guards import DeniedError
+
+ADMIN = {"bootstrap_timeout_ms": 5_000, "request_timeout_ms": 10_000}
+CONSUMER = {"reconnect_backoff_max_ms": 1_000, "bootstrap_timeout_ms": 5_000}
+PRODUCER = {
+    "reconnect_backoff_max_ms": 1_000,
+    "bootstrap_timeout_ms": 5_000,
+    "linger_ms": 5,
+    "batch_size": 524_288,  # a request costs about as much whatever its size
+    "request_timeout_ms": 10_000,
+    "max_block_ms": 8_000,
+    "delivery_timeout_ms": 18_000,  # 6 s is too close to a fail-over
+    "transaction_timeout_ms": 15_000,  # how long a lost instance holds back read_committed readers
+}
+OURS = {
+    "bootstrap_servers", "group_id", "metric_reporters", "group_instance_id", "transactional_id",
+    "isolation_level",
+    "enable_auto_commit", "auto_offset_reset", "partition_assignment_strategy", "acks", "retries",
+    "enable_idempotence", "key_serializer", "value_serializer", "key_deserializer",
+    "value_deserializer", "allow_auto_create_topics", "kafka_client", "selector",
+}  # fmt: skip
+"""Options of kafka-python that the guarantees rest on, so that settings may not touch them."""
+
+
+def option_defaults() -> dict[str, Any]:
+    """Every option of kafka-python that settings may pass through, and its default."""
+    known = {**KafkaConsumer.DEFAULT_CONFIG, **KafkaProducer.DEFAULT_CONFIG}
+    return {name: value for name, value in known.items() if name not in OURS}
+
+
+class Options:
+    """The brokers, and the options of each kind of client.
+
+    Parameters
+    ----------
+    bootstrap_servers
+        ``host:port`` of one or more brokers.
+    given
+        Options for all clients (security, time-outs). Those that only a consumer or a producer
+        knows go to that one alone.
+
+    Raises
+    ------
+    DeniedError
+        An option is unknown to kafka-python, or not for users to set.
+    """
+
+    def __init__(
+        self, bootstrap_servers: list[str], given: Mapping[str, Any] | None = None
+    ) -> None:
+        self.servers, self.given = bootstrap_servers, dict(given or {})
+        for name in self.given:
+            if name not in option_defaults():
+                raise DeniedError(
+                    f"client option {name!r}: unknown to kafka-python or not yours to set"
+                )
+
+    def _chosen(self, known: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+        given = {name: value for name, value in self.given.items() if name in known}
+        return {"bootstrap_servers": self.servers, **defaults, **given}
+
+    @property
+    def consumer(self) -> dict[str, Any]:
+        return self._chosen(KafkaConsumer.DEFAULT_CONFIG, CONSUMER)
+
+    @property
+    def producer(self) -> dict[str, Any]:
+        return self._chosen(KafkaProducer.DEFAULT_CONFIG, PRODUCER)
+
+    @property
+    def admin(self) -> dict[str, Any]:
+        return self._chosen(KafkaAdminClient.DEFAULT_CONFIG, ADMIN)
+
+    def seconds(self, name: str) -> float:
+        """A time-out of the producer, without its ``_ms``, such as ``max_block``."""
+        return float(self.producer[f"{name}_ms"]) / 1000

@@ -1,0 +1,196 @@
+"""A fetched batch's records all at once, in place of kafka-python's one by one.
+
+`Unpacked` stands in for the class that a consumer's fetcher unpacks with; which batches a reader
+may see is decided as there, and what comes out is the same but for its type, a `Record`, and for
+header names that are not UTF-8, which kafka-python does not read. It works on private parts;
+`install` says clearly where they have moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.consumer.fetcher import Fetcher
+from kafka.protocol.consumer import IsolationLevel
+from kafka.record.default_records import DefaultRecordBatch
+from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
+
+from stream_can.stream.records import Record
+
+
+def install(consumer: Any) -> None:
+    """Let a consumer unpack with `Unpacked`.
+
+    Raises
+    ------
+    UnsupportedVersionError
+        This kafka-python is not one that it works on.
+    """
+    try:
+        if consumer._fetcher.PartitionRecords is not Fetcher.PartitionRecords:
+            raise AttributeError("fetches are unpacked elsewhere")
+        sample = MemoryRecordsBuilder(2, 0, 1 << 20)
+        sample.append(1000, b"key", b"v" * 9000, [("name", b"value"), ("", None)])
+        sample.append(500, None, b"", [])
+        sample.append(1 << 40, b"", None, [("\u00fc", b"v" * 200)])
+        sample.close()
+        data, kinds = bytes(sample.buffer()), (Fetcher.PartitionRecords, Unpacked)
+        theirs, ours = (
+            _plain(kind(0, TopicPartition("a", 1), MemoryRecords(data))) for kind in kinds
+        )
+        if theirs != ours:
+            raise AttributeError("record batches are read otherwise")
+    except (AttributeError, TypeError) as error:
+        raise kafka_errors.UnsupportedVersionError(
+            f"this kafka-python's consumer is not as 3.0.12's: {error}; install"
+            " kafka-python>=3.0.12,<3.1"
+        ) from error
+    consumer._fetcher.PartitionRecords = Unpacked
+
+
+def _plain(part: Any) -> list[tuple[Any, ...]]:
+    return [
+        (r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, list(r.headers))
+        for r in part.take()
+    ]
+
+
+class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
+    """What one fetch brought of one partition."""
+
+    def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[Record]:
+        last = None
+        while (batch := records.next_batch()) is not None:
+            last = batch
+            if self.check_crcs and not batch.validate_crc():
+                raise kafka_errors.CorruptRecordError(
+                    f"{tp.topic}-{tp.partition}: the batch at {batch.base_offset} fails its crc"
+                )
+            if batch.magic == 2:
+                self.leader_epoch = batch.leader_epoch
+                if self._hidden(batch) or batch.is_control_batch:
+                    self.next_fetch_offset = batch.next_offset
+                    continue
+            found = unpack(batch, tp.topic, tp.partition)
+            self.records_read += len(found)
+            self.bytes_read += sum(len(r.value or b"") for r in found)  # for a metric alone
+            for record in found:
+                self.next_fetch_offset = record.offset + 1
+                yield record
+        # Compaction may have removed the last records of a batch, which still ends where it did.
+        if last is not None and last.magic == 2:
+            self.next_fetch_offset = last.next_offset
+        self.drain()
+
+    def _hidden(self, batch: Any) -> bool:
+        """Whether the batch belongs to an aborted transaction, or ends one."""
+        if self.isolation_level != IsolationLevel.READ_COMMITTED or not batch.has_producer_id():
+            return False
+        self._consume_aborted_transactions_up_to(batch.last_offset)
+        if self._contains_abort_marker(batch):
+            self.aborted_producer_ids.discard(batch.producer_id)
+            return True
+        return bool(self._is_batch_aborted(batch))
+
+
+def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
+    """All records of one batch.
+
+    Raises
+    ------
+    CorruptRecordError
+        Its lengths do not fit together.
+    """
+    if not isinstance(batch, DefaultRecordBatch):  # written by a client of before Kafka 0.11
+        return [
+            Record(topic, partition, r.offset, r.timestamp, r.key, r.value, r.headers)
+            for r in batch
+        ]
+    batch._maybe_uncompress()
+    data, pos = bytes(batch._buffer), batch._pos
+    base, first = batch.base_offset, batch.first_timestamp
+    appended = batch.max_timestamp if batch.timestamp_type == batch.LOG_APPEND_TIME else None
+    found = []
+    try:
+        for _ in range(batch.records_count):
+            length, pos = _number(data, pos)
+            stop = pos + length
+            delta, pos = _number(data, pos + 1)  # behind the attributes
+            # The others have one byte nearly always: read here, without a call.
+            offset = data[pos]
+            if offset < 128:
+                offset >>= 1
+                pos += 1
+            else:
+                offset, pos = _number(data, pos)
+            n = data[pos]
+            if n < 128:
+                n = (n >> 1) ^ -(n & 1)
+                pos += 1
+            else:
+                n, pos = _number(data, pos)
+            key = value = None
+            if n >= 0:
+                key = data[pos : pos + n]
+                pos += n
+            n, pos = _number(data, pos)
+            if n >= 0:
+                value = data[pos : pos + n]
+                pos += n
+            if data[pos]:
+                headers, pos = _headers(data, pos)
+            else:
+                headers, pos = [], pos + 1
+            if pos != stop:
+                raise ValueError(f"a record of {length} bytes is {pos - stop} longer")
+            stamp = first + delta if appended is None else appended
+            found.append(Record(topic, partition, base + offset, stamp, key, value, headers))
+        if pos != len(data):
+            raise ValueError(f"{len(data) - pos} bytes behind the last record")
+    except (ValueError, IndexError) as error:
+        where = f"{topic}-{partition}, batch at {base}"
+        raise kafka_errors.CorruptRecordError(f"{where}: {error!r}") from error
+    return found
+
+
+def _number(data: bytes, pos: int) -> tuple[int, int]:
+    """A varint, and the place behind it."""
+    n = data[pos]
+    pos += 1
+    if n > 127:
+        more = data[pos]
+        pos += 1
+        n = n & 127 | (more & 127) << 7
+        shift = 14
+        while more > 127:
+            if shift > 63:
+                raise ValueError("a number of more than 64 bits")
+            more = data[pos]
+            pos += 1
+            n |= (more & 127) << shift
+            shift += 7
+    return (n >> 1) ^ -(n & 1), pos
+
+
+def _headers(data: bytes, pos: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    count, pos = _number(data, pos)
+    if count < 0:
+        raise ValueError(f"{count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        n, pos = _number(data, pos)
+        if n < 0:
+            raise ValueError(f"a header's name has {n} bytes")
+        # Trap: brokers take names that are not UTF-8, and a consumer that raises stops for ever.
+        name = data[pos : pos + n].decode(errors="surrogateescape")
+        pos += n
+        n, pos = _number(data, pos)
+        value = None
+        if n >= 0:
+            value = data[pos : pos + n]
+            pos += n
+        headers.append((name, value))
+    return headers, pos

@@ -1,0 +1,212 @@
+"""Restoring a partition: committed offsets, the snapshot they point to, the recent predictions.
+
+A commit writes, in one transaction, the outputs, a snapshot into the state topic and the offsets of
+input and labels; the input's offset carries ``{"so": offset of the snapshot}``. So the pointer is
+visible only if its transaction was committed, and the snapshot names the offsets it belongs to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stream_can.errors import SnapshotMismatch
+from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.member import Client, Offset
+from stream_can.stream.task import Task
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 10
+"""How long a snapshot that does not belong to its offset may be the trace of another owner."""
+
+
+class Pointer(msgspec.Struct):
+    """What is committed beside the input's offset. (Brokers refuse more than 4096 bytes.)"""
+
+    so: int
+
+
+class Rules(NamedTuple):
+    """What to do where there is nothing to restore, or it cannot be restored."""
+
+    start: str
+    reset_state: bool
+    skip_gap: bool
+
+
+def key(topic: str, partition: int) -> bytes:
+    """The key of a partition's snapshots in the state topic."""
+    return f"{topic}-{partition}".encode()
+
+
+def offsets(
+    task: Task, topic: str, labels: str | None, partition: int, so: int
+) -> dict[Any, Offset]:
+    """What to commit for a task whose snapshot has offset ``so``: always both topics."""
+    pointer = msgspec.json.encode(Pointer(so)).decode()
+    found = {(topic, partition): Offset(task.next_prediction, pointer)}
+    if labels:
+        found[labels, partition] = Offset(task.next_label, "")
+    return found
+
+
+def restore(
+    client: Client,
+    partition: int,
+    state: str,
+    fresh: Callable[[int, int], Task],
+    stored: Callable[[bytes], Task],
+    rules: Rules,
+) -> Task:
+    """The task of a partition as it was when its last transaction was committed.
+
+    Parameters
+    ----------
+    fresh
+        Makes the task that begins at offsets of input and labels.
+    stored
+        Reads a snapshot.
+
+    Raises
+    ------
+    DeniedError
+        What is stored does not fit together; the message names what, and the way out.
+    """
+    found = _find(client, partition, state, stored)
+    # Only now: another owner may have gone on while we waited for its transaction.
+    begin, end = _span(client, client.input, partition, found.at)
+    label_begin = label_end = 0
+    if client.labels:
+        label_begin, label_end = _span(client, client.labels, partition, found.label_at)
+
+    def anew(at: int | None, label_at: int | None) -> Task:
+        """Fresh state, at committed offsets that still exist, else where the rules begin."""
+        first, label_first = (begin, label_begin) if rules.start == "earliest" else (end, label_end)
+        if at is None or not begin <= at <= end:
+            at = first
+        if label_at is None or not label_begin <= label_at <= label_end:
+            label_at = label_first
+        return fresh(at, label_at)
+
+    where = f"partition {partition} of {client.input!r}"
+    task = found.task
+    if task is None:
+        if found.problem is not None:
+            if not rules.reset_state:
+                raise DeniedError(
+                    f"{where}: {found.problem}; --reset-state begins there with fresh state, which"
+                    " forgets what was learned"
+                )
+            log.warning("%s: %s; beginning with fresh state", where, found.problem)
+        return anew(found.at, found.label_at)
+    spans = {client.input: (task.next_prediction, begin, end)}
+    if client.labels:
+        spans[client.labels] = (task.next_label, label_begin, label_end)
+    for topic, (next_, first, last) in spans.items():
+        if next_ > last:
+            problem = f"committed offset {next_} of {topic!r} is behind its end {last}: is it new?"
+            if not rules.reset_state:
+                raise DeniedError(f"{where}: {problem} --reset-state begins with fresh state")
+            log.warning("%s: %s beginning with fresh state", where, problem)
+            return anew(None, None)
+        if next_ < first:
+            gap = f"retention deleted offsets {next_} to {first - 1} of {topic!r} unread"
+            if not rules.skip_gap:
+                raise DeniedError(f"{where}: {gap}; --skip-gap goes on behind them")
+            log.warning("%s: %s; going on behind them", where, gap)
+    task.next_prediction = max(task.next_prediction, begin)
+    task.next_label = max(task.next_label, label_begin)
+    if task.oldest < begin:
+        log.warning("%s: recent predictions before offset %d are gone", where, begin)
+    if task.oldest < task.next_prediction:
+        oldest = task.oldest
+        task.rebuild(())  # also where none of them is left
+        records = client.read(client.input, partition, oldest, task.next_prediction)
+        while batch := list(itertools.islice(records, 1000)):
+            task.rebuild(batch)
+    return task
+
+
+def _span(client: Client, topic: str, partition: int, at: int | None) -> tuple[int, int]:
+    """First and next offset of a partition.
+
+    A broker that was killed begins with the end that it last wrote down, and has the true one
+    moments later: an end before the committed offset is asked for again.
+    """
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        begin, end = client.span(topic, partition)
+        if at is None or at <= end or time.monotonic() > deadline:
+            return begin, end
+        time.sleep(0.2)
+
+
+class _Found(NamedTuple):
+    """The stored task, the committed offsets, if any, and what is wrong with them."""
+
+    task: Task | None
+    at: int | None = None
+    label_at: int | None = None
+    problem: str | None = None
+
+
+def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], Task]) -> _Found:
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        committed = client.committed(partition)
+        here = committed[client.input]
+        label = committed.get(client.labels) if client.labels else None
+        label_at = None if label is None else label.offset
+        if here is None:
+            if not _any_snapshot(client, partition, state):
+                return _Found(None)
+            problem = (
+                f"a snapshot is in {state!r}, but group {client.group!r} has no committed"
+                " offset (they expire while a group is away)"
+            )
+            # Or it was committed since we asked: this process may have been frozen in between.
+            if time.monotonic() > deadline:
+                return _Found(None, problem=problem)
+            time.sleep(0.2)
+            continue
+        try:
+            so = msgspec.json.decode(here.metadata, type=Pointer).so
+        except msgspec.DecodeError:
+            problem = (
+                f"offset {here.offset} was committed by something else: no pointer to a snapshot"
+            )
+            return _Found(None, here.offset, label_at, problem)
+        record = client.read_at(state, partition, so)
+        if record is None or record.key != key(client.input, partition) or record.value is None:
+            problem = f"the snapshot of offset {here.offset} is not at {so} in {state!r} any more"
+        else:
+            try:
+                task = stored(record.value)
+            except SnapshotMismatch as error:
+                return _Found(None, here.offset, label_at, f"{error} (at {so} in {state!r})")
+            if task.next_prediction == here.offset and (
+                not label or task.next_label == label.offset
+            ):
+                return _Found(task, here.offset, label_at)
+            problem = (
+                f"the snapshot at {so} in {state!r} goes on at {task.next_prediction}, not at the"
+                f" committed offset {here.offset}"
+            )
+        # Another owner may have moved on, and compaction removed what it pointed to before.
+        if time.monotonic() > deadline:
+            return _Found(None, here.offset, label_at, problem)
+        time.sleep(0.2)
+
+
+def _any_snapshot(client: Client, partition: int, state: str) -> bool:
+    wanted = key(client.input, partition)
+    return any(
+        record.key == wanted and record.value is not None
+        for record in client.read(state, partition, 0, 1 << 62)
+    )

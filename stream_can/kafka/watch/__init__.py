@@ -1,0 +1,1 @@
+"""What a running worker shows of itself."""

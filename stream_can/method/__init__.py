@@ -1,0 +1,1 @@
+"""The mathematics: the compiled loop, and what it is told."""

@@ -1,0 +1,128 @@
+"""The paper's method on a matrix of predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can.method import kernel
+from stream_can.method.settings import check_settings
+
+__all__ = ["batch_can"]
+
+Array = NDArray[np.float64]
+
+
+def batch_can(
+    P: ArrayLike,
+    prior: ArrayLike,
+    *,
+    iterations: int = 1,
+    alpha: float = 1.0,
+    uncertainty: str = "topk_entropy",
+    k: int = 3,
+    threshold: float = 0.9,
+    sample: int | None = None,
+    seed: int | np.random.Generator | None = None,
+) -> Array:
+    r"""Classification with Alternating Normalization over a window of predictions.
+
+    Each uncertain row b is stacked under the confident rows $A_0$; then, ``iterations`` times,
+
+    $$ L \leftarrow L^{\alpha}, \quad L \leftarrow L\, D_{\text{columns}}^{-1}\, \Lambda_q, \quad
+       L \leftarrow D_{\text{rows}}^{-1} L $$
+
+    where the D hold the sums of the columns and of the rows and $\Lambda_q$ the prior, and the last
+    row is kept. One iteration needs only the column sums of the confident rows and O(n m) memory;
+    more rewrite the confident rows each time, for every uncertain row.
+
+    Parameters
+    ----------
+    P
+        Predictions, shape (n, m): each row finite, >= 0, with a sum within 0.001 of 1.
+    prior
+        Class prior, shape (m,), used as it is; :func:`laplace` makes one from training counts.
+    iterations
+        The paper's d, >= 1.
+    alpha
+        The exponent before each normalization, > 0.
+    uncertainty, k, threshold
+        Rows with an uncertainty of at least ``threshold`` are corrected, as in :class:`Corrector`.
+    sample
+        How many of the confident rows to use, drawn at random without replacement; all by default.
+        The speed of more than one iteration depends on it; take 500 or more.
+    seed
+        For ``sample``: anything that ``numpy.random.default_rng`` takes.
+
+    Returns
+    -------
+    A new float64 array, shape (n, m): confident rows as they were, uncertain rows corrected. Where
+    no row is confident the identity matrix stands in for them, as in the code of the paper.
+
+    Raises
+    ------
+    InvalidPrediction
+        Where a row is not a probability vector.
+    ValueError
+        Where another argument is out of range.
+
+    References
+    ----------
+    .. [1] Jia, Reiter, Lim, Artzi, Cardie: When in Doubt: Improving Classification Performance with
+       Alternating Normalization. Findings of EMNLP 2021.
+
+    Examples
+    --------
+    >>> from stream_can import laplace
+    >>> P = [[0.2, 0, 0.8], [0.9, 0.1, 0], [0, 0, 1], [0.5, 0, 0.5]]
+    >>> batch_can(P, laplace([7, 0, 0]), threshold=0.5, uncertainty="entropy")[-1].round(2)
+    array([0.92, 0.  , 0.08])
+    """
+    rows = kernel.normalised(P)
+    m = rows.shape[1]
+    q = np.asarray(prior, np.float64)
+    if q.shape != (m,) or not (
+        np.isfinite(q).all() and (q >= 0).all() and abs(q.sum() - 1) <= 1e-3
+    ):
+        raise ValueError(
+            f"prior: expected {m} probabilities that sum to 1; laplace(counts) makes them"
+        )
+    if iterations < 1 or int(iterations) != iterations:
+        raise ValueError(f"iterations: {iterations!r}, expected an integer >= 1")
+    if not 0 < alpha < np.inf:
+        raise ValueError(f"alpha: {alpha!r}, expected a number > 0")
+    if sample is not None and (sample < 1 or int(sample) != sample):
+        raise ValueError(f"sample: {sample!r}, expected an integer >= 1")
+    check_settings({"uncertainty": uncertainty, "k": k, "threshold": threshold})
+
+    uncertain = kernel.uncertainty(rows, uncertainty, k) >= threshold
+    confident = rows[~uncertain]
+    if sample is not None and sample < len(confident):
+        confident = np.random.default_rng(seed).choice(
+            confident, sample, replace=False, shuffle=False
+        )
+    if not len(confident):
+        confident = np.eye(m)
+    out = rows.copy()
+    if iterations == 1:
+        b = rows[uncertain] ** alpha
+        out[uncertain] = _rows_to_one(_over(b, (confident**alpha).sum(0) + b) * q, rows[uncertain])
+        return out
+    for i in np.flatnonzero(uncertain):
+        L = np.vstack([confident, rows[i]])
+        for _ in range(iterations):
+            L **= alpha
+            L = _rows_to_one(_over(L, L.sum(0)) * q, L)
+        out[i] = L[-1]
+    return out
+
+
+def _over(a: Array, b: Array) -> Array:
+    """a / b with 0/0 = 0."""
+    return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b > 0)
+
+
+def _rows_to_one(a: Array, otherwise: Array) -> Array:
+    """Rows divided by their sums; a row that sums to 0 carries nothing and is replaced."""
+    total = a.sum(1, keepdims=True)
+    return np.where(total > 0, _over(a, total), otherwise)

@@ -1,0 +1,32 @@
+"""The names of the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
+    """The names of the classes, checked; 0..m-1 for an int."""
+    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
+        if classes < 1:
+            raise ValueError(f"classes: {classes} classes, expected at least 1")
+        return tuple(range(int(classes)))
+    if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
+        raise ValueError(f"classes: expected names or their number, got {classes!r}")
+    names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
+    if not names:
+        raise ValueError("classes: expected at least 1, got none")
+    for name in names:
+        if not isinstance(name, (str, int, float)) or name != name:
+            raise ValueError(
+                f"classes: {name!r} is {type(name).__name__}, expected str, int, float or bool"
+            )
+    return names
+
+
+def preview(names: Sequence[Any], most: int = 8) -> str:
+    """The first names of a long list, for a message."""
+    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")

@@ -1,0 +1,177 @@
+"""fit: a base learned from validation rows and frozen, which helps before the first label."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can.errors import InvalidPrediction
+from stream_can.method.classes import preview
+from stream_can.method.kernel import Kernel, Mode, normalised
+from stream_can.method.paths import MATRIX_LIMIT
+from stream_can.method.state import State, new_state
+
+PASSES = 4
+SEED = 0
+"""Of the orders of the passes: fixed, so that the same rows give the same fit."""
+FOLDS = 5
+TRUSTED = 5000
+"""From this many rows on (and 5 per class) the matrix base is fitted without asking the ladder."""
+EM_ROWS = 500
+"""Below this many rows the mean output is too rough a reference for the class mix."""
+LADDER = {
+    "temperature": ("temperature", 5),
+    "strict vector": ("vector", 20),
+    "vector": ("vector", 5),
+    "matrix": ("matrix", 5),
+}
+"""{step: (base, prior precision a)}, from the fewest numbers to the most."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Fitted:
+    """What `fit` learned: the arrays of its base, a report, the rows in the order to learn them."""
+
+    state: State
+    report: dict[str, Any]
+    rows: Array
+    labels: NDArray[np.int64]
+
+
+def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
+    """Fit the base to rows ``P``, shape (n, m), with label indices ``y``, shape (n,).
+
+    Four passes in fixed random orders, so that the same rows always give the same fit.
+    """
+    P = normalised(P)
+    n, m = P.shape
+    if m != len(classes):
+        raise InvalidPrediction(
+            f"predictions have shape {P.shape}, expected (n, {len(classes)}): one column per class"
+        )
+    if len(y) != n:
+        raise InvalidPrediction(f"{n} predictions but {len(y)} labels; give one label per row")
+    rows_of = np.bincount(y, minlength=m)
+    if (rows_of > 0).sum() < 2:
+        raise ValueError(
+            f"fit: {n} validation rows hold {(rows_of > 0).sum()} of {m} classes, "
+            "expected at least 2"
+        )
+    missing = [classes[i] for i in np.flatnonzero(rows_of == 0)]
+    if missing:
+        warnings.warn(
+            f"fit: no validation row of class {preview(missing)}: fit cannot help it", stacklevel=3
+        )
+    rng = np.random.default_rng(SEED)
+    orders = [rng.permutation(n) for _ in range(PASSES)]
+
+    ladder: list[dict[str, Any]] = []
+    if n >= TRUSTED and n >= 5 * m and m <= MATRIX_LIMIT:
+        step, why = "matrix", f"{n} rows are enough for the matrix base"
+    else:
+        step, ladder = climb(P, y, orders)
+        why = f"{n} rows of {m} classes: cross-validation in {FOLDS} folds chose it"
+    state = fit_base(P, y, orders, *LADDER[step])
+    base = LADDER[step][0]
+    fitted = {
+        f"{key[0]}.fitted": array
+        for key, array in state.items()
+        if key in (f"b.{base}", f"c.{base}", f"A.{base}")
+    }
+    fitted["S.fitted"] = np.zeros(m)
+    if n >= EM_ROWS:
+        fitted["ref"] = (n * apply(P, state, base).mean(0) + 0.5) / (n + 0.5 * m)
+        fitted["Q"] = np.zeros(m + 1)
+    report = {
+        "rows": n,
+        "step": step,
+        "why": why,
+        "ladder": ladder,
+        "class_mix": n >= EM_ROWS,
+        "missing": missing,
+    }
+    return Fitted(fitted, report, P[orders[0]], y[orders[0]])
+
+
+def climb(
+    P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]]
+) -> tuple[str, list[dict[str, Any]]]:
+    """The step of the ladder whose held-out log loss says that it is worth its numbers."""
+    n, m = P.shape
+    fold = np.empty(n, np.int64)
+    fold[orders[0]] = np.arange(n) % FOLDS
+    held, losses = "", np.empty(0)
+    ladder: list[dict[str, Any]] = []
+    for step, (base, a) in LADDER.items():
+        if base == "matrix" and m > MATRIX_LIMIT:
+            continue
+        loss = np.empty(n)
+        for f in range(FOLDS):
+            out = np.flatnonzero(fold == f)
+            state = fit_base(P, y, [order[fold[order] != f] for order in orders], base, a)
+            loss[out] = -np.log(
+                np.maximum(apply(P[out], state, base)[np.arange(len(out)), y[out]], 1e-6)
+            )
+        if not held:
+            held, losses = step, loss
+            continue
+        gain = losses - loss
+        error = gain.std() / math.sqrt(n)
+        taken = bool(gain.mean() > error)
+        ladder.append(
+            {
+                "step": step,
+                "over": held,
+                "gain": float(gain.mean()),
+                "standard_error": float(error),
+                "taken": taken,
+            }
+        )
+        if taken:
+            held, losses = step, loss
+    return held, ladder
+
+
+def fit_base(
+    P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]], base: str, a: float
+) -> State:
+    """The state of one base after a pass over the rows in each order; priors count once a pass."""
+    state = new_state(P.shape[1], (base,))
+    state[f"b.{base}"][1] *= PASSES
+    kernel = lone(base, state, PASSES * a)
+    for order in orders:
+        kernel.learn_many(P[order], y[order])
+    return state
+
+
+def apply(P: Array, state: State, base: str) -> Array:
+    """The rows recalibrated by a base, shape (n, m)."""
+    out: Array = lone(base, state, 0.0).rows(P, 2, Mode.CORRECT)
+    return out
+
+
+def lone(base: str, state: State, precision: float) -> Kernel:
+    """A kernel of one base that forgets nothing."""
+    m = len(state["labels"])
+    return Kernel(
+        m,
+        (base,),
+        state,
+        train=np.full(m, 1 / m),
+        start_weights=np.ones(1),
+        half_life=math.inf,
+        uncertainty="topk_entropy",
+        k=3,
+        threshold=0.9,
+        pseudo_count=m,
+        prior_strength=m,
+        precision=precision,
+        exponent=0.5,
+    )

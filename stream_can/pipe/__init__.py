@@ -1,0 +1,6 @@
+"""JSON lines from standard input to standard output, corrected."""
+
+from stream_can.pipe.lines import Stop, read_lines
+from stream_can.pipe.run import BadLine, pipe
+
+__all__ = ["BadLine", "Stop", "pipe", "read_lines"]

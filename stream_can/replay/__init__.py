@@ -1,0 +1,18 @@
+"""Recorded predictions and late labels, played through a corrector: would it help?"""
+
+from stream_can.recording.recording import Recording, from_arrays
+from stream_can.replay.run import Moment, Replay, label_rates, replay
+from stream_can.replay.steps import Step, steps
+from stream_can.replay.verdict import verdict
+
+__all__ = [
+    "Moment",
+    "Recording",
+    "Replay",
+    "Step",
+    "from_arrays",
+    "label_rates",
+    "replay",
+    "steps",
+    "verdict",
+]

@@ -1,0 +1,156 @@
+"""Rows and late labels in the order of the stream: before each row, the labels due by then.
+
+Labels come a fixed number of rows late, or at their own time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.corrector import Corrector
+from stream_can.recording.recording import Chunk
+
+__all__ = ["Step", "steps"]
+
+DRAW = b"which labels arrive"
+FIRST_STEP, LAST_STEP = 64, 16_384
+STEPS_PER_LENGTH = 256
+
+
+class Step(NamedTuple):
+    """A run of rows that went through the corrector."""
+
+    first: int
+    """The number of the first row, from 0."""
+    P: NDArray[np.float64]
+    """The predictions, shape (n, m)."""
+    y: NDArray[np.int64]
+    """Index of each row's class, -1 where it is not known."""
+    corrected: NDArray[np.float64]
+    """What the corrector made of each row when it came by, shape (n, m)."""
+    paths: NDArray[np.float64] | None
+    """What each path made of it, shape (number of paths, n, m)."""
+    time: NDArray[Any] | None
+    """When each row was predicted, where that is known."""
+
+
+class _Labels(NamedTuple):
+    """Labels on their way, with the predictions they are for."""
+
+    due: NDArray[np.int64]
+    """The row before which each is learned (once that is known), else the row after its own."""
+    time: NDArray[Any]
+    row: NDArray[np.int64]
+    P: NDArray[np.float64]
+    y: NDArray[np.int64]
+
+    def take(self, which: NDArray[Any]) -> _Labels:
+        return _Labels(*(array[which] for array in self))
+
+
+def _on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> _Labels:
+    which = np.flatnonzero(chunk.arrives & given)
+    rows = which + chunk.first
+    time = rows if chunk.label_time is None or delay is not None else chunk.label_time[which]
+    return _Labels(rows + 1 + (delay or 0), time, rows, chunk.P[which], chunk.y[which])
+
+
+def _join(parts: list[_Labels]) -> _Labels:
+    if len(parts) == 1:
+        return parts[0]
+    return _Labels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _split(parts: list[_Labels], chunk: Chunk, by_time: bool) -> tuple[_Labels, list[_Labels]]:
+    """The labels that are learned within the chunk, in their order, and the others."""
+    end = chunk.first + len(chunk.P)
+    near, late = parts[-1:], list[_Labels]()
+    for part in parts[:-1]:
+        if by_time:
+            assert chunk.time is not None
+            waits = part.time.min() > chunk.time[-1]
+        else:
+            waits = part.due.min() > end
+        (late if waits else near).append(part)
+    labels = _Labels(*(np.concatenate(arrays) for arrays in zip(*near, strict=True)))
+    due = labels.due
+    if by_time:
+        assert chunk.time is not None
+        due = np.maximum(due, chunk.first + np.searchsorted(chunk.time, labels.time, "left"))
+    order = np.lexsort((labels.row, labels.time, due))
+    # After the last row a delay in rows still counts; that a time has come only a next row says.
+    ripe = order[due[order] <= end - by_time]
+    rest = np.ones(len(due), np.bool_)
+    rest[ripe] = False
+    if rest.any():
+        late.append(labels.take(np.flatnonzero(rest)))
+    return labels.take(ripe)._replace(due=due[ripe]), late
+
+
+def steps(
+    chunks: Iterable[Chunk],
+    corrector: Corrector,
+    *,
+    label_delay: int | None = None,
+    label_rate: float = 1.0,
+    seed: int = 0,
+    explain: bool = True,
+) -> Iterator[Step]:
+    """Run chunks through a corrector, a step at a time.
+
+    Parameters
+    ----------
+    chunks
+        The rows in order: :meth:`Recording.chunks` or :func:`from_arrays`.
+    corrector
+        Is taught; its state after a step is what the stream's corrector would have known.
+    label_delay
+        The label of row t - label_delay is learned after row t. None (or for chunks without times,
+        0) where labels come at their own time: before a row, the labels of earlier rows whose time
+        is not later than the row's, by label time, then row.
+    label_rate
+        Share of the labels that arrive at all, drawn at random from `seed`.
+    explain
+        Whether to say what each path makes of each row; takes about twice the time.
+
+    Yields
+    ------
+    Step
+        64 rows each at first, more as the stream goes on, never more than 16,384.
+    """
+    if label_delay is not None and label_delay < 0:
+        raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
+    if not 0 <= label_rate <= 1:
+        raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
+    # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
+    # some classes and keep those of others, since its uniforms also drew the classes.
+    rng = np.random.default_rng([seed, *DRAW])
+    waiting: list[_Labels] = []
+    for chunk in chunks:
+        given = rng.random(len(chunk.P)) < label_rate
+        by_time = label_delay is None and chunk.time is not None
+        labels, waiting = _split(
+            [*waiting, _on_their_way(chunk, label_delay, given)], chunk, by_time
+        )
+        start, end, done = chunk.first, chunk.first + len(chunk.P), 0
+        while start < end:
+            stop = min(end, start + _step(start))
+            upto = int(np.searchsorted(labels.due, stop, "right"))
+            cut = slice(start - chunk.first, stop - chunk.first)
+            P, due = chunk.P[cut], labels.take(np.arange(done, upto))
+            corrected, paths = corrector._kernel.replay(P, due.P, due.y, due.due - start, explain)
+            time = None if chunk.time is None else chunk.time[cut]
+            yield Step(start, P, chunk.y[cut], corrected, paths, time)
+            start, done = stop, upto
+
+
+def _step(start: int) -> int:
+    """Rows of a step: at most a 256th of what went before, but 64."""
+    size = FIRST_STEP
+    while size < LAST_STEP and start >= 2 * size * STEPS_PER_LENGTH:
+        size *= 2
+    return size

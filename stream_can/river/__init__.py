@@ -1,0 +1,6 @@
+"""River classifiers with a corrector behind them."""
+
+from stream_can.river.frozen import FrozenClassifier
+from stream_can.river.wrapper import CorrectedClassifier
+
+__all__ = ["CorrectedClassifier", "FrozenClassifier"]

@@ -1,0 +1,318 @@
+"""A river classifier whose probabilities a Corrector corrects while both learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.corrector import Corrector
+from stream_can.errors import InvalidPrediction
+
+try:
+    from river import base
+
+    from stream_can.river import frames
+    from stream_can.river.frozen import FrozenClassifier
+except ImportError as error:
+    raise ImportError(
+        f"stream_can.river needs river 0.26 or newer ({error}): pip install 'stream_can[river]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+
+__all__ = ["CorrectedClassifier", "FrozenClassifier"]
+
+Array = NDArray[np.float64]
+Probabilities = dict[Any, float]
+
+
+class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-arg]
+    """A classifier behind a :class:`stream_can.Corrector` that learns from the same labels.
+
+    ``predict_proba_one`` corrects what the classifier predicts and changes nothing.
+    ``learn_one(x, y)`` asks the classifier for its prediction once more, before it learns the row,
+    shows that prediction and the label to the corrector, and then teaches the classifier.
+    ``learn_one(x, None)`` is for a row whose label will never come: the corrector observes it, the
+    classifier does not see it.
+
+    Classes are taken up as the classifier and the labels name them: str, int, float or bool. The
+    first label of a class that nobody had named teaches the prior alone. A prediction that says
+    nothing (empty, NaN, negative, infinite or all zeros) is answered with the class mix of the
+    labels so far, and its label teaches that mix alone.
+
+    Parameters
+    ----------
+    classifier
+        A river classifier or pipeline with ``predict_proba_one``. Wrap it in
+        :class:`FrozenClassifier` where only the corrector should learn.
+    train_counts
+        {class: rows that the classifier was trained on}, for a frozen classifier. One that learns
+        here needs none: the labels that it learns are the evidence for the prior already.
+    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength
+        As for :class:`stream_can.Corrector`. The matrix keeps 2 m^2 numbers for m classes: above
+        some hundred classes name the ``paths`` without it.
+
+    Raises
+    ------
+    ValueError
+        Where a setting is out of range; the message names it.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics, naive_bayes
+    >>> from stream_can.river import CorrectedClassifier
+
+    >>> def log_loss(model):
+    ...     metric = evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
+    ...     return round(metric.get(), 2)
+
+    >>> log_loss(naive_bayes.GaussianNB())
+    0.59
+    >>> log_loss(CorrectedClassifier(naive_bayes.GaussianNB()))
+    0.36
+    """
+
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        *,
+        train_counts: Mapping[Any, float] | None = None,
+        paths: Sequence[str] | None = None,
+        half_life: float = 5000,
+        uncertainty: str = "topk_entropy",
+        k: int = 3,
+        threshold: float = 0.9,
+        pseudo_count: float | None = None,
+        prior_strength: float | None = None,
+    ) -> None:
+        if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
+            raise ValueError(f"train_counts: expected {{class: rows}}, got {train_counts!r}")
+        self.classifier = classifier
+        self.train_counts = train_counts
+        self.paths = paths
+        self.half_life = half_life
+        self.uncertainty = uncertainty
+        self.k = k
+        self.threshold = threshold
+        self.pseudo_count = pseudo_count
+        self.prior_strength = prior_strength
+        # Made in any case, so that a bad setting is refused here and not at the first row.
+        corrector = self._new_corrector(train_counts or [False])
+        self._corrector = corrector if train_counts else None
+
+    def _new_corrector(self, classes: Iterable[Any]) -> Corrector:
+        return Corrector(
+            classes,
+            train_counts=self.train_counts,
+            paths=self.paths,
+            half_life=self.half_life,
+            uncertainty=self.uncertainty,
+            k=self.k,
+            threshold=self.threshold,
+            pseudo_count=self.pseudo_count,
+            prior_strength=self.prior_strength,
+        )
+
+    @property
+    def corrector(self) -> Corrector | None:
+        """The corrector behind the classifier, to look inside; None before the first class."""
+        return self._corrector
+
+    # ---- one row
+
+    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:
+        """The corrected probability of every class met so far; nothing changes.
+
+        Parameters
+        ----------
+        x
+            Features, as the classifier takes them.
+        **kwargs
+            Passed on to the classifier.
+
+        Returns
+        -------
+        {class: probability} in the order in which the classes appeared; it sums to 1. Empty where
+        neither the classifier nor a label has named a class yet.
+        """
+        p = self._ask(x, **kwargs)
+        corrector = self._corrector
+        if corrector is not None and p.keys() <= corrector._index.keys():
+            try:
+                return named(corrector.classes, corrector.correct_one(in_order(p, corrector)))
+            except InvalidPrediction:
+                pass  # to be divided by its sum, or saying nothing: the general way
+        classes, rows = self._correct(list(p), np.array([list(p.values())], np.float64))
+        return named(classes, rows[0])
+
+    def learn_one(self, x: dict[Any, Any], y: Any = None, **kwargs: Any) -> None:
+        """Learn the label of a row, in the corrector and then in the classifier.
+
+        Parameters
+        ----------
+        x
+            Features, as the classifier takes them.
+        y
+            The class; None where the label will never come: then the row is observed only.
+        **kwargs
+            Passed on to the classifier's ``learn_one`` and, as in ``river.evaluate``, all but the
+            weight ``w`` to its ``predict_proba_one``. The corrector counts each label once.
+
+        Raises
+        ------
+        ValueError
+            Where ``y`` is no str, int, float or bool.
+        """
+        self._take(self._ask(x, **without_weight(kwargs)), y)
+        if y is not None:
+            self.classifier.learn_one(x, y, **kwargs)
+
+    def _ask(self, x: Any, **kwargs: Any) -> Probabilities:
+        """The classifier's own prediction."""
+        try:
+            return self.classifier.predict_proba_one(x, **kwargs)
+        except NotImplementedError:
+            name = type(self.classifier).__name__
+            raise NotImplementedError(f"{name} has no probabilities to correct") from None
+
+    def _take(self, p: Probabilities, y: Any) -> None:
+        """Show the corrector a prediction and, unless it is None, its label."""
+        # The classifier cannot have spoken against a class that nobody had named. Taken as such,
+        # the first label of each class would throw off the temperature of a young stream.
+        unheard = y is not None and y not in p and not self._has(y)
+        for name in p if y is None else (*p, y):
+            if self._corrector is None:
+                self._corrector = self._new_corrector([name])
+            elif not self._has(name):
+                self._corrector._add_class(name)
+        if self._corrector is None:
+            return
+        row, silent = in_order(p, self._corrector), False
+        try:
+            self._corrector.observe_one(row)
+        except InvalidPrediction:  # to be divided by its sum, or saying nothing
+            silent = bool(normalise(row[None])[0])
+            if not silent:
+                self._corrector.observe_one(row)
+        if y is not None:
+            self._corrector.learn_one(None if silent or unheard else row, y)
+
+    def _has(self, name: Any) -> bool:
+        return self._corrector is not None and name in self._corrector._index
+
+    # ---- many rows
+
+    def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
+        """``predict_proba_one`` for each row of a frame of pandas, polars or another of narwhals'.
+
+        Returns
+        -------
+        A frame of the same kind with one column per class, named by its ``str`` where the kind of
+        frame has no other names.
+        """
+        rows = frames.into_rows(X)
+        classes, P = self._correct(*frames.predict(self.classifier, self._ask, rows, **kwargs))
+        return frames.into_frame(P, classes, like=rows)  # type: ignore[no-any-return]
+
+    def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
+        """The most likely class of each row of a frame, as a series of the same kind."""
+        rows = frames.into_rows(X)
+        classes, P = self._correct(*frames.predict(self.classifier, self._ask, rows, **kwargs))
+        best = [classes[i] for i in P.argmax(axis=1)] if classes else [None] * len(rows)
+        return frames.into_series(best, like=rows)  # type: ignore[no-any-return]
+
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries | None = None, **kwargs: Any) -> None:
+        """``learn_one`` for each row of a frame, predicted by the classifier before the batch.
+
+        Parameters
+        ----------
+        X
+            Features, one row each.
+        y
+            A series of labels, null where the label will never come; None for all.
+        **kwargs
+            Passed on as by ``learn_one``.
+        """
+        rows = frames.into_rows(X)
+        labels = frames.into_labels(y, len(rows))
+        asked = without_weight(kwargs)
+        names, P = frames.predict(self.classifier, self._ask, rows, **asked)
+        for row, label in zip(P.tolist(), labels, strict=True):
+            self._take(dict(zip(names, row, strict=True)), label)
+        frames.learn(self.classifier, rows, y, labels, **kwargs)
+
+    def _correct(self, names: Sequence[Any], P: Array) -> tuple[list[Any], Array]:
+        """Correct predictions with a column per name; the classes, and a column for each.
+
+        A class that the corrector has not met keeps its probability, the others share the rest.
+        """
+        known = [] if self._corrector is None else list(self._corrector.classes)
+        classes = known + [name for name in names if not self._has(name)]
+        rows = np.zeros((len(P), len(classes)))
+        column = {name: i for i, name in enumerate(classes)}
+        rows[:, [column[name] for name in names]] = P
+        silent = normalise(rows)
+        if self._corrector is None:
+            rows[silent] = 1 / max(len(classes), 1)
+            return classes, rows
+        m = len(known)
+        head = rows[~silent, :m]
+        if len(classes) == m:
+            rows[~silent] = self._corrector.correct_many(head)
+        else:
+            mass = head.sum(axis=1, keepdims=True)
+            head = np.divide(head, mass, out=np.full_like(head, 1 / m), where=mass > 0)
+            rows[~silent, :m] = mass * self._corrector.correct_many(head)
+        rows[silent, :m] = self._corrector.prior
+        rows[silent, m:] = 0
+        return classes, np.minimum(rows, 1)
+
+    # ---- what river asks of a wrapper
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.classifier
+
+    def _unit_test_skips(self) -> set[str]:
+        return self.classifier._unit_test_skips()
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        yield {"classifier": linear_model.LogisticRegression()}
+        yield {"classifier": preprocessing.StandardScaler() | linear_model.SoftmaxRegression()}
+
+
+def in_order(p: Probabilities, corrector: Corrector) -> Array:
+    """The prediction in the order of the corrector's classes, shape (m,)."""
+    return np.array([p.get(name, 0.0) for name in corrector.classes], np.float64)
+
+
+def named(classes: Sequence[Any], row: Array) -> Probabilities:
+    """{class: probability}; rounding may leave a sum of weights an ulp above the 1 river allows."""
+    return dict(zip(classes, np.minimum(row, 1.0).tolist(), strict=True))
+
+
+def normalise(P: Array) -> NDArray[np.bool_]:
+    """Divide each row by its sum, in place, unless it is near enough to 1 for the corrector.
+
+    Returns
+    -------
+    Which rows say nothing (NaN, negative, infinite or all zeros) and were left, shape (n,).
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = P.sum(axis=1)
+        silent = ~(np.isfinite(total) & (total > 0) & (P >= 0).all(axis=1))
+        off = ~silent & (np.abs(total - 1) > 0.999e-3)
+    P[off] /= total[off, None]
+    return np.asarray(silent)
+
+
+def without_weight(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments that a prediction takes too."""
+    return {name: value for name, value in kwargs.items() if name != "w"}

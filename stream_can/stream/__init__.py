@@ -1,0 +1,1 @@
+"""One partition of a stream: records in, records out, no I/O."""

@@ -1,0 +1,322 @@
+"""A JSON message <-> a row, a label.
+
+A prediction is a JSON object with the probabilities in one field: an array in the order of the
+classes, an object {class: probability} or, with two classes, one number (the probability of the
+second). It is written back as the same message with the corrected probabilities in that field,
+in the same form, and the original beside it; every other value keeps its bytes. A key that occurs
+twice counts where it occurs last, as in every common JSON parser, and is written once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from stream_can.errors import StreamCANError, UnknownClass
+
+__all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
+
+WIDEST = 2.2250738585072014e-308
+"""The float with the longest text, 23 characters."""
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_read_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
+_read_any = msgspec.json.Decoder().decode
+_write = msgspec.json.Encoder().encode
+# Deep nesting is a RecursionError, a key of bad UTF-8 a UnicodeDecodeError: not msgspec's own.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class BadMessage(StreamCANError, ValueError):
+    """A message cannot be read, or its output cannot be sent; the text names the field."""
+
+    full_name = "stream_can.messages.BadMessage"
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where in a message everything is. Names are dotted paths: ``model.probs`` reaches inside."""
+
+    probs: str = "probs"
+    """The probabilities of a prediction."""
+    raw: str = "probs_raw"
+    """The name, beside ``probs``, that keeps the original; a label may echo it. Empty: dropped."""
+    label: str = "label"
+    """The class name of a label."""
+    id: str | None = None
+    """What joins labels to predictions; None is the record's key."""
+    digits: int | None = None
+    """Decimal places of the corrected probabilities; None: as many as read back equal."""
+
+    def __post_init__(self) -> None:
+        for name in ("probs", "label", "id"):
+            path = getattr(self, name)
+            if path is not None and not all(path.split(".")):
+                raise ValueError(f"{name}: {path!r} is no field name or dotted path")
+        above, dot, last = self.probs.rpartition(".")
+        if "." in self.raw or self.raw == last:
+            raise ValueError(
+                f"raw: {self.raw!r}, expected a name without a dot, other than that of probs"
+            )
+        beside = f"{above}{dot}{self.raw}" if self.raw else None
+        paths = [path for path in (self.probs, beside, self.label, self.id) if path is not None]
+        for path in paths:
+            inside = [other for other in paths if other.startswith(f"{path}.")]
+            if inside or paths.count(path) > 1:
+                raise ValueError(f"fields: {path!r} is two things at once; give each its own place")
+        if self.digits is not None and not 1 <= self.digits <= 17:
+            raise ValueError(f"digits: {self.digits}, expected 1 to 17")
+
+
+class Prediction(msgspec.Struct, gc=False):
+    """A prediction's message, opened: its row, and what it takes to write it back."""
+
+    row: list[float]
+    fields: dict[str, Any]
+    inner: dict[str, Any]
+    """The object that holds the probabilities: ``fields`` itself, or one inside."""
+    original: Raw
+    form: dict[str, int] | float | None
+    """An object's keys and their columns; 1.0 for one number; None for an array."""
+    label: int | None = None
+    """The column of the label that the same message carries, where that is looked for."""
+
+
+class Label(msgspec.Struct, gc=False):
+    """A label's message, read."""
+
+    index: int
+    """The column of the class."""
+    row: list[float] | None
+    """The raw prediction it is for, where it echoes one."""
+    id: bytes | None
+
+
+class Messages:
+    """Reads and writes the messages of one stream.
+
+    Parameters
+    ----------
+    classes
+        The names of the classes in the order of the columns.
+    fields
+        Where everything is.
+
+    Raises
+    ------
+    ValueError
+        Where two classes have the same name in JSON, such as 1 and "1".
+
+    Examples
+    --------
+    >>> messages = Messages(["fraud", "fine"])
+    >>> prediction = messages.read(b'{"id": 7, "probs": [0.4, 0.6]}')
+    >>> prediction.row
+    [0.4, 0.6]
+    >>> messages.write(prediction, [0.25, 0.75])
+    b'{"id":7,"probs":[0.25,0.75],"probs_raw":[0.4, 0.6]}'
+    >>> messages.read_label(b'{"label": "fine"}', key=b"7").index
+    1
+    """
+
+    def __init__(self, classes: Sequence[Any], fields: Fields | None = None) -> None:
+        self.classes, self.fields = tuple(classes), fields or Fields()
+        self._m = len(self.classes)
+        self._names = [json_name(name) for name in self.classes]
+        self._index = {name: i for i, name in enumerate(self._names)}
+        if len(self._index) < self._m:
+            twice = next(name for i, name in enumerate(self._names) if self._index[name] != i)
+            raise ValueError(f"classes: two are {twice!r} in JSON")
+        numeric = [(float(name), i) for name, i in self._index.items() if _NUMBER.fullmatch(name)]
+        values = [value for value, _ in numeric]
+        # "1" and "1.0" as two classes: no number tells which one is meant, the text must.
+        self._numbers = {value: i for value, i in numeric if values.count(value) == 1}
+        self.probs_path = self.fields.probs.split(".")
+        *self._parents, self._probs = self.probs_path
+        self._raw = self.fields.raw
+        self.raw_path = [*self._parents, self._raw] if self._raw else None
+        self.label_path = self.fields.label.split(".")
+        self._id_path = None if self.fields.id is None else self.fields.id.split(".")
+
+    def read(self, value: bytes) -> Prediction:
+        """Open the message of a prediction.
+
+        The row has m numbers, not yet checked to be probabilities: that rule is the Corrector's.
+
+        Raises
+        ------
+        BadMessage
+            Where it is not JSON, or has no probabilities of one of the three forms.
+        UnknownClass
+            Where an object of probabilities names a class that there is not.
+        """
+        fields = inner = open_object(value)
+        for name in self._parents:
+            if name not in inner:
+                raise BadMessage(f"no field {self.fields.probs!r}")
+            try:
+                inside = _read_object(inner[name])
+            except _UNREADABLE as error:
+                raise BadMessage(f"{self.fields.probs}: at {name!r}: {error}") from None
+            inner[name] = inside
+            inner = inside
+        original = inner.get(self._probs)
+        if original is None:
+            raise BadMessage(f"no field {self.fields.probs!r}")
+        row = self._read_probs(original, self.fields.probs)
+        if type(row) is list:
+            return Prediction(row, fields, inner, original, None)
+        if type(row) is dict:
+            columns = self._columns(row)
+            return Prediction([row[name] for name in self._names], fields, inner, original, columns)
+        return Prediction([1.0 - row, row], fields, inner, original, 1.0)
+
+    def _read_probs(self, text: Raw, where: str) -> Any:
+        try:
+            probs = _read_probs(text)
+        except _UNREADABLE as error:
+            raise BadMessage(f"{where}: {error}") from None
+        if type(probs) is float:
+            if self._m != 2:
+                raise BadMessage(f"{where}: one number, but there are {self._m} classes")
+        elif len(probs) != self._m and type(probs) is list:
+            raise BadMessage(f"{where}: {len(probs)} probabilities for {self._m} classes")
+        return probs
+
+    def _columns(self, probs: dict[str, float]) -> dict[str, int]:
+        """The columns of the keys of an object {class: probability}."""
+        try:
+            columns = {name: self._index[name] for name in probs}
+        except KeyError as error:
+            raise UnknownClass(
+                f"{self.fields.probs}: {error} is none of the {self._m} classes"
+            ) from None
+        if len(columns) < self._m:
+            missing = next(name for name in self._names if name not in probs)
+            raise BadMessage(f"{self.fields.probs}: no probability for class {missing!r}")
+        return columns
+
+    def write(self, prediction: Prediction, row: list[float]) -> bytes:
+        """The message with ``row`` in place of its probabilities, and the original kept beside it.
+
+        ``row`` must be finite: JSON has no NaN, and msgspec would write null.
+        """
+        inner, form = prediction.inner, prediction.form
+        if form is None:
+            inner[self._probs] = row
+        elif isinstance(form, dict):
+            inner[self._probs] = {name: row[i] for name, i in form.items()}
+        else:
+            inner[self._probs] = row[1]
+        if self._raw:
+            inner[self._raw] = prediction.original
+        return _write(prediction.fields)
+
+    def largest(self, prediction: Prediction) -> int:
+        """Bytes that :meth:`write` makes at most, whatever the row."""
+        return len(self.write(prediction, [WIDEST] * self._m))
+
+    def read_label(self, value: bytes, key: bytes | None = None) -> Label:
+        """Read the message of a label.
+
+        Raises
+        ------
+        BadMessage
+            Where it is not JSON, has no label, or echoes a prediction that cannot be read.
+        UnknownClass
+            Where the label is none of the classes.
+        """
+        fields = open_object(value)
+        text = self.find(fields, self.label_path)
+        if text is None:
+            raise BadMessage(f"no field {self.fields.label!r}")
+        index = self._class_of(text)
+        echo = None if self.raw_path is None else self.find(fields, self.raw_path)
+        row = None
+        if echo is not None and bytes(echo) != b"null":
+            row = self._read_probs(echo, self._raw)
+            if type(row) is dict:
+                self._columns(row)
+                row = [row[name] for name in self._names]
+            elif type(row) is float:
+                row = [1.0 - row, row]
+        return Label(index, row, self.id_of(fields, key))
+
+    def label_in(self, fields: dict[str, Any]) -> int | None:
+        """The column of the label in an opened message; None where it has none, or null.
+
+        Raises
+        ------
+        BadMessage, UnknownClass
+            As for :meth:`read_label`.
+        """
+        text = self.find(fields, self.label_path)
+        return None if text is None or bytes(text) == b"null" else self._class_of(text)
+
+    def _class_of(self, text: Raw) -> int:
+        try:
+            label = _read_any(text)
+        except _UNREADABLE as error:
+            raise BadMessage(f"{self.fields.label}: {error}") from None
+        if type(label) is str:
+            index = self._index.get(label)
+        elif type(label) is bool:
+            index = self._index.get(json_name(label))
+        elif type(label) in (int, float):
+            index = self._numbers.get(label)
+            if index is None:
+                index = self._index.get(bytes(text).decode())
+        else:
+            what = "null" if label is None else type(label).__name__
+            raise BadMessage(f"{self.fields.label}: {what}, expected the name of a class")
+        if index is None:
+            shown = bytes(text)[:80].decode(errors="replace")
+            raise UnknownClass(f"{self.fields.label}: {shown} is none of the {self._m} classes")
+        return index
+
+    def id_of(self, fields: dict[str, Any], key: bytes | None) -> bytes | None:
+        """What joins the message: its key, or the text of its id field; None where it has none."""
+        if self._id_path is None:
+            return key
+        text = self.find(fields, self._id_path)
+        if text is None:
+            return None
+        raw = bytes(text)
+        if raw[:1] == b'"':
+            name: str = _read_any(raw)
+            return name.encode()
+        return None if raw == b"null" else raw
+
+    @staticmethod
+    def find(fields: dict[str, Any], path: list[str]) -> Any:
+        """The text of the value at a path, None where there is none."""
+        value: Any = fields.get(path[0])
+        for name in path[1:]:
+            if type(value) is Raw:
+                try:
+                    value = _read_object(value)
+                except _UNREADABLE:
+                    return None
+            if value is None:
+                return None
+            value = value.get(name)
+        return value
+
+
+def open_object(value: bytes) -> dict[str, Any]:
+    """The fields of a JSON object, their values still text; BadMessage where it is none."""
+    try:
+        if not value.isascii():
+            value.decode()  # msgspec passes over the bytes inside strings, and would send them on
+        return _read_object(value)
+    except _UNREADABLE as error:
+        raise BadMessage(f"not a JSON object: {error}") from None
+
+
+def json_name(name: Any) -> str:
+    """A class as the key of a JSON object: 3 -> "3", True -> "true"."""
+    return name if isinstance(name, str) else _write(name).decode()

@@ -1,0 +1,98 @@
+"""What a task takes and gives: records in, records to send, dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from stream_can.errors import StreamCANError
+
+__all__ = ["Counts", "Output", "Record", "Result", "Source"]
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Source(Protocol):
+    """What a record has; kafka-python's ConsumerRecord does."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Record(msgspec.Struct, gc=False):
+    """One record of the input, for whoever has no ConsumerRecord."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class Output(msgspec.Struct, gc=False):
+    """One record to send, to the partition that it came from."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    timestamp: int
+
+
+class Result(msgspec.Struct):
+    """What came of a batch."""
+
+    outputs: list[Output]
+    dead_letters: list[Output]
+    delays: list[int]
+    """Milliseconds from prediction to label, for each label that found its prediction."""
+    stopped: tuple[Source, Exception] | None
+    """With ``errors="fail"``: the record that could not be read, and why."""
+
+
+class Counts(msgspec.Struct):
+    """What a task has taken since its state began."""
+
+    predictions: int = 0
+    """Records of predictions, tombstones and dead letters included."""
+    corrected: int = 0
+    labels: int = 0
+    """Records of labels, tombstones and dead letters included."""
+    matched: int = 0
+    """Labels learned with their prediction: echoed, or found among the recent ones."""
+    unmatched: int = 0
+    """Labels that taught the prior alone."""
+    dead_letters: int = 0
+
+
+def headers_of(record: Source) -> list[tuple[str, bytes]]:
+    """A record's headers; null values become empty, since a client cannot produce them."""
+    headers = record.headers
+    return [(name, b"" if value is None else value) for name, value in headers] if headers else []
+
+
+def place(record: Source) -> str:
+    """Where a record is, for a message."""
+    return f"{record.topic}-{record.partition} offset {record.offset}"
+
+
+def error_headers(source: Source, error: StreamCANError) -> list[tuple[str, bytes]]:
+    """The headers by which Kafka Connect says where a dead letter came from and why it died."""
+    values = {
+        "topic": source.topic,
+        "partition": str(source.partition),
+        "offset": str(source.offset),
+        "exception.class.name": error.full_name,
+        "exception.message": str(error)[:1000],
+    }
+    return [
+        (f"__connect.errors.{name}", text.encode(errors="replace")) for name, text in values.items()
+    ]

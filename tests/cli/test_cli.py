@@ -1,0 +1,264 @@
+"""The command line, as a user meets it: a process, its output, its exit code."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stream_can import Corrector
+from stream_can.replay import Recording, replay
+
+CLASSES = ["cat", "dog", "eel"]
+
+
+def stream_can(*arguments, code=0, **options):
+    """Run `stream-can`; returns what it wrote to standard output and standard error."""
+    # kafka-python itself uses what Python deprecates.
+    strict = [] if "run" in arguments else ["-W", "error"]
+    done = subprocess.run(
+        [sys.executable, *strict, "-m", "stream_can", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"COLUMNS": "120", "NO_COLOR": "1"},
+        **options,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, 3000, p=[0.2, 0.3, 0.5])
+    evidence = rng.normal(size=(3000, 3)) + 1.5 * np.eye(3)[y]
+    P = np.exp(1.8 * evidence)
+    return P / P.sum(1, keepdims=True), y
+
+
+@pytest.fixture
+def file(tmp_path, rows):
+    P, y = rows
+    table = pl.DataFrame({f"probs_{name}": P[:, i] for i, name in enumerate(CLASSES)})
+    table = table.with_columns(
+        label=pl.Series(CLASSES)[y], at=pl.int_range(3000), known=pl.int_range(3000) + 150
+    )
+    table.write_parquet(tmp_path / "stream.parquet")
+    return tmp_path / "stream.parquet"
+
+
+def test_replay_says_what_the_library_says(file, tmp_path):
+    out, _ = stream_can(
+        "replay", file, "--label-delay", 100, "--json", "--state", tmp_path / "state",
+        "--report", tmp_path / "out" / "report.html", "--train-counts", "10,20,30",
+    )  # fmt: skip
+    said = json.loads(out)
+    expected = replay(
+        Recording(file), Corrector(CLASSES, train_counts=[10, 20, 30]), label_delay=100
+    )
+    assert said["corrected"] == expected.corrected.summary()
+    assert said["paths"]["vector+can"] == expected.paths["vector+can"].summary()
+    assert said["label_rates"]["1"] == said["corrected"]
+    assert said["label_rates"]["0.01"]["log_loss"] > said["corrected"]["log_loss"]
+    assert said["verdict"].startswith("Use it")
+    assert (tmp_path / "state").read_bytes() == expected.corrector.to_bytes()
+    assert "<svg" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_replay_prints_a_table_and_a_verdict(file):
+    out, err = stream_can(
+        "replay", file, "--time", "at", "--label-time", "known", "--label-rate", 0.5
+    )
+    assert err == ""  # no progress bar where standard error is no terminal
+    assert re.search(r"before +\d\d\.\d\d +0\.\d{4}", out)
+    assert re.search(r"matrix\+can +\d", out)
+    assert "labels at their own time" in out
+    assert "Use it" in out
+
+
+def test_options_reach_the_corrector(file):
+    out, _ = stream_can(
+        "replay", file, "--label-delay", 9, "--paths", "raw,can", "--half-life", "inf",
+        "--prior-strength", "inf", "--json",
+    )  # fmt: skip
+    assert list(json.loads(out)["paths"]) == ["raw", "can"]
+    settings = {"paths": ["raw", "can"], "half_life": np.inf, "prior_strength": np.inf}
+    expected = replay(Recording(file), Corrector(CLASSES, **settings), label_delay=9)
+    assert json.loads(out)["corrected"] == expected.corrected.summary()
+
+
+def test_train_counts_in_an_npz_are_taken(tmp_path, rows):
+    P, y = rows
+    np.savez(tmp_path / "a.npz", probs=P, label=y, train_counts=[900, 50, 50])
+    out, _ = stream_can("replay", tmp_path / "a.npz", "--label-delay", 10, "--json")
+    expected = replay(
+        Recording(tmp_path / "a.npz"), Corrector(3, train_counts=[900, 50, 50]), label_delay=10
+    )
+    assert json.loads(out)["corrected"] == expected.corrected.summary()
+
+
+def test_validation_rows_help_before_the_first_label(file, tmp_path, rows):
+    P, y = rows
+    lines = [
+        json.dumps({"probs": dict(zip(CLASSES, p, strict=True)), "label": CLASSES[k]})
+        for p, k in zip(P[:800].tolist(), y[:800].tolist(), strict=True)
+    ]
+    (tmp_path / "valid.jsonl").write_text("\n".join(lines))
+    options = ["--label-delay", 10, "--label-rate", 0, "--json"]
+    without = json.loads(stream_can("replay", file, *options)[0])
+    state = tmp_path / "state"
+    fitted = json.loads(
+        stream_can(
+            "replay", file, *options, "--validation", tmp_path / "valid.jsonl", "--state", state
+        )[0]
+    )
+    assert fitted["corrected"]["log_loss"] < without["corrected"]["log_loss"] - 0.01
+    assert "fitted+can" in fitted["paths"]
+    out, _ = stream_can("inspect", state)
+    assert "800 validation rows" in out
+
+
+def test_inspect_shows_what_was_learned(file, tmp_path):
+    state = tmp_path / "state"
+    stream_can("replay", file, "--label-delay", 100, "--state", state)
+    corrector = Corrector.from_bytes(state.read_bytes())
+    found = json.loads(stream_can("inspect", state, "--json")[0])
+    assert found["prior"] == corrector.prior.tolist()
+    assert found["weights"] == corrector.weights
+    assert found["labels"] == 2900
+    out, _ = stream_can("inspect", state)
+    for words in ("labels learned", "2,900", "temperature", "eel", "matrix+can", "half life"):
+        assert words in out
+    fresh = tmp_path / "fresh"
+    fresh.write_bytes(Corrector(CLASSES).to_bytes())
+    assert json.loads(stream_can("inspect", fresh, "--json")[0])["recent_log_loss"]["raw"] is None
+    stream_can("inspect", fresh)
+
+
+def test_a_pipe_goes_on_from_the_state_of_a_replay(file, tmp_path, rows):
+    P, _ = rows
+    state = tmp_path / "state"
+    stream_can("replay", file, "--label-delay", 100, "--state", state)
+    corrector = Corrector.from_bytes(state.read_bytes())
+    lines = [json.dumps({"id": i, "probs": p}) for i, p in enumerate(P[:20].tolist())]
+    lines.append(json.dumps({"id": 3, "label": "eel"}))
+    out, _ = stream_can("pipe", "--state", state, input="\n".join(lines) + "\n")
+    expected = corrector.process_many(P[:20])
+    assert np.allclose([json.loads(line)["probs"] for line in out.splitlines()], expected, atol=0)
+    found = json.loads(stream_can("inspect", state, "--json")[0])
+    assert found["labels"] == 2901
+    assert found["stream"]["next_prediction"] == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["replay", "none.csv", "--label-delay", "1"], "none.csv: No such file or directory"),
+        (["replay", "{file}"], "say when labels arrive: --label-delay ROWS, or --time"),
+        (["replay", "{file}", "--time", "at"], "time and label_time go together"),
+        (["replay", "{file}", "--label-delay", "1", "--labels", "truth"], "no column 'truth'"),
+        (["replay", "{file}", "--label-delay", "1", "--paths", "can,con"], "'con' is not one of"),
+        (["replay", "{file}", "--label-delay", "1", "--classes", "a,b"], "3 probabilities a row"),
+        (["replay", "{file}", "--label-delay", "-1"], "label_delay: expected 0 or more"),
+        (["inspect", "{file}"], "no stream_can snapshot"),
+        (["replay", "{file}", "--label-delay", "1", "--report", "{file}/a/r.html"], "a/r.html: "),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(file, arguments, words):
+    arguments = [text.format(file=file) for text in arguments]
+    out, err = stream_can(*arguments, code=1)
+    assert out == ""
+    assert words in err
+    assert err.startswith("stream-can: ")
+    assert err.count("\n") == 1
+
+
+def test_a_damaged_snapshot_is_named(tmp_path):
+    data = Corrector(CLASSES).to_bytes()
+    (tmp_path / "half").write_bytes(data[: len(data) // 2])
+    _, err = stream_can("inspect", tmp_path / "half", code=1)
+    assert "half: snapshot:" in err
+    assert "cut short" in err
+
+
+def test_a_write_that_fails_leaves_the_previous_state(file, tmp_path):
+    state = tmp_path / "state"
+    state.write_bytes(b"what was there before")
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))
+
+    _, err = stream_can(
+        "replay", file, "--label-delay", 5, "--state", state, code=1, preexec_fn=small_files
+    )
+    assert "File too large; the previous one is intact" in err
+    assert state.read_bytes() == b"what was there before"
+    assert sorted(os.listdir(tmp_path)) == ["state", "stream.parquet"]
+
+
+def test_a_full_disk_under_the_report(file):
+    _, err = stream_can("replay", file, "--label-delay", 5, "--report", "/dev/full", code=1)
+    assert "report /dev/full: No space left on device" in err
+
+
+def test_a_reader_that_goes_away(file):
+    command = f"{sys.executable} -m stream_can replay {file} --label-delay 5 --json; echo $? >&2"
+    done = subprocess.run(
+        ["bash", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr.strip() == "141"
+
+
+def test_help():
+    for command, words in {
+        "replay": "--label-delay",
+        "pipe": "--dead-letters",
+        "inspect": "--json",
+        "run": "TOML file",
+    }.items():
+        out, _ = stream_can(command, "--help")
+        assert f"stream-can {command}" in out
+        assert words in out
+    out, _ = stream_can("--help")
+    for command in ("replay", "pipe", "inspect", "run"):
+        assert re.search(rf"\b{command}\b", out)
+
+
+def test_run_without_settings_says_which(tmp_path):
+    _, err = stream_can("run", "--input", "a", code=2)
+    assert "bootstrap_servers" in err
+
+
+MISSING = """
+import sys
+for name in {names!r}:
+    sys.modules[name] = None
+from stream_can.cli.main import main
+sys.exit(main({arguments!r}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments", "extra"),
+    [
+        (["cyclopts"], ["--help"], "cli"),
+        (["rich"], ["inspect", "x"], "cli"),
+        (["kafka"], ["run", "--help"], "kafka"),
+        (["polars"], ["replay", "{file}", "--label-delay", "1"], "report"),
+        (["matplotlib"], ["replay", "{file}", "--label-delay", "1", "--report", "x"], "report"),
+    ],
+)
+def test_a_missing_extra_is_named(file, names, arguments, extra):
+    arguments = [text.format(file=file) for text in arguments]
+    code = MISSING.format(names=names, arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"pip install 'stream_can[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,176 @@
+"""fit: helpful before the first label."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from stream_can import Corrector, InvalidPrediction, StreamCANError, UnknownClass
+from tests.oracle import Oracle
+
+pytestmark = pytest.mark.fast
+
+
+def biased(n, m, seed, mix=None):
+    """Rows of an overconfident classifier that leans to the first classes, with labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(m, n, p=mix)
+    evidence = rng.normal(0, 1, (n, m)) + 1.5 * np.eye(m)[y] + np.linspace(1.5, 0, m)
+    P = np.exp(2.5 * evidence)
+    return P / P.sum(1, keepdims=True), y
+
+
+@pytest.mark.parametrize(("n", "m"), [(60, 3), (520, 4), (620, 7), (5000, 3)])
+def test_equals_the_oracle(n, m):
+    P, y = biased(n, m, 0)
+    stream, labels = biased(60, m, 1)
+    oracle, corrector = Oracle(m), Corrector(m)
+    oracle.fit(P, y)
+    corrector.fit(P, y)
+    for p, label in zip(stream, labels, strict=True):
+        np.testing.assert_allclose(corrector.process_one(p), oracle.process(p), atol=2e-6)
+        corrector.learn_one(p, label)
+        oracle.learn(p, label)
+    np.testing.assert_allclose(list(corrector.weights.values()), oracle.w, atol=1e-5)
+    assert corrector.fit_report["class_mix"] == (oracle.ref is not None)
+
+
+def test_it_helps_before_the_first_label_and_follows_the_mix():
+    m, mix = 5, np.array([0.02, 0.02, 0.06, 0.3, 0.6])
+    P, y = biased(3000, m, 0)
+    stream, labels = biased(4000, m, 1, mix)
+    corrector = Corrector(m)
+    corrector.fit(P, y)
+    out = corrector.process_many(stream)
+    assert (out.argmax(1) == labels).mean() > (stream.argmax(1) == labels).mean() + 0.1
+    late = slice(2000, None)
+    frozen = Corrector(m)
+    frozen.fit(P, y)
+    still = frozen.correct_many(stream)
+    assert (out.argmax(1) == labels)[late].mean() > (still.argmax(1) == labels)[late].mean() + 0.01
+
+
+def test_fitting_is_deterministic_and_survives_a_snapshot():
+    P, y = biased(800, 4, 0)
+    stream, labels = biased(50, 4, 1)
+    a, b = Corrector(4), Corrector(4)
+    a.fit(P, y)
+    b.fit(P, y)
+    assert a.to_bytes() == b.to_bytes()
+    assert list(a.weights)[-2:] == ["fitted", "fitted+can"]
+    assert a.weights["fitted"] == pytest.approx(0.991)
+    assert (a.n_predictions, a.n_labels) == (0, 0)
+    assert a.effective_sample_size > 700
+    c = Corrector.from_bytes(a.to_bytes(), 4, paths=a.paths)
+    assert a.process_many(stream).tobytes() == c.process_many(stream).tobytes()
+    a.learn_many(stream, labels)
+    c.learn_many(stream, labels)
+    assert a.to_bytes() == c.to_bytes()
+    assert c.fit_report == a.fit_report
+
+
+def test_looking_leaves_the_class_mix_alone_and_batches_do_not_matter():
+    P, y = biased(800, 4, 0)
+    stream, _ = biased(100, 4, 1)
+    a, b = Corrector(4), Corrector(4)
+    a.fit(P, y)
+    b.fit(P, y)
+    before = a.to_bytes()
+    a.explain_many(stream)
+    a.correct_many(stream)
+    assert a.to_bytes() == before
+    one = np.array([a.process_one(p) for p in stream])
+    assert (
+        one.tobytes()
+        == np.vstack([b.process_many(part) for part in np.array_split(stream, 7)]).tobytes()
+    )
+    assert a.to_bytes() == b.to_bytes()
+
+
+def test_the_report_says_which_step_and_why():
+    few = Corrector(6)
+    few.fit(*biased(200, 6, 0))
+    report = few.fit_report
+    assert report["rows"] == 200
+    assert [step["step"] for step in report["ladder"]] == ["strict vector", "vector", "matrix"]
+    assert "cross-validation" in report["why"]
+    assert report["class_mix"] is False
+    many = Corrector(3)
+    many.fit(*biased(5000, 3, 0))
+    assert many.fit_report["step"] == "matrix"
+    assert many.fit_report["ladder"] == []
+    wide = Corrector(260)
+    with pytest.warns(UserWarning, match="no validation row of class"):
+        wide.fit(*biased(600, 260, 0))
+    assert [step["step"] for step in wide.fit_report["ladder"]] == ["strict vector", "vector"]
+
+
+def test_what_cannot_work_is_refused_and_nothing_is_learned():
+    P, y = biased(100, 3, 0)
+    corrector = Corrector(["a", "b", "c"])
+    names = np.array(["a", "b", "c"])[y]
+    before = corrector.to_bytes()
+    bad = P.copy()
+    bad[7, 1] = -1
+    for rows, labels, error, why in [
+        (P[:0], [], ValueError, "hold 0 of 3 classes, expected at least 2"),
+        (P, ["a"] * 100, ValueError, "hold 1 of 3 classes, expected at least 2"),
+        (P, names[:-1], InvalidPrediction, "100 predictions but 99 labels"),
+        (
+            P[:, :2] / P[:, :2].sum(1, keepdims=True),
+            names,
+            InvalidPrediction,
+            r"shape \(100, 2\), expected \(n, 3\)",
+        ),
+        (P, ["z"] * 100, UnknownClass, "label of row 0 'z'"),
+        (bad, names, InvalidPrediction, "row 7: "),
+    ]:
+        with pytest.raises(error, match=why):
+            corrector.fit(rows, labels)
+        assert corrector.to_bytes() == before
+    two = y != 2
+    with pytest.warns(UserWarning, match="no validation row of class 'c'"):
+        corrector.fit(P[two], names[two])
+    assert corrector.fit_report["missing"] == ["c"]
+    with pytest.raises(StreamCANError, match="second time"):
+        corrector.fit(P, names)
+
+
+def test_a_warning_turned_into_an_error_leaves_nothing_half_applied():
+    P, y = biased(100, 3, 0)
+    corrector, two = Corrector(3), y != 2
+    before = corrector.to_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning):
+            corrector.fit(P[two], y[two])
+    assert corrector.to_bytes() == before
+
+
+@pytest.mark.parametrize("start", ["predict", "label"])
+def test_after_the_stream_has_started_it_is_too_late(start):
+    P, y = biased(100, 3, 0)
+    corrector = Corrector(3)
+    if start == "predict":
+        corrector.observe_one(P[0])
+    else:
+        corrector.learn_one(None, 0)
+    before = corrector.to_bytes()
+    with pytest.raises(StreamCANError, match="stream has started"):
+        corrector.fit(P, y)
+    assert corrector.to_bytes() == before
+
+
+def test_a_fitted_corrector_takes_no_new_class():
+    corrector = Corrector(3)
+    corrector.fit(*biased(100, 3, 0))
+    with pytest.raises(StreamCANError, match="cannot take another class"):
+        corrector._add_class(3)
+
+
+def test_fit_with_chosen_paths():
+    P, y = biased(600, 3, 0)
+    corrector = Corrector(3, paths=["can"])
+    corrector.fit(P, y)
+    assert list(corrector.weights) == ["can", "fitted", "fitted+can"]
+    assert corrector.correct_one(P[0]).sum() == pytest.approx(1)

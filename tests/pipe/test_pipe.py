@@ -1,0 +1,499 @@
+"""Pipe: real processes, killed, stopped, starved of disk and of readers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream_can import Corrector
+from stream_can.pipe.statefile import next_line
+from stream_can.stream.task import Task
+
+CLASSES = ["a", "b", "c", "d"]
+RUN = (
+    "import json, sys; from stream_can.pipe import pipe; sys.exit(pipe(**json.loads(sys.argv[1])))"
+)
+
+
+def command(**options):
+    return [sys.executable, "-c", RUN, json.dumps({"classes": CLASSES} | options)]
+
+
+def run(data=b"", **options):
+    """One run over bytes: (exit code, lines of output, standard error)."""
+    done = subprocess.run(command(**options), input=data, capture_output=True, timeout=60)
+    return done.returncode, done.stdout.splitlines(), done.stderr.decode()
+
+
+def stream(n, seed=0):
+    """Lines of predictions and later labels; and how many outputs precede each line."""
+    rng = np.random.default_rng(seed)
+    lines, waiting = [], []
+    for i in range(n):
+        p = rng.dirichlet(np.ones(len(CLASSES)) * 0.7)
+        lines.append(json.dumps({"id": i, "probs": p.tolist(), "n": "x" * int(rng.integers(20))}))
+        waiting.append(json.dumps({"id": i, "label": CLASSES[rng.choice(len(CLASSES), p=p)]}))
+        if rng.random() < 0.5 and len(waiting) > 20:
+            lines.append(waiting.pop(int(rng.integers(len(waiting)))))
+        if rng.random() < 0.01:
+            lines.append("no json")
+    outputs = [0, *accumulate('"probs"' in line for line in lines)]
+    return [line.encode() + b"\n" for line in lines], outputs
+
+
+def state_of(path):
+    return Task.from_bytes(path.read_bytes(), labels_topic="labels")
+
+
+def without_scores(lines):
+    return [json.loads(line)["probs"] for line in lines]
+
+
+@pytest.mark.fast
+def test_lines_are_corrected_and_labels_learned():
+    lines, _ = stream(300)
+    code, out, err = run(b"".join(lines))
+    assert code == 0
+    corrector, recent, expected = Corrector(CLASSES), {}, []
+    for line in lines:
+        if line == b"no json\n":
+            continue
+        message = json.loads(line)
+        if "label" in message:
+            corrector.learn_one(recent[message["id"]], message["label"])
+        else:
+            recent[message["id"]] = message["probs"]
+            message["probs_raw"] = message["probs"]
+            message["probs"] = corrector.process_one(message["probs"]).tolist()
+            expected.append(message)
+    assert [json.loads(line) for line in out] == expected
+    letters = [json.loads(line) for line in err.splitlines()]
+    bad = [i for i, line in enumerate(lines, 1) if line == b"no json\n"]
+    assert [letter["line"] for letter in letters] == bad
+    assert bad
+
+
+@pytest.mark.fast
+def test_a_resumed_run_continues_bit_for_bit(tmp_path):
+    lines, _ = stream(400)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    _, expected, _ = run(b"".join(lines), state=str(whole))
+    out = []
+    for start, end in ((0, 1), (1, 250), (250, 250), (250, len(lines))):
+        code, some, _ = run(b"".join(lines[start:end]), state=str(parts))
+        assert code == 0
+        assert next_line(state_of(parts)) == end
+        out += some
+    assert out == expected
+    assert parts.read_bytes() == whole.read_bytes()
+    # the same input from its first line: everything is covered, nothing comes out twice
+    code, again, _ = run(b"".join(lines), state=str(parts), skip=True)
+    assert (code, again) == (0, [])
+    code, more, _ = run(b"".join([*lines, lines[0]]), state=str(parts), skip=True)
+    assert (code, len(more)) == (0, 1)
+
+
+@pytest.mark.fast
+def test_state_gives_the_classes_and_saves_on_time(tmp_path):
+    state = tmp_path / "state"
+    lines, _ = stream(50)
+    run(b"".join(lines), state=str(state), save_every=7)
+    code, out, _ = run(lines[0], classes=None, state=str(state))
+    assert (code, len(out)) == (0, 1)
+    assert not list(tmp_path.glob("*.new"))
+
+
+@pytest.mark.fast
+def test_a_replays_snapshot_is_a_state_to_start_from(tmp_path):
+    corrector = Corrector(CLASSES)
+    corrector.learn_many(None, ["a"] * 50)
+    state = tmp_path / "state"
+    state.write_bytes(corrector.to_bytes())
+    lines, _ = stream(30)
+    predictions = [line for line in lines if b"probs" in line]
+    code, out, _ = run(b"".join(predictions), state=str(state))
+    assert code == 0
+    assert without_scores(out) == [
+        corrector.process_one(json.loads(line)["probs"]).tolist() for line in predictions
+    ]
+    assert next_line(state_of(state)) == len(predictions)
+
+
+@pytest.mark.fast
+def test_labelled_lines(tmp_path):
+    corrector, lines, expected = Corrector(CLASSES), [], []
+    rng = np.random.default_rng(3)
+    for i, p in enumerate(rng.dirichlet(np.ones(4), 50).tolist()):
+        name = None if i % 4 == 0 else CLASSES[i % 4]
+        lines.append(json.dumps({"probs": p, "label": name}).encode() + b"\n")
+        expected.append(corrector.process_one(p).tolist())
+        if name:
+            corrector.learn_one(p, name)
+    code, out, _ = run(b"".join(lines), labelled=True, state=str(tmp_path / "state"))
+    assert code == 0
+    assert without_scores(out) == expected
+    task = Task.from_bytes((tmp_path / "state").read_bytes())
+    assert task.corrector.to_bytes() == corrector.to_bytes()
+
+
+@pytest.mark.fast
+def test_a_label_beside_the_probabilities_is_told_about():
+    line = b'{"id":1,"probs":[1,0,0,0],"label":"a"}\n'
+    code, out, err = run(line * 3)
+    assert (code, len(out)) == (0, 3)
+    assert err.count("a line has both 'probs' and 'label'") == 1
+    # an output that comes back with a label is a label
+    code, out, err = run(b'{"id":1,"probs":[1,0,0,0],"probs_raw":[1,0,0,0],"label":"a"}\n')
+    assert (code, out, err) == (0, [], "")
+
+
+@pytest.mark.fast
+def test_bad_lines_go_to_the_file(tmp_path):
+    letters = tmp_path / "letters"
+    data = (
+        b'{"probs":[1,0,0,0]}\n\nno json\n{"label":"z"}\n  \n{"probs":[9,0,0,0]}\n\xff\n'
+        b'{"probs":[0,1,0,0]}'
+    )
+    for _ in range(2):
+        code, out, err = run(data, dead_letters=str(letters))
+        assert (code, len(out), err) == (0, 2, "")
+    got = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert got[:4] == got[4:]
+    assert [letter["line"] for letter in got[:4]] == [3, 4, 6, 7]
+    assert got[0]["input"] == "no json"
+    assert got[1]["error"] == 'UnknownClass: label: "z" is none of the 4 classes'
+    assert got[2]["error"].startswith("InvalidPrediction: probs: probabilities sum to 9")
+    assert got[3]["input_base64"] == "/w=="
+
+
+@pytest.mark.fast
+def test_fail_stops_at_the_line_and_continues_there(tmp_path):
+    state = tmp_path / "state"
+    lines, _ = stream(60)
+    good = [line for line in lines if line != b"no json\n"]
+    _, expected, _ = run(b"".join(good), state=str(tmp_path / "other"))
+    data = [*good[:40], b'{"id":1,"probs":[1,2,3,4]}\n', *good[40:]]
+    code, out, err = run(b"".join(data), state=str(state), errors="fail")
+    assert code == 1
+    assert "stream-can pipe: line 41: InvalidPrediction: probs: probabilities sum to 10" in err
+    assert "Traceback" not in err
+    assert next_line(state_of(state)) == 40
+    code, rest, _ = run(b"".join(good), state=str(state), errors="fail", skip=True)
+    assert code == 0
+    assert out + rest == expected
+    assert state.read_bytes() == (tmp_path / "other").read_bytes()
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "too short to be one; move it away to start anew"),
+        (b"id,probs\n1,0.5 and so on and so on\n", "these bytes are no stream_can snapshot"),
+        ("half", "it was cut short"),
+        ("other classes", "classes differ at 0: it has 'x', expected 'a'"),
+    ],
+)
+def test_a_state_file_that_does_not_fit_is_refused_and_kept(tmp_path, content, says):
+    state = tmp_path / "state"
+    if isinstance(content, str):
+        names = CLASSES if content == "half" else ["x", "b", "c", "d"]
+        data = Task(Corrector(names)).to_bytes(recent=True)
+        content = data[: len(data) // 2] if content == "half" else data
+    state.write_bytes(content)
+    code, out, err = run(b'{"probs":[1,0,0,0]}\n', state=str(state))
+    assert (code, out) == (2, [])
+    assert f"stream-can pipe: state file {state}: " in err
+    assert says in err
+    assert "Traceback" not in err
+    assert state.read_bytes() == content
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        ({"classes": None}, 2, "classes: not given, and there is no state to take them from"),
+        ({"half_life": -1}, 2, "half_life: -1, expected a number of events > 0"),
+        ({"save_every": 0}, 2, "save_every: 0, expected at least 1"),
+        ({"errors": "ignore"}, 2, "errors: 'ignore', expected 'dead-letter' or 'fail'"),
+        ({"nonsense": 1}, 2, "unexpected keyword argument 'nonsense'"),
+        ({"state": "/nowhere/state"}, 1, "/nowhere/state: No such file or directory"),
+        ({"state": "/"}, 1, "Is a directory"),
+        ({"dead_letters": "/nowhere/letters"}, 1, "/nowhere/letters"),
+    ],
+)
+def test_what_cannot_start_says_why(options, code, says):
+    got, out, err = run(b'{"probs":[1,0,0,0]}\n', **options)
+    assert (got, out) == (code, [])
+    assert says in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.fast
+def test_no_input_at_all(tmp_path):
+    assert run(b"") == (0, [], "")
+    assert run(b"", state=str(tmp_path / "state")) == (0, [], "")
+    assert next_line(state_of(tmp_path / "state")) == 0
+
+
+class Live:
+    """A pipe that runs, its input held open."""
+
+    def __init__(self, **options):
+        # Unbuffered: select does not see what a buffer in this process already holds.
+        self.process = subprocess.Popen(
+            command(**options),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def send(self, data):
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def line(self, timeout=20):
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout)
+        assert ready, "no line came"
+        return self.process.stdout.readline()
+
+    def end(self, signum):
+        self.process.send_signal(signum)
+        out, err = self.process.communicate(timeout=20)
+        return self.process.returncode, out, err.decode()
+
+
+@pytest.mark.fast
+def test_each_line_is_written_at_once():
+    with Live() as live:
+        for i in range(3):
+            live.send(json.dumps({"id": i, "probs": [0.25] * 4}).encode() + b"\n")
+            assert json.loads(live.line())["id"] == i
+        live.send(b'{"id":3,"pro')  # half a line waits for the other half
+        time.sleep(0.2)
+        live.send(b'bs":[0.25,0.25,0.25,0.25]}\n')
+        assert json.loads(live.line())["id"] == 3
+
+
+@pytest.mark.fast
+def test_tail_f_through_a_pipe(tmp_path):
+    file = tmp_path / "predictions"
+    file.write_bytes(b'{"id":0,"probs":[1,0,0,0]}\n')
+    tail = subprocess.Popen(["tail", "-n", "+1", "-f", str(file)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(command(), bufsize=0, stdin=tail.stdout, stdout=subprocess.PIPE)
+    tail.stdout.close()
+    try:
+        for i in range(3):
+            ready, _, _ = select.select([process.stdout], [], [], 20)
+            assert ready
+            assert json.loads(process.stdout.readline())["id"] == i
+            with file.open("ab") as more:
+                more.write(json.dumps({"id": i + 1, "probs": [0.25] * 4}).encode() + b"\n")
+    finally:
+        tail.kill()
+        tail.wait()
+        process.communicate(timeout=20)
+    assert process.returncode == 0  # the input ended
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_ends(tmp_path, signum, code):
+    lines, _ = stream(40)
+    state, whole = tmp_path / "state", tmp_path / "whole"
+    run(b"".join(lines), state=str(whole))
+    with Live(state=str(state)) as live:
+        live.send(b"".join(lines) + b'{"id":"cut')
+        for _ in range(sum(b"probs" in line for line in lines)):
+            live.line()
+        got, out, err = live.end(signum)
+    assert (got, out) == (code, b"")
+    assert "Traceback" not in err
+    assert state.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.fast
+def test_a_reader_that_leaves_early(tmp_path):
+    state = tmp_path / "state"
+    lines, _ = stream(30_000)
+    (tmp_path / "in").write_bytes(b"".join(lines))
+    with (tmp_path / "in").open("rb") as source, (tmp_path / "err").open("wb") as err:
+        process = subprocess.Popen(
+            command(state=str(state), save_every=500, dead_letters=str(tmp_path / "letters")),
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=err,
+        )
+        head = subprocess.run(
+            ["head", "-n", "3"], stdin=process.stdout, capture_output=True, timeout=60
+        )
+        process.stdout.close()
+        assert process.wait(timeout=60) == 141
+    assert len(head.stdout.splitlines()) == 3
+    assert (tmp_path / "err").read_bytes() == b""
+    # The state covers only what was written; from there on nothing is lost.
+    row = next_line(state_of(state))
+    assert row < len(lines)
+    _, expected, _ = run(b"".join(lines))
+    code, rest, _ = run(b"".join(lines), state=str(state), skip=True)
+    assert code == 0
+    assert rest == expected[len(expected) - len(rest) :]
+    assert expected[:3] == head.stdout.splitlines()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    """A file system of 1 MB; skips where this user may not mount one."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(directory)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("what", ["state", "output", "letters"])
+def test_a_full_disk_leaves_the_previous_state(tiny_disk, tmp_path, what, unbuffered):
+    state = (tiny_disk if what == "state" else tmp_path) / "state"
+    output = (tiny_disk if what == "output" else tmp_path) / "out"
+    letters = (tiny_disk if what == "letters" else tmp_path) / "letters"
+    lines, outputs = stream(20_000)
+    if what == "letters":
+        lines = [line for i in range(5000) for line in (lines[i], b"bad " + b"x" * 500 + b"\n")]
+    assert run(b"".join(lines[:100]), state=str(state))[0] == 0
+    (tmp_path / "in").write_bytes(b"".join(lines[100:]))
+    with (tmp_path / "in").open("rb") as source, output.open("wb") as sink:
+        done = subprocess.run(
+            command(state=str(state), save_every=1000, dead_letters=str(letters)),
+            stdin=source,
+            stdout=sink,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            timeout=60,
+        )
+    names = {"state": str(state), "output": "standard output", "letters": "dead letters"}
+    assert done.returncode == 1
+    assert f"stream-can pipe: {names[what]}: No space left on device" in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+    if what == "state":
+        assert b"the previous one is intact" in done.stderr
+    row = next_line(state_of(state))
+    assert 100 <= row < len(lines)
+    assert (row - 100) % 1000 == 0
+    assert [path.name for path in state.parent.glob("*.new")] == []
+    if what != "letters":  # what the state covers was written
+        assert len(output.read_bytes().splitlines()) >= outputs[row] - outputs[100]
+
+
+@pytest.mark.fast
+def test_a_file_size_limit_leaves_the_previous_state(tmp_path):
+    """As a full disk, where no file system can be mounted."""
+    state = tmp_path / "state"
+    lines, _ = stream(3000)
+    assert run(b"".join(lines[:10]), state=str(state))[0] == 0
+    before = state.read_bytes()
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    done = subprocess.run(
+        command(state=str(state)),
+        input=b"".join(lines[10:]),
+        capture_output=True,
+        preexec_fn=limit,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert b"File too large; the previous one is intact" in done.stderr
+    assert state.read_bytes() == before
+
+
+@pytest.mark.fast
+def test_the_shell_example():
+    pytest.importorskip("cyclopts", reason="needs the cli extra")
+    script = Path(__file__).parents[2] / "examples" / "pipe.sh"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", str(script)], env=os.environ | {"PATH": path}, capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines[:3]] == [1, 2, 3]
+    assert b"labels learned      2" in done.stdout
+
+
+def test_kill_9_at_random_moments(tmp_path):
+    """After each of twenty kills the state is readable and an unbroken run goes on at its line."""
+    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 30)))
+    print(f"SEED={seed}")
+    rng = random.Random(seed)
+    lines, outputs = stream(40_000, seed=seed)
+    source, whole, state, out = (tmp_path / name for name in ("in", "whole", "state", "out"))
+    source.write_bytes(b"".join(lines))
+    options = {"dead_letters": str(tmp_path / "letters"), "save_every": 100, "recent_bytes": 20_000}
+    started = time.monotonic()
+    run(b"", state=str(tmp_path / "none"), **options)
+    begin = time.monotonic() - started
+    code, expected, _ = run(b"".join(lines), state=str(whole), **options)
+    work = time.monotonic() - started - 2 * begin
+    assert code == 0
+    assert len(expected) == outputs[-1]
+
+    kills, in_the_middle, row = 0, 0, 0
+    while True:
+        moment = rng.uniform(0, begin) if rng.random() < 0.2 else begin + rng.uniform(0, work / 4)
+        with source.open("rb") as file, out.open("wb") as sink:
+            process = subprocess.Popen(
+                command(state=str(state), skip=True, **options), stdin=file, stdout=sink
+            )
+            try:
+                process.wait(moment if kills < 20 else 120)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                kills += 1
+        done = process.returncode == 0
+        assert done or process.returncode == -signal.SIGKILL
+        got = out.read_bytes()
+        got = got[: got.rfind(b"\n") + 1].splitlines()  # the last line may have been cut
+        assert got == expected[outputs[row] : outputs[row] + len(got)]
+        if state.exists():
+            now = next_line(state_of(state))
+            assert outputs[now] <= outputs[row] + len(got)  # nothing is covered that is not out
+            in_the_middle += not done and row < now < len(lines)
+            row = now
+        if done:
+            assert state.read_bytes() == whole.read_bytes()
+            if kills >= 20:
+                break
+            state.unlink()
+            row = 0
+    print(f"{kills} kills, {in_the_middle} in the middle of the work")
+    assert in_the_middle >= 3, "the kills came before or after the work"

@@ -1,0 +1,388 @@
+"""Replay: equal to a plain loop over rows, whatever the format, the chunks and the delays."""
+
+import doctest
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stream_can import Corrector, InvalidPrediction, UnknownClass
+from stream_can.recording.table import InvalidRecording
+from stream_can.replay import Recording, Replay, from_arrays, label_rates, replay, steps
+from stream_can.replay import run as replay_module
+from stream_can.replay.steps import DRAW, _step
+
+pytestmark = pytest.mark.fast
+CLASSES = ["cat", "dog", "eel"]
+
+
+def stream(n=700, m=3, seed=0):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(m, 0.7), n)
+    y = np.array([rng.choice(m, p=row) for row in P])
+    time = np.sort(rng.integers(0, n // 2, n))  # with ties
+    label_time = time + rng.integers(-3, 40, n)  # some known before their row
+    return P / P.sum(1, keepdims=True), y, time, label_time
+
+
+def by_row(corrector, P, y, given, due_before, after=None):
+    """The order in its plainest form: which labels are learned before each row."""
+    out, paths, learned = [], [], set()
+
+    def learn(labels):
+        for j in labels:
+            corrector.learn_one(P[j], int(y[j]))
+            learned.add(j)
+
+    for i in range(len(P)):
+        learn(j for j in due_before(i) if given[j] and j not in learned)
+        paths.append(np.stack(list(corrector.explain_one(P[i]).values())))
+        out.append(corrector.process_one(P[i]))
+    if after is not None:
+        learn(j for j in after if given[j] and j not in learned)
+    return np.array(out), np.stack(paths, axis=1)
+
+
+def run(corrector, chunks, **options):
+    taken = list(steps(chunks, corrector, **options))
+    out = np.concatenate([step.corrected for step in taken])
+    if taken[0].paths is None:
+        return out, None
+    return out, np.concatenate([step.paths for step in taken], axis=1)
+
+
+@pytest.fixture(params=[50, 64, 333, 10_000])
+def chunked(request, monkeypatch):
+    monkeypatch.setattr("stream_can.recording.recording.CHUNK", request.param)
+
+
+@pytest.mark.usefixtures("chunked")
+@pytest.mark.parametrize("explain", [True, False])
+@pytest.mark.parametrize(
+    ("delay", "rate"), [(0, 1), (1, 1), (7, 1), (100, 0.3), (699, 1), (2000, 1)]
+)
+def test_delay_in_rows_equals_the_loop_over_rows(delay, rate, explain):
+    P, y, *_ = stream()
+    n = len(P)
+    given = np.random.default_rng([5, *DRAW]).random(n) < rate
+    plain, ours = Corrector(3, half_life=50), Corrector(3, half_life=50)
+    expected = by_row(
+        plain, P, y, given, lambda i: range(max(0, i - delay)), after=range(max(0, n - delay))
+    )
+    out, paths = run(
+        ours, from_arrays(P, y), label_delay=delay, label_rate=rate, seed=5, explain=explain
+    )
+    assert np.array_equal(out, expected[0])
+    assert paths is None or np.array_equal(paths, expected[1])
+    assert ours.to_bytes() == plain.to_bytes()
+
+
+@pytest.mark.usefixtures("chunked")
+@pytest.mark.parametrize("explain", [True, False])
+def test_labels_at_their_own_time_equal_the_loop_over_rows(explain):
+    P, y, time, label_time = stream(seed=1)
+    never = np.arange(len(P)) % 5 == 0
+    label_time = np.where(never, np.nan, label_time)
+
+    def due_before(i):
+        due = [j for j in range(i) if label_time[j] <= time[i]]
+        return sorted(due, key=lambda j: (label_time[j], j))
+
+    plain, ours = Corrector(3, half_life=50), Corrector(3, half_life=50)
+    expected = by_row(plain, P, y, ~never, due_before)
+    out, paths = run(ours, from_arrays(P, y, time, label_time), explain=explain)
+    assert np.array_equal(out, expected[0])
+    assert paths is None or np.array_equal(paths, expected[1])
+    assert ours.to_bytes() == plain.to_bytes()
+    assert 0 < ours.n_labels < (~never).sum()
+
+
+def test_scores_are_those_of_all_labelled_rows():
+    P, y, *_ = stream()
+    y[::4] = -1
+    corrector = Corrector(3)
+    result = Replay(corrector)
+    rows = []
+    for step in steps(from_arrays(P, y), corrector, label_delay=3):
+        result.add(step)
+        rows.append(step.corrected)
+    known, out = y >= 0, np.concatenate(rows)
+    assert result.rows == len(P)
+    assert result.raw.n == result.corrected.n == result.paths["can"].n == known.sum()
+    assert result.corrected.accuracy == (out[known].argmax(1) == y[known]).mean()
+    assert result.paths["raw"].summary() == pytest.approx(result.raw.summary(), abs=1e-12)
+    assert sum(moment.labelled for moment in result.moments) == known.sum()
+    assert result.moments[-1].row == len(P)
+    total = sum(moment.hits[1] for moment in result.moments)
+    assert total == pytest.approx(result.corrected.accuracy * known.sum())
+    json.dumps(result.to_dict())
+
+
+def test_steps_grow_with_the_stream_and_stay_bounded():
+    ends, start = [], 0
+    while start < 20_000_000:
+        start += _step(start)
+        ends.append(start)
+    assert len(ends) < 4000
+    assert max(np.diff(ends)) == 16_384
+    assert ends[0] == 64
+
+
+def test_which_labels_arrive_is_independent_of_data_made_from_the_same_seed():
+    y = np.random.default_rng(0).choice(2, 4000)  # drawn with the uniforms of default_rng(0)
+    taught = Corrector(2, half_life=np.inf)
+    for _ in steps(
+        from_arrays(np.full((4000, 2), 0.5), y), taught, label_delay=0, label_rate=0.5, seed=0
+    ):
+        pass
+    assert taught.prior == pytest.approx([0.5, 0.5], abs=0.05)
+
+
+# ---- files
+
+
+def frame(P, y):
+    return pl.DataFrame({f"probs_{name}": P[:, i] for i, name in enumerate(CLASSES)}).with_columns(
+        label=pl.Series([None if i < 0 else CLASSES[i] for i in y])
+    )
+
+
+def write(folder, layout, P, y):
+    table = frame(P, y)
+    lists = table.select(probs=pl.concat_list([f"probs_{name}" for name in CLASSES]), label="label")
+    structs = table.select(
+        probs=pl.struct(**{name: f"probs_{name}" for name in CLASSES}), label="label"
+    )
+    form, _, kind = layout.partition(" ")
+    file = folder / f"stream.{form}"
+    if form == "npz":
+        labels = np.array([str(name) for name in table["label"].to_list()])
+        np.savez(file, probs=P, label=labels, classes=np.array(CLASSES), train_counts=[5, 6, 7])
+    elif layout == "csv lists":
+        text = lists.with_columns(pl.Series("probs", [json.dumps(row) for row in P.tolist()]))
+        text.write_csv(file)
+    else:
+        chosen = {"columns": table, "lists": lists, "objects": structs}.get(kind)
+        if kind == "arrays":
+            chosen = lists.with_columns(pl.col("probs").list.to_array(3))
+        getattr(
+            chosen, {"csv": "write_csv", "jsonl": "write_ndjson", "parquet": "write_parquet"}[form]
+        )(file)
+    return file
+
+
+LAYOUTS = [
+    "csv columns",
+    "csv lists",
+    "jsonl columns",
+    "jsonl lists",
+    "jsonl objects",
+    "parquet columns",
+    "parquet lists",
+    "parquet arrays",
+    "parquet objects",
+    "npz",
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_format_says_the_same(tmp_path, layout):
+    P, y, *_ = stream(200)
+    if layout != "npz":
+        y[::7] = -1
+    named = "lists" in layout or "arrays" in layout
+    recording = Recording(write(tmp_path, layout, P, y), classes=CLASSES if named else None)
+    assert recording.classes == CLASSES
+    assert recording.rows == 200
+    for size in (7, 1000):
+        chunks = list(recording.chunks(size))
+        assert [chunk.first for chunk in chunks] == list(range(0, 200, size))
+        assert np.allclose(np.concatenate([chunk.P for chunk in chunks]), P, atol=1e-15)
+        assert np.array_equal(np.concatenate([chunk.y for chunk in chunks]), y)
+    if layout == "npz":
+        assert recording.train_counts.tolist() == [5, 6, 7]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "npz"])
+@pytest.mark.parametrize("dates", [True, False])
+def test_times_in_every_format(tmp_path, form, dates):
+    P, y, time, label_time = stream(100)
+    table = frame(P, y).with_columns(pl.Series("at", time), pl.Series("known", label_time))
+    if dates:
+        table = table.with_columns(
+            pl.from_epoch(pl.col(name) * 3600, "s") for name in ("at", "known")
+        )
+    if form != "npz":
+        table = table.with_columns(known=pl.when(pl.int_range(100) % 3 > 0).then("known"))
+    file = tmp_path / f"stream.{form}"
+    if form == "npz":
+        np.savez(file, probs=P, label=y, at=table["at"].to_numpy(), known=table["known"].to_numpy())
+    else:
+        getattr(
+            table, {"csv": "write_csv", "jsonl": "write_ndjson", "parquet": "write_parquet"}[form]
+        )(file)
+    recording = Recording(file, time="at", label_time="known")
+    ours, plain = Corrector(3), Corrector(3)
+    result = replay(recording, ours)
+    missing = np.zeros(100, bool) if form == "npz" else np.arange(100) % 3 == 0
+    known = np.where(missing, np.nan, label_time)
+    for step in steps(from_arrays(P, y, time, known), plain):
+        assert len(step.P) <= 64
+    assert (ours.n_labels, result.dates) == (plain.n_labels, dates)
+    assert np.allclose(ours.prior, plain.prior, atol=1e-12)
+
+
+def test_numbers_as_labels(tmp_path):
+    P, y, *_ = stream(50)
+    lines = [
+        json.dumps({"probs": row, "label": label})
+        for row, label in zip(P.tolist(), y.tolist(), strict=True)
+    ]
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(lines))
+    for classes in (None, ["0", "1", "2"], CLASSES):  # numbers, names of numbers, by position
+        assert np.array_equal(next(Recording(file, classes=classes).chunks()).y, y)
+    by_name = next(Recording(file, classes=[2, 1, 0]).chunks()).y
+    assert np.array_equal(by_name, 2 - y)
+    # A csv that pandas wrote has 1.0 where a column of whole numbers has gaps.
+    csv = tmp_path / "a.csv"
+    csv.write_text("p_0,p_1,label\n0.5,0.5,1.0\n0.5,0.5,\n")
+    assert next(Recording(csv, probs="p_").chunks()).y.tolist() == [1, -1]
+
+
+def test_validation_rows_are_those_with_a_label(tmp_path):
+    P, y, *_ = stream(60)
+    y[:10] = -1
+    rows, names = Recording(write(tmp_path, "parquet columns", P, y)).labelled()
+    assert np.allclose(rows, P[10:], atol=1e-15)
+    assert names == [CLASSES[i] for i in y[10:]]
+
+
+def test_label_rates(tmp_path):
+    P, y, *_ = stream(2000)
+    sharp = P**4 / (P**4).sum(1, keepdims=True)
+    recording = Recording(write(tmp_path, "npz", sharp, y))
+    rates = label_rates(recording, lambda: Corrector(CLASSES), [0, 0.05, 1], label_delay=10)
+    raw = replay(recording, Corrector(CLASSES, paths=["raw"]), label_delay=10).raw
+    assert rates[0].accuracy == pytest.approx(raw.accuracy, abs=0.005)
+    assert rates[1].log_loss < rates[0.05].log_loss < rates[0].log_loss
+
+
+# ---- what is wrong with a file
+
+
+def broken(tmp_path, name, text, **options):
+    file = tmp_path / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    for _ in Recording(file, **options).chunks():
+        pass
+
+
+CSV = "probs_cat,probs_dog,label\n0.5,0.5,cat\n0.5,0.5,dog\n"
+TIMED = "probs_a,probs_b,label,at,known\n.5,.5,a,2,3\n.5,.5,b,3,4\n.5,.5,a,1,4\n"
+LINE = '{"probs": [1], "label": 0}\n'
+TIMED_LINE = '{"probs": [1], "label": 0, "at": "%s", "known": 1}'
+OBJECTS = '{"probs": {"a": 0.5, "b": 0.5}, "label": "a"}\n{"probs": {"a": 1}}'
+TIMES = {"time": "at", "label_time": "known"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "error", "words"),
+    [
+        ("a.csv", "", {}, InvalidRecording, "is empty"),
+        ("a.csv", "probs_a,probs_b,label\n", {}, InvalidRecording, "no rows"),
+        ("a.jsonl", "\n\n", {}, InvalidRecording, "is empty"),
+        ("a.txt", CSV, {}, InvalidRecording, "should end in .csv"),
+        ("a.parquet", CSV, {}, InvalidRecording, "named like parquet, .* looks like csv"),
+        ("a.npz", CSV, {}, InvalidRecording, "named like npz, .* looks like csv"),
+        ("a.csv", b"PAR1....", {}, InvalidRecording, "looks like parquet"),
+        ("a.csv", b"\x1f\x8b....", {}, InvalidRecording, "looks like a compressed file"),
+        ("a.csv", '{"probs": [1]}', {}, InvalidRecording, "looks like JSON lines"),
+        ("a.jsonl", '[{"probs": [1]}]', {}, InvalidRecording, "one object per line"),
+        ("a.parquet", b"PAR1 cut short", {}, InvalidRecording, "not a readable parquet file"),
+        ("a.npz", b"PK\x03\x04 cut short", {}, InvalidRecording, "not a readable npz file"),
+        ("a.csv", CSV, {"probs": "p_"}, InvalidRecording, "no column 'p_' for probs"),
+        ("a.csv", CSV, {"label": "truth"}, InvalidRecording, "no column 'truth' for label"),
+        ("a.csv", CSV, {"probs": "label"}, InvalidRecording, "neither lists nor objects"),
+        (
+            "a.csv",
+            CSV,
+            {"classes": ["cat"]},
+            InvalidRecording,
+            "2 probabilities a row, but 1 classes",
+        ),
+        ("a.csv", CSV + "0.5,,cat\n", {}, InvalidPrediction, "row 3: .*class 'dog' is missing"),
+        ("a.csv", CSV + "0.5,0.9,cat\n", {}, InvalidPrediction, "row 3: probabilities sum to 1.4"),
+        ("a.csv", CSV + "1.5,-0.5,cat\n", {}, InvalidPrediction, "row 3: .*class 'dog' is -0.5"),
+        ("a.csv", CSV + "0.5,0.5,cow\n", {}, UnknownClass, "row 3: label 'cow' is none"),
+        ("a.csv", CSV + "0.5,half,cat\n", {}, InvalidRecording, "half"),
+        ("a.csv", TIMED, TIMES, InvalidRecording, "row 3: at is earlier than in the row before"),
+        ("a.csv", TIMED.replace(",3,4", ",,4"), TIMES, InvalidRecording, "row 2: at is missing"),
+        (
+            "a.csv",
+            TIMED,
+            TIMES | {"label_time": "when"},
+            InvalidRecording,
+            "no column 'when' for label_time",
+        ),
+        ("a.jsonl", LINE + "{", {}, InvalidRecording, "line 2"),
+        (
+            "a.jsonl",
+            '{"probs": [0.5, 0.5], "label": 0}\n{"probs": [1]}',
+            {},
+            InvalidRecording,
+            "row 2: 1 prob.* class is missing",
+        ),
+        ("a.jsonl", OBJECTS, {}, InvalidRecording, "row 2: class 'b' is missing"),
+        ("a.jsonl", LINE + '{"probs": 1}', {}, InvalidRecording, "row 2: expected a list"),
+        ("a.jsonl", LINE + '{"probs": ["x"]}', {}, InvalidRecording, "row 2: 'x' is not a number"),
+        ("a.jsonl", TIMED_LINE % "noon", TIMES, InvalidRecording, "row 1: at is 'noon'"),
+        ("a.jsonl", TIMED_LINE % "2013-01-01", TIMES, InvalidRecording, "at holds dates"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_row(tmp_path, name, text, options, error, words):
+    with pytest.raises(error, match=words) as caught:
+        broken(tmp_path, name, text, **options)
+    assert name in str(caught.value)
+
+
+def test_rows_out_of_order_across_chunks(tmp_path):
+    n = 40
+    time = np.arange(n)
+    time[20] = 3
+    np.savez(
+        tmp_path / "a.npz", probs=np.full((n, 2), 0.5), label=np.zeros(n, int), at=time, known=time
+    )
+    recording = Recording(tmp_path / "a.npz", time="at", label_time="known")
+    with pytest.raises(InvalidRecording, match="row 21: at is earlier"):
+        list(recording.chunks(20))
+
+
+def test_an_npz_of_objects_is_refused_and_not_unpickled(tmp_path):
+    np.savez(tmp_path / "a.npz", probs=np.array([[0.5, 0.5]]), label=np.array(["a"], object))
+    with pytest.raises(InvalidRecording, match="never unpickled"):
+        Recording(tmp_path / "a.npz")
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Recording(tmp_path / "none.csv")
+
+
+def test_a_delay_must_be_said(tmp_path):
+    P, y, *_ = stream(20)
+    recording = Recording(write(tmp_path, "npz", P, y))
+    with pytest.raises(ValueError, match="label_delay"):
+        replay(recording, Corrector(CLASSES))
+    for options in ({"label_delay": -1}, {"label_delay": 1, "label_rate": 1.5}):
+        with pytest.raises(ValueError, match="expected"):
+            replay(recording, Corrector(CLASSES), **options)
+    with pytest.raises(ValueError, match="go together"):
+        Recording(tmp_path / "stream.npz", time="at")
+
+
+def test_doctests():
+    failed, tried = doctest.testmod(replay_module)
+    assert tried > 3
+    assert failed == 0

@@ -1,0 +1,282 @@
+"""Messages: what comes in is what goes out, but for the probabilities."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stream_can import UnknownClass
+from stream_can.stream.messages import BadMessage, Fields, Messages
+from stream_can.stream.records import Record, error_headers
+
+pytestmark = pytest.mark.fast
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(texts, inside, max_size=3),
+    max_leaves=8,
+)
+numbers = st.floats(0, 1)
+names = st.lists(texts, min_size=1, max_size=6, unique=True)
+raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@st.composite
+def cases(draw):
+    """Classes, fields, the form and the row of a message, its bytes."""
+    classes = draw(names)
+    m = len(classes)
+    path = draw(st.sampled_from(["probs", "model.probs", "a.b.c", "\u00e9.p"]))
+    raw = draw(st.sampled_from(["probs_raw", "", "was"]))
+    row = draw(st.lists(numbers, min_size=m, max_size=m))
+    forms = ["array", "object"] + ["number"] * (m == 2)
+    form = draw(st.sampled_from(forms))
+    if form == "array":
+        probs = row
+    elif form == "object":
+        probs = {classes[i]: row[i] for i in draw(st.permutations(range(m)))}
+    else:
+        row = [1.0 - row[1], row[1]]
+        probs = row[1]
+    value, keys = probs, path.split(".")
+    for key in reversed(keys):
+        others = draw(st.dictionaries(texts, values, max_size=3))
+        # What is already there under one of our names would be another message.
+        others = {k: v for k, v in others.items() if k not in (key, raw)}
+        items = [*others.items()]
+        items.insert(draw(st.integers(0, len(items))), (key, value))
+        value = dict(items)
+    space = draw(st.sampled_from([None, 1]))
+    text = json.dumps(value, ensure_ascii=draw(st.booleans()), indent=space)
+    return classes, Fields(probs=path, raw=raw), form, row, text.encode()
+
+
+def same_but_probs(before: bytes, after: bytes, path: list[str], raw: str) -> None:
+    """Every other value byte for byte, keys in their order, the original beside the new one."""
+    old, new = raw_fields.decode(before), raw_fields.decode(after)
+    key, *rest = path
+    at_end = [raw] if raw and not rest else []
+    assert list(new) == list(old) + at_end
+    for name, value in old.items():
+        if name != key:
+            assert bytes(new[name]) == bytes(value)
+    if rest:
+        same_but_probs(bytes(old[key]), bytes(new[key]), rest, raw)
+    elif raw:
+        assert bytes(new[raw]) == bytes(old[key])
+
+
+@given(cases(), st.data())
+def test_round_trip(case, data):
+    classes, fields, form, row, text = case
+    m = len(classes)
+    messages = Messages(classes, fields)
+    prediction = messages.read(text)
+    assert prediction.row == row
+    new = data.draw(st.lists(numbers, min_size=m, max_size=m))
+    out = messages.write(prediction, new)
+    path = fields.probs.split(".")
+    same_but_probs(text, out, path, fields.raw)
+    inner = json.loads(out)
+    for name in path:
+        inner = inner[name]
+    if form == "array":
+        assert inner == new
+    elif form == "object":
+        assert inner == dict(zip(classes, new, strict=True))
+    else:
+        assert inner == new[1]
+    assert len(out) <= messages.largest(prediction)
+    assert messages.write(prediction, new) == out  # writing twice is writing once
+    if fields.raw:  # an output that is echoed with a label teaches the raw row
+        labels = Messages(classes, Fields(probs=fields.probs, raw=fields.raw, label="the label"))
+        echo = json.loads(out) | {"the label": classes[0]}
+        assert labels.read_label(json.dumps(echo).encode()).row == row
+
+
+@given(st.binary(max_size=60) | st.binary(max_size=20).map(lambda b: b'{"probs":' + b + b"}"))
+@example(b"[" * 10_000)
+@example(b'{"a":' * 10_000)
+@example(b'{"probs":' + b"[" * 10_000)
+@example(b'{"probs":' + b'{"a":' * 10_000)
+@example(b'{"label":' + b"[" * 990 + b"]" * 990 + b"}")
+@example(b'{"probs":[NaN,1]}')
+@example(b'{"probs":[Infinity,1]}')
+@example(b'{"probs":[null,1]}')
+@example(b'{"probs":["0.5",0.5]}')
+@example(b'{"probs":[1e400,0]}')
+@example(b'{"probs":[' + b"9" * 400 + b",0]}")
+@example(b'{"label":' + b"9" * 400 + b"}")
+@example(b'{"probs":null}')
+@example(b'{"probs":[true,false]}')
+@example(b'{"probs":[0.5,0.5],"x":"\xff"}')
+@example(b'{"\xff":1,"probs":[0.5,0.5]}')
+@example(b'{"probs":[0.5,0.5],"x":"\\ud800"}')
+@example(b"\xef\xbb\xbf{}")
+@example(b"null")
+@example(b"")
+def test_whatever_the_bytes_the_error_is_ours_or_the_row_is_two_numbers(value):
+    messages = Messages(["a", "b"])
+    try:
+        row = messages.read(value).row
+    except (BadMessage, UnknownClass):
+        pass
+    else:
+        assert len(row) == 2
+        assert all(type(p) is float for p in row)
+    with suppress(BadMessage, UnknownClass):
+        messages.read_label(value, b"key")
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b"{", "not a JSON object: Input data was truncated"),
+        (b"[1]", "not a JSON object: Expected `object`, got `array`"),
+        (b"[" * 10_000, "not a JSON object"),
+        (b'{"a":' * 10_000, "not a JSON object: maximum recursion depth"),
+        (b'{"p":1}', "no field 'probs'"),
+        (b'{"probs":[0.5,0.25]}', "probs: 2 probabilities for 3 classes"),
+        (b'{"probs":[0.5,0.25,"x"]}', "probs: Expected `float`, got `str` - at `$[2]`"),
+        (b'{"probs":[0.5,0.25,1e999]}', "probs: Number out of range - at `$[2]`"),
+        (b'{"probs":0.5}', "probs: one number, but there are 3 classes"),
+        (b'{"probs":{"a":0.5,"b":0.5}}', "probs: no probability for class 'c'"),
+        (b'{"probs":{"a":0.5,"b":0.5,"d":0}}', "probs: 'd' is none of the 3 classes"),
+        (
+            b'{"probs":[1,0,0],"x":"\xff"}',
+            "not a JSON object: 'utf-8' codec can't decode byte 0xff",
+        ),
+    ],
+)
+def test_a_prediction_that_cannot_be_read_says_why(value, says):
+    with pytest.raises((BadMessage, UnknownClass)) as caught:
+        Messages(["a", "b", "c"]).read(value)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b'{"x":1}', "no field 'label'"),
+        (b'{"label":null}', "label: null, expected the name of a class"),
+        (b'{"label":["a"]}', "label: list, expected the name of a class"),
+        (b'{"label":"d"}', 'label: "d" is none of the 3 classes'),
+        (b'{"label":1}', "label: 1 is none of the 3 classes"),
+        (b'{"label":"a","probs_raw":[1]}', "probs_raw: 1 probabilities for 3 classes"),
+        (b'{"label":"a","probs_raw":"x"}', "probs_raw: Expected"),
+    ],
+)
+def test_a_label_that_cannot_be_read_says_why(value, says):
+    with pytest.raises((BadMessage, UnknownClass)) as caught:
+        Messages(["a", "b", "c"]).read_label(value)
+    assert says in str(caught.value)
+
+
+def test_numbers_match_numeric_names():
+    messages = Messages([0, 1, 2.5, "7", "x", "-3", "01", True])
+
+    def index(text):
+        return messages.read_label(b'{"label":' + text + b"}").index
+
+    assert [index(t) for t in (b"0", b"1", b"2.5", b"7", b'"x"', b"-3", b'"01"', b"true")] == list(
+        range(8)
+    )
+    assert [index(t) for t in (b"0.0", b'"1"', b"7.0", b'"7"', b"7e0", b'"true"')] == [
+        0,
+        1,
+        3,
+        3,
+        3,
+        7,
+    ]
+    with pytest.raises(UnknownClass):
+        index(b"false")
+    with pytest.raises(UnknownClass):
+        index(b'"2.50"')
+    exact = Messages(["1", "1.0"])
+    assert exact.read_label(b'{"label":1}').index == 0
+    assert exact.read_label(b'{"label":1.0}').index == 1
+    with pytest.raises(UnknownClass):
+        exact.read_label(b'{"label":1e0}')
+    with pytest.raises(ValueError, match="two are '1' in JSON"):
+        Messages([1, "1"])
+
+
+def test_the_id_is_the_key_or_the_text_of_a_field():
+    def ident(value, field="id", key=b"k"):
+        return Messages(["a"], Fields(id=field)).read_label(value, key).id
+
+    assert ident(b'{"label":"a","id":"x"}', None) == b"k"
+    assert ident(b'{"label":"a","id":"x"}', None, None) is None
+    assert ident(b'{"label":"a","id":"x"}') == b"x"
+    assert ident(b'{"label":"a","id":"\\u0078"}') == b"x"
+    assert ident(b'{"label":"a","id":17}') == b"17"
+    assert ident(b'{"label":"a","id":null}') is None
+    assert ident(b'{"label":"a"}') is None
+    assert ident(b'{"label":"a","o":{"id":"\xc3\xa9"}}', "o.id") == "é".encode()
+    assert ident(b'{"label":"a","o":[1]}', "o.id") is None
+
+
+def test_a_key_that_occurs_twice_counts_where_it_occurs_last():
+    messages = Messages(["a", "b"])
+    prediction = messages.read(b'{"probs":[1,0],"x":1,"probs":[0,1],"x":2}')
+    assert prediction.row == [0, 1]
+    assert messages.write(prediction, [0.5, 0.5]) == b'{"probs":[0.5,0.5],"x":2,"probs_raw":[0,1]}'
+
+
+def test_an_older_original_is_replaced():
+    messages = Messages(["a", "b"])
+    prediction = messages.read(b'{"probs_raw":[1,0],"probs":[0,1]}')
+    assert messages.write(prediction, [0.5, 0.5]) == b'{"probs_raw":[0,1],"probs":[0.5,0.5]}'
+
+
+def test_the_widest_number_is_as_wide_as_numbers_get():
+    writes = msgspec.json.encode
+    rows = [2.2250738585072014e-308, 5e-324, 1 / 3, 0.1 + 0.2, 1.7976931348623157e-300, 1e-7 / 3]
+    assert max(len(writes(p)) for p in rows) == 23
+
+
+@given(st.floats(0, 1))
+def test_no_number_is_wider(p):
+    assert len(msgspec.json.encode(p)) <= 23
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"probs": "a..b"}, "probs: 'a..b' is no field name or dotted path"),
+        ({"probs": ""}, "probs: '' is no field name"),
+        ({"raw": "a.b"}, "raw: 'a.b', expected a name without a dot"),
+        ({"raw": "probs"}, "raw: 'probs', expected a name without a dot, other than that of probs"),
+        ({"probs": "m.p", "id": "m"}, "'m' is two things at once"),
+        ({"id": "label"}, "'label' is two things at once"),
+        ({"raw": "id", "id": "id"}, "'id' is two things at once"),
+        ({"probs": "m.p", "raw": "x", "label": "m.x"}, "'m.x' is two things at once"),
+        ({"digits": 0}, "digits: 0, expected 1 to 17"),
+    ],
+)
+def test_fields_that_cannot_be_are_refused(fields, says):
+    with pytest.raises(ValueError, match=r"expected|is no|two things") as caught:
+        Fields(**fields)
+    assert says in str(caught.value)
+
+
+def test_headers_of_a_dead_letter():
+    record = Record("in", 3, 17, 0, b"k", b"x")
+    assert error_headers(record, BadMessage("no field 'é'")) == [
+        ("__connect.errors.topic", b"in"),
+        ("__connect.errors.partition", b"3"),
+        ("__connect.errors.offset", b"17"),
+        ("__connect.errors.exception.class.name", b"stream_can.messages.BadMessage"),
+        ("__connect.errors.exception.message", "no field 'é'".encode()),
+    ]

@@ -1,0 +1,457 @@
+"""Task: the same bytes however a stream is cut, restored or disturbed by what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stream_can
+from stream_can import Corrector, SnapshotMismatch, snapshot
+from stream_can.stream.messages import Fields
+from stream_can.stream.task import Record, Task
+
+pytestmark = pytest.mark.fast
+
+CLASSES = ["a", "b", "c"]
+M = len(CLASSES)
+
+
+def prediction(offset, p, key=None, **more):
+    value = json.dumps({"probs": p} | more).encode()
+    return Record("in", 0, offset, 1000 + offset, key, value)
+
+
+def label(offset, name, key=None, **more):
+    value = json.dumps({"label": name} | more).encode()
+    return Record("labels", 0, offset, 5000 + offset, key, value)
+
+
+def new(corrector=None, **options):
+    return Task(corrector or Corrector(CLASSES), labels_topic="labels", **options)
+
+
+def bare(outputs):
+    return [(o.key, o.value, o.headers, o.timestamp) for o in outputs]
+
+
+BAD = [
+    b"",
+    b"{",
+    b"[" * 10_000,
+    b'{"probs":[1,0]}',
+    b'{"probs":[2,-1,0]}',
+    b'{"probs":[0.5,0.5,0.5]}',
+    b'{"probs":[NaN,0,1]}',
+    b'{"probs":[1e999,0,0]}',
+    b'{"probs":{"a":1}}',
+    b'{"x":1}',
+]
+BAD_LABELS = [b"", b"[", b'{"label":"z"}', b'{"label":null}', b'{"label":"a","probs_raw":[3,0,0]}']
+
+
+@st.composite
+def record_streams(draw, most=40):
+    """Predictions and labels of every kind, good and bad, in one order; offsets with gaps."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    records = []
+    offsets = {"in": draw(st.integers(0, 5)), "labels": draw(st.integers(0, 5))}
+    keys = st.sampled_from([None, b"1", b"2", b"3", b"4", b"a long one"])
+    for _ in range(draw(st.integers(1, most))):
+        kind = draw(
+            st.sampled_from(["good"] * 5 + ["label"] * 4 + ["echo", "bad", "bad label", "null"])
+        )
+        topic = "labels" if "label" in kind or kind == "echo" else "in"
+        offset = offsets[topic]
+        offsets[topic] += draw(st.integers(1, 3))
+        key = draw(keys)
+        row = rng.dirichlet(np.full(M, 0.7)).tolist()
+        if kind == "good":
+            records.append(prediction(offset, row, key, n=offset))
+        elif kind == "label":
+            records.append(label(offset, draw(st.sampled_from(CLASSES)), key))
+        elif kind == "echo":
+            records.append(label(offset, draw(st.sampled_from(CLASSES)), key, probs_raw=row))
+        elif kind == "null":
+            topic = draw(st.sampled_from(["in", "labels"]))
+            offset = max(offset, offsets[topic])
+            offsets[topic] = offset + 1
+            records.append(Record(topic, 0, offset, 0, key, None))
+        else:
+            value = draw(st.sampled_from(BAD if kind == "bad" else BAD_LABELS))
+            records.append(Record(topic, 0, offset, 0, key, value, [("h", None), ("h", b"2")]))
+    return records
+
+
+def plainly(records, recent_bytes):
+    """The outputs as one Corrector and a dict give them, record by record."""
+    corrector, recent, outputs, next_label = Corrector(CLASSES), {}, [], 0
+    for record in records:
+        try:
+            message = json.loads(record.value) if record.value else None
+        except (ValueError, RecursionError):
+            message = None
+        if record.topic == "in":
+            if record.value is None and record.key is not None:
+                outputs.append(None)
+            p = message.get("probs") if message else None
+            if not isinstance(p, list) or len(p) != M or not all(map(math.isfinite, p)):
+                continue
+            if min(p) < 0 or abs(sum(p) - 1) > 1e-3:
+                continue
+            outputs.append((corrector.process_one(p).tolist(), next_label))
+            if record.key is not None:
+                recent.pop(record.key, None)
+                recent[record.key] = p
+                while sum(8 * M + len(key) for key in recent) > recent_bytes:
+                    del recent[next(iter(recent))]
+        else:
+            next_label = record.offset + 1
+            if not message or message["label"] not in CLASSES:
+                continue
+            p = message.get("probs_raw", recent.get(record.key))
+            if p is None or sum(p) < 2:
+                corrector.learn_one(p, message["label"])
+    return outputs, corrector.to_bytes()
+
+
+@given(record_streams(), st.sampled_from([0, 60, 100, 1 << 20]))
+def test_a_task_is_a_corrector_and_a_dict(records, recent_bytes):
+    task = new(recent_bytes=recent_bytes)
+    result = task.handle(records)
+    outputs, state = plainly(records, recent_bytes)
+    got = []
+    for output in result.outputs:
+        headers = dict(output.headers)
+        if output.value is None:
+            got.append(None)
+        else:
+            got.append((json.loads(output.value)["probs"], int(headers["stream-can-labels"])))
+        assert headers["stream-can-version"] == stream_can.__version__.encode()
+    assert got == outputs
+    assert task.corrector.to_bytes() == state
+    ins = [r for r in records if r.topic == "in"]
+    assert len(result.outputs) + len(
+        [d for d in result.dead_letters if dict(d.headers)["__connect.errors.topic"] == b"in"]
+    ) == len(ins)
+    assert task.counts.predictions == len(ins)
+    assert task.counts.labels == len(records) - len(ins)
+    assert task.counts.dead_letters == len(result.dead_letters)
+
+
+@given(record_streams(), st.lists(st.integers(1, 7), min_size=1), st.sampled_from([60, 1 << 20]))
+def test_cut_anywhere_the_bytes_are_the_same(records, cuts, recent_bytes):
+    whole, parts = new(recent_bytes=recent_bytes), new(recent_bytes=recent_bytes)
+    expected = whole.handle(records)
+    outputs, letters, delays = [], [], []
+    start = 0
+    while start < len(records):
+        size = cuts[start % len(cuts)]
+        result = parts.handle(records[start : start + size])
+        start += size
+        outputs += result.outputs
+        letters += result.dead_letters
+        delays += result.delays
+    assert bare(outputs) == bare(expected.outputs)
+    assert bare(letters) == bare(expected.dead_letters)
+    assert delays == expected.delays
+    assert parts.to_bytes() == whole.to_bytes()
+    assert parts.to_bytes(recent=True) == whole.to_bytes(recent=True)
+    assert parts.sent_scores.n == whole.sent_scores.n
+
+
+@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]), st.booleans())
+def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes, with_recent):
+    options = {"labels_topic": "labels", "recent_bytes": recent_bytes}
+    whole, first = new(recent_bytes=recent_bytes), new(recent_bytes=recent_bytes)
+    whole.handle(records[:cut])
+    first.handle(records[:cut])
+    data = first.to_bytes(recent=with_recent)
+    second = Task.from_bytes(data, classes=CLASSES, **options)
+    assert second.oldest == first.oldest
+    if not with_recent:
+        kept = [
+            r
+            for r in records
+            if r.topic == "in" and first.oldest <= r.offset < first.next_prediction
+        ]
+        for record in kept:  # one by one: a history comes in several polls
+            second.rebuild([record])
+    assert second.to_bytes() == first.to_bytes()
+    assert second.oldest == first.oldest
+    a, b = whole.handle(records[cut:]), second.handle(records[cut:])
+    assert bare(a.outputs) == bare(b.outputs)
+    assert bare(a.dead_letters) == bare(b.dead_letters)
+    assert a.delays == b.delays
+    assert whole.to_bytes() == second.to_bytes()
+    assert with_recent or second.sent_scores.n <= whole.sent_scores.n
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_a_bad_prediction_is_a_dead_letter_and_changes_nothing(value):
+    good = [prediction(i, [0.2, 0.3, 0.5], b"k") for i in (0, 2)]
+    bad = Record("in", 0, 1, 77, b"k", value, [("h", None), ("h", b"x"), ("h", b"y")])
+    with_bad, without = new(), new()
+    result = with_bad.handle([good[0], bad, good[1]])
+    assert bare(result.outputs) == bare(without.handle(good).outputs)
+    assert with_bad.corrector.to_bytes() == without.corrector.to_bytes()
+    (letter,) = result.dead_letters
+    assert (letter.key, letter.value, letter.timestamp) == (b"k", value, 77)
+    assert letter.headers[:3] == [("h", b""), ("h", b"x"), ("h", b"y")]
+    headers = dict(letter.headers[3:])
+    assert headers["__connect.errors.topic"] == b"in"
+    assert headers["__connect.errors.offset"] == b"1"
+    assert headers["__connect.errors.exception.class.name"] in (
+        b"stream_can.messages.BadMessage",
+        b"stream_can.errors.InvalidPrediction",
+    )
+    assert headers["__connect.errors.exception.message"]
+
+
+def test_the_reason_names_the_field():
+    result = new().handle([Record("in", 0, 0, 0, b"k", b'{"probs":[2,-1,0]}')])
+    reason = dict(result.dead_letters[0].headers)["__connect.errors.exception.message"]
+    assert reason == b"probs: entry 1 is -1.0, expected a finite number >= 0"
+
+
+@pytest.mark.parametrize("value", BAD_LABELS)
+def test_a_bad_label_is_a_dead_letter_and_changes_nothing(value):
+    task = new()
+    task.handle([prediction(0, [0.2, 0.3, 0.5], b"k")])
+    before = task.corrector.to_bytes()
+    result = task.handle([Record("labels", 0, 0, 0, b"k", value)])
+    assert task.corrector.to_bytes() == before
+    assert dict(result.dead_letters[0].headers)["__connect.errors.topic"] == b"labels"
+    assert task.next_label == 1
+    # and the labels around it are learned
+    many = new()
+    many.handle([label(0, "a", b"x"), Record("labels", 0, 1, 0, b"k", value), label(2, "b", b"x")])
+    assert (many.counts.unmatched, many.counts.dead_letters, many.counts.labels) == (2, 1, 3)
+
+
+def test_null_key_and_null_value_cannot_be_sent_on():
+    result = new().handle([Record("in", 0, 0, 5, None, None)])
+    (letter,) = result.dead_letters
+    assert letter.value == b""
+    reason = dict(letter.headers)["__connect.errors.exception.message"]
+    assert b"key and value are both null" in reason
+
+
+def test_a_tombstone_passes_through():
+    task = new()
+    before = task.corrector.to_bytes()
+    (output,) = task.handle([Record("in", 0, 0, 5, b"k", None, [("h", None)])]).outputs
+    assert (output.key, output.value, output.timestamp) == (b"k", None, 5)
+    assert output.headers[0] == ("h", b"")
+    assert task.corrector.to_bytes() == before
+
+
+@pytest.mark.parametrize("at", [0, 1, 5])
+@pytest.mark.parametrize("value", BAD)
+def test_fail_stops_at_the_first_bad_record(value, at):
+    records = [prediction(i, [0.2, 0.3, 0.5], b"k") for i in range(6)]
+    records[at] = Record("in", 0, at, 0, b"k", value)
+    task, before = new(errors="fail"), new()
+    result = task.handle([*records, label(0, "a", b"k")])
+    expected = before.handle(records[:at])
+    assert bare(result.outputs) == bare(expected.outputs)
+    assert result.dead_letters == []
+    assert result.stopped[0] is records[at]
+    assert task.to_bytes(recent=True) == before.to_bytes(recent=True)
+    assert before.next_prediction == at
+
+
+@pytest.mark.parametrize("value", BAD_LABELS)
+def test_fail_stops_at_the_first_bad_label(value):
+    start = prediction(0, [0.2, 0.3, 0.5], b"k")
+    good = [label(0, "a", b"k"), label(1, "b", b"k"), label(2, "b", b"none")]
+    bad = Record("labels", 0, 3, 0, b"k", value)
+    task, before = new(errors="fail"), new()
+    result = task.handle([start, *good, bad, label(4, "c", b"k")])
+    before.handle([start, *good])
+    assert result.stopped[0] is bad
+    assert task.to_bytes(recent=True) == before.to_bytes(recent=True)
+    assert task.sent_scores.n == 2
+
+
+def test_an_output_that_could_be_too_large_is_a_dead_letter():
+    small = prediction(0, [0.2, 0.3, 0.5], b"k")
+    large = prediction(1, [0.2, 0.3, 0.5], b"k", x="y" * 900)
+    with_large, without = new(max_bytes=1000), new()
+    result = with_large.handle([small, large])
+    assert bare(result.outputs) == bare(without.handle([small]).outputs)
+    assert with_large.corrector.to_bytes() == without.corrector.to_bytes()
+    reason = dict(result.dead_letters[0].headers)["__connect.errors.exception.message"]
+    assert b"more than the 1000 that a record may have" in reason
+
+
+@given(st.integers(0, 400), st.integers(200, 500))
+def test_no_output_is_larger_than_it_may_be(padding, limit):
+    task = new(max_bytes=limit)
+    record = prediction(0, [1 / 3, 1 / 3, 1 / 3], b"key", x="y" * padding)
+    result = task.handle([record])
+    for output in result.outputs:
+        assert len(output.key) + len(output.value) <= limit
+    # It is refused for a few bytes at most: three numbers that could have been 23 characters wide.
+    if result.dead_letters:
+        (output,) = new().handle([record]).outputs
+        assert len(output.key) + len(output.value) + 3 * 23 > limit
+
+
+def test_scores_are_of_what_was_sent():
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(M), 60)
+    y = [int(rng.choice(M, p=p)) for p in P]
+    task = new(fields=Fields(digits=3))
+    sent = []
+    for i, p in enumerate(P.tolist()):
+        sent += task.handle([prediction(i, p, b"%d" % i)]).outputs
+        if i >= 10:
+            j = i - 10
+            result = task.handle([label(j, CLASSES[y[j]], b"%d" % j)])
+            assert result.delays == [5000 + j - 1000 - j]
+    task.handle([label(50, "a", b"unknown")])
+    Q = np.array([json.loads(o.value)["probs"] for o in sent])
+    assert np.array_equal(Q, Q.round(3))
+    assert (Q.round(2) != Q).any()
+    n = 50
+    assert task.sent_scores.n == task.raw_scores.n == n
+    loss = -np.log(Q[np.arange(n), y[:n]]).mean()
+    assert task.sent_scores.log_loss == pytest.approx(loss)
+    assert task.raw_scores.log_loss == pytest.approx(-np.log(P[np.arange(n), y[:n]]).mean())
+    assert task.sent_scores.accuracy == (Q[:n].argmax(1) == y[:n]).mean()
+    assert (task.counts.matched, task.counts.unmatched) == (50, 1)
+
+
+def test_a_second_label_for_an_id_learns_again():
+    task, corrector = new(), Corrector(CLASSES)
+    p = [0.2, 0.3, 0.5]
+    task.handle([prediction(0, p, b"k"), label(0, "a", b"k"), label(1, "b", b"k")])
+    corrector.process_one(p)
+    corrector.learn_many([p, p], ["a", "b"])
+    assert task.corrector.to_bytes() == corrector.to_bytes()
+
+
+def test_the_latest_prediction_of_an_id_is_the_one():
+    task = new()
+    task.handle([prediction(0, [0.2, 0.3, 0.5], b"k"), prediction(1, [0.5, 0.3, 0.2], b"k")])
+    before = Corrector.from_bytes(task.corrector.to_bytes())
+    task.handle([label(0, "a", b"k")])
+    before.learn_one([0.5, 0.3, 0.2], "a")
+    assert task.corrector.to_bytes() == before.to_bytes()
+    assert task.oldest == 1
+
+
+def test_the_oldest_predictions_go_first_at_8_m_and_the_id():
+    task = new(recent_bytes=3 * (8 * M + 2))
+    records = [prediction(i, [0.2, 0.3, 0.5], b"%02d" % i) for i in range(5)]
+    task.handle(records)
+    assert task.oldest == 2
+    task.handle([prediction(5, [0.2, 0.3, 0.5], b"02"), prediction(6, [0.2, 0.3, 0.5], b"999")])
+    assert task.oldest == 5  # 03 went for the longer id, and 04 with it
+    result = task.handle(
+        [label(i, "a", key) for i, key in enumerate([b"02", b"03", b"04", b"999"])]
+    )
+    assert (task.counts.matched, task.counts.unmatched) == (2, 2)
+    assert len(result.delays) == 2
+
+
+def test_labelled_lines_are_corrected_first_then_learned():
+    rng = np.random.default_rng(1)
+    task = Task(Corrector(CLASSES), labelled=True)
+    corrector = Corrector(CLASSES)
+    records, expected, known = [], [], 0
+    for i, p in enumerate(rng.dirichlet(np.ones(M), 30).tolist()):
+        name = CLASSES[i % 3] if i % 5 else None
+        if i == 7:
+            p = [1, 1, 1]
+        if i == 8:
+            name = "z"
+        records.append(prediction(i, p, None, **({"label": name} if i % 2 or name else {})))
+        if i not in (7, 8):
+            expected.append(corrector.process_one(p).tolist())
+            if name:
+                corrector.learn_one(p, name)
+                known += 1
+    result = task.handle(records)
+    assert [json.loads(o.value)["probs"] for o in result.outputs] == expected
+    assert task.corrector.to_bytes() == corrector.to_bytes()
+    assert [dict(d.headers)["__connect.errors.offset"] for d in result.dead_letters] == [b"7", b"8"]
+    assert task.counts.matched == task.sent_scores.n == known
+
+
+@pytest.mark.parametrize("records", [
+    [prediction(1, [1, 0, 0]), prediction(1, [1, 0, 0])],
+    [prediction(0, [1, 0, 0])],
+    [label(1, "a"), label(0, "a")],
+])  # fmt: skip
+def test_a_record_that_was_taken_before_is_refused(records):
+    task = new(next_prediction=1)
+    before = task.corrector.to_bytes()
+    with pytest.raises(ValueError, match="taken before, the task is at"):
+        task.handle(records)
+    assert task.corrector.to_bytes() == before
+
+
+def test_a_record_that_is_to_come_cannot_be_rebuilt():
+    with pytest.raises(ValueError, match="in-0 offset 3: cannot be rebuilt before it was handled"):
+        new(next_prediction=3).rebuild([prediction(3, [1, 0, 0])])
+
+
+def test_without_labels_nothing_is_kept_and_no_position_is_told():
+    task = Task(Corrector(CLASSES))
+    (output,) = task.handle([prediction(0, [0.2, 0.3, 0.5], b"k")]).outputs
+    assert dict(output.headers).keys() == {"stream-can-version"}
+    assert task.oldest == task.next_prediction == 1
+
+
+def test_a_snapshot_that_does_not_fit_is_refused():
+    task = new()
+    task.handle([prediction(0, [0.2, 0.3, 0.5], b"k")])
+    data = task.to_bytes(recent=True)
+    assert Task.from_bytes(data, labels_topic="labels").to_bytes(recent=True) == data
+    for n in (0, 10, len(data) // 2, len(data) - 1):
+        with pytest.raises(SnapshotMismatch):
+            Task.from_bytes(data[:n])
+    for i in range(0, len(data), 7):
+        with pytest.raises(SnapshotMismatch):
+            Task.from_bytes(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :])
+    with pytest.raises(SnapshotMismatch, match="classes differ at 2"):
+        Task.from_bytes(data, classes=["a", "b", "x"])
+    with pytest.raises(SnapshotMismatch, match="paths"):
+        Task.from_bytes(data, settings={"paths": ["raw"]})
+    with pytest.raises(SnapshotMismatch, match="a corrector's alone"):
+        Task.from_bytes(task.corrector.to_bytes())
+    head, arrays = snapshot.decode(data)
+    with pytest.raises(SnapshotMismatch, match="task format 2, this release reads up to 1"):
+        Task.from_bytes(snapshot.encode(head | {"task": 2}, arrays))
+    with pytest.raises(SnapshotMismatch, match="2 ids of recent predictions"):
+        Task.from_bytes(snapshot.encode(head | {"ids": [b"a", b"b"]}, arrays))
+    fresh = new()
+    assert Task.from_bytes(fresh.to_bytes(recent=True)).counts == fresh.counts
+    for name in head:
+        if name != "task":
+            less = {k: v for k, v in head.items() if k != name}
+            with pytest.raises(SnapshotMismatch):
+                Task.from_bytes(snapshot.encode(less, arrays), labels_topic="labels")
+
+
+def test_settings_of_a_live_state_may_change():
+    data = new().to_bytes()
+    assert Task.from_bytes(data, settings={"half_life": 9}).corrector.settings["half_life"] == 9
+
+
+def test_a_kafka_record_will_do():
+    fetcher = pytest.importorskip("kafka.consumer.fetcher", reason="needs the kafka extra")
+    fields = {name: None for name in fetcher.ConsumerRecord._fields}
+    value = b'{"probs":[0.2,0.3,0.5]}'
+    mine = {"topic": "in", "partition": 0, "offset": 4, "timestamp": 9, "headers": [("a", b"b")]}
+    record = fetcher.ConsumerRecord(**fields | mine | {"key": b"k", "value": value})
+    (output,) = new().handle([record]).outputs
+    assert output.headers[0] == ("a", b"b")
+    assert msgspec.json.decode(output.value)["probs_raw"] == [0.2, 0.3, 0.5]
