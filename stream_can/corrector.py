@@ -17,7 +17,7 @@ from stream_can.method.classes import class_names, preview
 from stream_can.method.kernel import Kernel, Mode
 from stream_can.method.prior import laplace
 from stream_can.method.settings import check_settings
-from stream_can.method.state import new_state, start_weights
+from stream_can.method.state import grown, new_state, start_weights
 
 __all__ = ["Corrector"]
 
@@ -248,6 +248,47 @@ class Corrector:
         """
         self._kernel.learn_many(P, self._indices_of(ys))
 
+    def play(
+        self,
+        P: ArrayLike,
+        ys: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        due: NDArray[np.int64],
+        *,
+        first: int = 0,
+        explain: bool = False,
+    ) -> tuple[Array, Array | None]:
+        """Process rows and learn labels in one call: what replays and partitions are made of.
+
+        Parameters
+        ----------
+        P
+            Rows, shape (first + n, m): ``first`` that were processed before and whose labels come
+            now, then n to process.
+        ys
+            The labels in the order to learn them, shape (k,): indices of classes.
+        rows
+            The row of ``P`` that each belongs to, shape (k,); -1 where its prediction is gone.
+        due
+            Before which of the n rows each is learned, shape (k,), ascending; n is after the last.
+            A row's own label cannot be due before the row.
+        first
+            How many rows of ``P`` were processed before.
+        explain
+            Whether to say what each path made of each row.
+
+        Returns
+        -------
+        The corrected rows, shape (n, m), and what each path made of them, shape (paths, n, m), or
+        None. The same bits as :meth:`process_one` and :meth:`learn_one` in that order.
+
+        Raises
+        ------
+        InvalidPrediction, ValueError
+            A row is no probability vector, or an index is out of range; nothing was learned.
+        """
+        return self._kernel.replay(P, first, ys, rows, due, explain)
+
     def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.
 
@@ -326,14 +367,10 @@ class Corrector:
             raise StreamCANError(
                 "a fitted corrector cannot take another class: its validation rows lacked it"
             )
-        m = len(self._classes)
         self._set_classes((*self._classes, *class_names([name])))
         if self._train_counts is not None:
             self._train_counts = np.append(self._train_counts, 0.0)
-        for key, array in self._state.items():
-            if key == "labels" or key[:2] in ("S.", "c.", "H.", "A.", "G."):
-                self._state[key] = np.pad(array, [(0, 1)] * array.ndim)
-        assert len(self._state["labels"]) == m + 1
+        self._state = grown(self._state)
         self._wire()
 
     # ---- the whole state
