@@ -79,7 +79,7 @@ def start_weights(paths: Sequence[str]) -> Array:
 
 
 def check_state(state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str]) -> None:
-    """Raise ValueError where arrays are missing, too many, of another type or shape, or not finite."""
+    """Raise ValueError naming an array that is missing, strange, misshapen or not finite."""
     needed = set(_needed(paths))
     optional = {_fitted(name) for name in FITTED} if "fitted" in paths else set[str]()
     if missing := sorted(needed - state.keys()):
