@@ -143,7 +143,7 @@ def steps(
             cut = slice(start - chunk.first, stop - chunk.first)
             P, due = chunk.P[cut], labels.take(np.arange(done, upto))
             k = len(due.y)
-            corrected, paths = corrector.play(
+            corrected, _, paths = corrector.play(
                 np.concatenate([due.P, P]),
                 due.y,
                 np.arange(k),

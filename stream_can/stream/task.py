@@ -294,7 +294,7 @@ class Task:
         )
         rows = np.array([row is not None for row in batch.rows], int)
         rows = np.where(rows, np.cumsum(rows) - 1, -1)
-        Q, _ = self.corrector.play(
+        Q, _, _ = self.corrector.play(
             P, np.array(batch.ys, int), rows, np.array(batch.due, int), first=first
         )
         P = P[first:]
