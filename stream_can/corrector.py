@@ -242,8 +242,8 @@ class Corrector:
         """:meth:`process_one` for each row of ``P``, shape (n, m), in order.
 
         The same bits as that loop, but all rows are checked before the first is processed. With
-        ``receipt`` a second array, float32 of shape (n, 3, m). An interrupt (Ctrl-C) ends it between
-        two rows; ``n_predictions`` says how many it has taken.
+        ``receipt`` a second array, float32 of shape (n, 3, m). Ctrl-C ends it between two rows;
+        ``n_predictions`` says how many it has taken.
         """
         with self._lock:
             return self._kernel.rows(P, 2, Mode.PROCESS, receipt)  # type: ignore[no-any-return]

@@ -158,7 +158,7 @@ def apply(P: Array, state: State, base: str) -> Array:
 
 
 def lone(base: str, state: State, precision: float) -> Kernel:
-    """A kernel of one base, without shared features, that forgets nothing; priors count each pass."""
+    """A kernel of one base without shared features; it forgets nothing, priors count each pass."""
     m = len(state["labels"])
     return Kernel(
         m,
