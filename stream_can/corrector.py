@@ -16,7 +16,7 @@ from stream_can.method import validation
 from stream_can.method.classes import class_names, preview
 from stream_can.method.kernel import Kernel, Mode
 from stream_can.method.prior import laplace
-from stream_can.method.settings import check_settings
+from stream_can.method.settings import DEFAULTS, check_settings
 from stream_can.method.state import grown, new_state, start_weights
 
 __all__ = ["Corrector"]
@@ -81,12 +81,12 @@ class Corrector:
         *,
         train_counts: ArrayLike | Mapping[Any, float] | None = None,
         paths: Iterable[str] | None = None,
-        half_life: float = 5000,
-        uncertainty: str = "topk_entropy",
-        k: int = 3,
-        threshold: float = 0.9,
-        pseudo_count: float | None = None,
-        prior_strength: float | None = None,
+        half_life: float = DEFAULTS.half_life,
+        uncertainty: str = DEFAULTS.uncertainty,
+        k: int = DEFAULTS.k,
+        threshold: float = DEFAULTS.threshold,
+        pseudo_count: float | None = DEFAULTS.pseudo_count,
+        prior_strength: float | None = DEFAULTS.prior_strength,
     ) -> None:
         self._set_classes(class_names(classes))
         m = len(self._classes)
