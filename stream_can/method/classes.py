@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+ClassName = str | int | float | bool
+"""What a class may be called."""
+
 MOST_CLASSES = 2**24
 """More than that is a mistake, and would only fail once memory is used up."""
 
