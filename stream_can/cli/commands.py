@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Group, Parameter
+from cyclopts import App, Parameter
 
 from stream_can import snapshot
 from stream_can.cli.inspection import describe, read_snapshot
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
 from stream_can.cli.terminal import progress_bar, show_inspection, show_replay
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
@@ -28,46 +28,6 @@ app = App(
     help="Correct a deployed classifier's probabilities as they stream by, from late labels.",
     version=__version__,
 )
-CORRECTOR = Group("Corrector", help="Every default is good; see docs/method.md for what each does.")
-
-
-@Parameter(name="*", group=CORRECTOR)
-@dataclass(frozen=True, kw_only=True)
-class CorrectorOptions:
-    """The settings of a corrector, as options."""
-
-    train_counts: str | None = None
-    """Training rows per class, in the order of the classes: 900,80,20."""
-    paths: str | None = None
-    """Paths to mix: raw,can,temperature,... (all)."""
-    half_life: float | None = None
-    """Events after which what was learned counts half (5000)."""
-    uncertainty: str | None = None
-    """topk_entropy, entropy, margin or any_topk_entropy (topk_entropy)."""
-    k: int | None = None
-    """How many of the largest probabilities topk_entropy looks at (3)."""
-    threshold: float | None = None
-    """From which uncertainty on CAN corrects (0.9)."""
-    pseudo_count: float | None = None
-    """Rows that the prior weighs in CAN's column sums (the number of classes)."""
-    prior_strength: float | None = None
-    """Labels that the training prior weighs (the number of classes); inf keeps it fixed."""
-
-    def settings(self) -> dict[str, Any]:
-        """What was given, as keyword arguments of Corrector."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        if "train_counts" in given:
-            given["train_counts"] = [float(count) for count in _listed(given["train_counts"])]
-        if "paths" in given:
-            given["paths"] = _listed(given["paths"])
-        return given
-
-
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-NO_OPTIONS = CorrectorOptions()
 
 
 @app.command(name="replay")
@@ -123,7 +83,7 @@ def replay_command(
     as_json
         Print the result as JSON.
     """
-    names = None if classes is None else _listed(classes)
+    names = None if classes is None else listed(classes)
     recording = Recording(
         file, probs=probs, label=labels, time=time, label_time=label_time, classes=names
     )
@@ -236,7 +196,7 @@ def pipe_command(
     from stream_can.pipe.run import pipe
     from stream_can.stream.messages import Fields
 
-    names = None if classes is None else _listed(classes)
+    names = None if classes is None else listed(classes)
     rows = None
     if validation is not None:
         rows = Recording(validation, probs=probs, label=label, classes=names).labelled()
