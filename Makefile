@@ -26,10 +26,10 @@ demo: setup  ## correct ten months of real flights, without Kafka; writes out/fl
 	$(PY) examples/flights.py
 
 test: setup  ## every test, those against a real Kafka broker included
-	$(PY) -m pytest -n $(JOBS)
+	$(PY) -m pytest -n $(JOBS) --dist worksteal
 
 fast: setup  ## the tests that need neither Kafka nor a browser
-	$(PY) -m pytest -m fast -n auto
+	$(PY) -m pytest -m fast -n auto --dist worksteal
 
 format: setup  ## put the code into the form that lint asks for
 	$(PY) -m ruff check --fix
