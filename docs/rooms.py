@@ -161,7 +161,7 @@ def draw(source: Path = SOURCE) -> str:
     size = f"{4 * WIDTH} {len(FLOORS) * (HEIGHT + GAP) - GAP + 12}"
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img">
-<title>The rooms of stream_can from the top; an arrow goes from a room to one that it imports</title>
+<title>The rooms of stream_can from the top; an arrow goes to a room that is imported</title>
 <style>
 rect {{ fill: #f2f5fa; stroke: #5b7083; }}
 path {{ stroke: #5b7083; stroke-width: 1.5; fill: none; }}
