@@ -232,7 +232,7 @@ class Oracle:
         return normalised(np.array([0.5, 0.25, 0.25]) * np.exp(self.odds - self.odds.max()))
 
     def expected(self):
-        """How many labels the rows predicted as each class would have, were labels a fair sample."""
+        """How many labels the rows of each predicted class would have in a fair sample."""
         if self.N_j.sum() == 0:
             return np.zeros(self.m)
         return self.n_j.sum() * self.N_j / self.N_j.sum()

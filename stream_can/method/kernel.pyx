@@ -809,7 +809,7 @@ cdef class Kernel:
         cdef double E, E2, log_b = base.u[0], b = exp(log_b)
         moments(base.r, x, &E, &E2, self.m)
         base.K[0] = self.g * base.K[0] + b * b * (E2 - E * E)
-        log_b -= (b * (E - x[y]) + (1 - self.g) * curvature * log_b) / (base.K[0] + curvature + 1e-9)
+        log_b -= (b * (E - x[y]) + (1 - self.g) * curvature * log_b) / max(base.K[0] + curvature + 1e-9, curvature / 2)
         base.u[0] = -2 if log_b < -2 else 2 if log_b > 2 else log_b
 
     cdef void step_three(self, Base *base, Py_ssize_t y) noexcept nogil:
@@ -1010,13 +1010,12 @@ cdef class Kernel:
 
 cdef void solve_three(const double *K, double lambda_b, double lambda_t, double *v) noexcept nogil:
     """v <- (K + diag(lambda_b, lambda_t, lambda_t))^-1 v by Cholesky's LDL^T; K as its upper triangle, row by row."""
-    cdef double a = K[0] + lambda_b, d, f, l1, l2, l3
-    l1, l2 = K[1] / a, K[2] / a
-    d = K[3] + lambda_t - l1 * K[1]
-    d = d if d > lambda_t / 2 else lambda_t / 2  # rounding in sums that were ever so large
+    # The pivots are lambda at least; less is rounding in sums that were ever so large.
+    cdef double a = max(K[0] + lambda_b, lambda_b / 2), d, f, l1 = K[1] / a, l2 = K[2] / a, l3
+    d = max(K[3] + lambda_t - l1 * K[1], lambda_t / 2)
     l3 = (K[4] - l2 * K[1]) / d
     f = K[5] + lambda_t - l2 * K[2] - l3 * l3 * d
-    f = f if f > lambda_t / 2 else lambda_t / 2
+    f = max(f, lambda_t / 2)
     v[1] -= l1 * v[0]
     v[2] -= l2 * v[0] + l3 * v[1]
     v[2] /= f
