@@ -200,7 +200,7 @@ def test_without_labels_the_stream_stays_as_it_was():
 
 def test_temperature_undoes_overconfidence():
     rng = np.random.default_rng(2)
-    honest = rng.dirichlet(np.full(4, 5), 4000)  # few entries below the floor
+    honest = rng.dirichlet(np.full(4, 3), 4000)  # few entries below the floor
     y = (rng.random((4000, 1)) < honest.cumsum(1)).argmax(1)
     loud = honest**3 / (honest**3).sum(1, keepdims=True)
     corrector = Corrector(4, paths=["temperature"], half_life=math.inf)
