@@ -1,5 +1,7 @@
 """Rows and late labels in the order of the stream: before each row, the labels due by then.
 
+A label brings the receipt of its prediction back, so that what was sent is judged.
+
 Labels come a fixed number of rows late, or at their own time.
 """
 
@@ -47,6 +49,8 @@ class _Labels(NamedTuple):
     row: NDArray[np.int64]
     P: NDArray[np.float64]
     y: NDArray[np.int64]
+    known: NDArray[np.float32]
+    """What the receipt of each prediction gave its label, shape (n, 3), once it went by."""
 
     def take(self, which: NDArray[Any]) -> _Labels:
         return _Labels(*(array[which] for array in self))
@@ -56,7 +60,8 @@ def _on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> 
     which = np.flatnonzero(chunk.arrives & given)
     rows = which + chunk.first
     time = rows if chunk.label_time is None or delay is not None else chunk.label_time[which]
-    return _Labels(rows + 1 + (delay or 0), time, rows, chunk.P[which], chunk.y[which])
+    known = np.full((len(which), 3), np.nan, np.float32)
+    return _Labels(rows + 1 + (delay or 0), time, rows, chunk.P[which], chunk.y[which], known)
 
 
 def _join(parts: list[_Labels]) -> _Labels:
@@ -142,23 +147,34 @@ def steps(
             [*waiting, _on_their_way(chunk, label_delay, given)], chunk, by_time
         )
         start, end, done = chunk.first, chunk.first + len(chunk.P), 0
+        known = np.full((len(chunk.P), 3), np.nan, np.float32)
         while start < end:
             stop = min(end, start + _step(start))
             upto = int(np.searchsorted(labels.due, stop, "right"))
             cut = slice(start - chunk.first, stop - chunk.first)
             P, due = chunk.P[cut], labels.take(np.arange(done, upto))
-            k = len(due.y)
-            corrected, _, paths = corrector.play(
-                np.concatenate([due.P, P]),
+            # Of a row of this step the corrector has the receipt itself.
+            here, earlier = due.row >= start, (due.row < start) & (due.row >= chunk.first)
+            due.known[earlier] = known[due.row[earlier] - chunk.first]
+            k = int((~here).sum())
+            corrected, receipts, paths = corrector.play(
+                np.concatenate([due.P[~here], P]),
                 due.y,
-                np.arange(k),
+                np.where(here, due.row - start + k, np.cumsum(~here) - 1),
                 due.due - start,
                 first=k,
+                known=due.known,
+                receipt=True,
                 explain=explain,
             )
+            assert receipts is not None
+            known[cut] = receipts[np.arange(len(P)), :, np.maximum(chunk.y[cut], 0)]
             time = None if chunk.time is None else chunk.time[cut]
             yield Step(start, P, chunk.y[cut], corrected, paths, time)
             start, done = stop, upto
+        for part in waiting:
+            late = part.row >= chunk.first
+            part.known[late] = known[part.row[late] - chunk.first]
 
 
 def _step(start: int) -> int:
