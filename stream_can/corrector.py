@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Self, overload
 
@@ -16,7 +15,7 @@ from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANErro
 from stream_can.method import paths as path_names
 from stream_can.method import validation
 from stream_can.method.classes import ClassName, check_distinct, class_names, preview
-from stream_can.method.kernel import Kernel, Mode
+from stream_can.method.kernel import Kernel, Lock, Mode
 from stream_can.method.prior import laplace
 from stream_can.method.settings import DEFAULTS, Settings, check_settings
 from stream_can.method.state import (
@@ -135,9 +134,9 @@ class Corrector:
             }
         )
         self._fit_report: validation.FitReport | None = None
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._state = new_state(m, self._paths)
-        self._wire()
+        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
 
     def _set_classes(self, names: tuple[Any, ...]) -> None:
         check_distinct(names)
@@ -162,11 +161,14 @@ class Corrector:
             raise ValueError(f"train_counts: {len(array)} counts for {len(self._classes)} classes")
         return array
 
-    def _wire(self) -> None:
-        """Point a kernel at the state arrays; again whenever these were replaced."""
-        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts)
-
-    def _new_kernel(self, paths: tuple[str, ...], state: State, counts: Array | None) -> Kernel:
+    def _new_kernel(
+        self,
+        paths: tuple[str, ...],
+        state: State,
+        counts: Array | None,
+        lock: Lock | None = None,
+    ) -> Kernel:
+        """A kernel that works on these arrays, in place."""
         m, settings = len(state["labels"]), dict(self._settings)
         for name in ("pseudo_count", "prior_strength"):
             settings[name] = m if settings[name] is None else settings[name]
@@ -174,6 +176,7 @@ class Corrector:
             m,
             paths,
             state,
+            lock=lock,
             train=laplace(np.zeros(m) if counts is None else counts),
             start_weights=start_weights(paths),
             **settings,
@@ -198,13 +201,11 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is anything else.
         """
-        with self._lock:
-            return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
+        return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
 
     def correct_many(self, P: ArrayLike) -> Array:
         """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`."""
-        with self._lock:
-            return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
+        return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
 
     def observe_one(self, p: ArrayLike) -> None:
         """An unlabelled prediction, shape (m,), went by: CAN learns it where it is confident.
@@ -214,13 +215,11 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
         """
-        with self._lock:
-            self._kernel.rows(p, 1, Mode.OBSERVE)
+        self._kernel.rows(p, 1, Mode.OBSERVE)
 
     def observe_many(self, P: ArrayLike) -> None:
         """:meth:`observe_one` for each row of ``P``, shape (n, m); all rows are checked first."""
-        with self._lock:
-            self._kernel.rows(P, 2, Mode.OBSERVE)
+        self._kernel.rows(P, 2, Mode.OBSERVE)
 
     @overload
     def process_one(self, p: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
@@ -248,8 +247,7 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
         """
-        with self._lock:
-            return self._kernel.rows(p, 1, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
+        return self._kernel.rows(p, 1, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
 
     @overload
     def process_many(self, P: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
@@ -264,18 +262,15 @@ class Corrector:
         ``receipt`` a second array, float32 of shape (n, 3, m). Ctrl-C ends it between two rows;
         ``n_predictions`` says how many it has taken.
         """
-        with self._lock:
-            return self._kernel.rows(P, 2, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
+        return self._kernel.rows(P, 2, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
 
     def explain_one(self, p: ArrayLike) -> dict[str, Array]:
         """What each path makes of a row, {path: shape (m,)}, with the state as it is."""
-        with self._lock:
-            return dict(zip(self._paths, self._kernel.rows(p, 1, Mode.EXPLAIN), strict=True))
+        return dict(zip(self._paths, self._kernel.rows(p, 1, Mode.EXPLAIN), strict=True))
 
     def explain_many(self, P: ArrayLike) -> dict[str, Array]:
         """What each path makes of each row, {path: shape (n, m)}, with the state as it is."""
-        with self._lock:
-            return dict(zip(self._paths, self._kernel.rows(P, 2, Mode.EXPLAIN), strict=True))
+        return dict(zip(self._paths, self._kernel.rows(P, 2, Mode.EXPLAIN), strict=True))
 
     # ---- learn
 
@@ -303,12 +298,11 @@ class Corrector:
         InvalidPrediction, UnknownClass
             Nothing was learned.
         """
-        with self._lock:
-            index = self._index_of(y, "label")
-            known = None
-            if receipt is not None:
-                known = self._known(np.asarray(receipt)[None], np.array([index]), p is None)[0]
-            self._kernel.learn_one(p, index, known)
+        index = self._index_of(y, "label")
+        known = None
+        if receipt is not None:
+            known = self._known(np.asarray(receipt)[None], np.array([index]), p is None)[0]
+        self._kernel.learn_one(p, index, known)
 
     def learn_many(
         self,
@@ -322,12 +316,11 @@ class Corrector:
         In order, but all rows and labels are checked before the first is learned. ``receipts`` has
         shape (n, 3, m), a row of NaN where one is not known any more.
         """
-        with self._lock:
-            indices = self._indices_of(ys)
-            known = None
-            if receipts is not None:
-                known = self._known(np.asarray(receipts), indices, P is None)
-            self._kernel.learn_many(P, indices, known)
+        indices = self._indices_of(ys)
+        known = None
+        if receipts is not None:
+            known = self._known(np.asarray(receipts), indices, P is None)
+        self._kernel.learn_many(P, indices, known)
 
     def _known(
         self, receipts: NDArray[Any], ys: NDArray[np.int64], gone: bool
@@ -403,8 +396,7 @@ class Corrector:
         InvalidPrediction, ValueError
             A row is no probability vector, or an index is out of range; nothing was learned.
         """
-        with self._lock:
-            return Played(*self._kernel.play(P, first, ys, rows, due, known, receipt, explain))
+        return Played(*self._kernel.play(P, first, ys, rows, due, known, receipt, explain))
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.
@@ -451,8 +443,11 @@ class Corrector:
             unseen = {name: state[name].copy() for name in SHARED if name != "labels"}
             kernel = self._new_kernel(paths, state, self._train_counts)
             kernel.learn_many(fitted.rows, fitted.labels, None)
-            self._paths, self._state, self._fit_report = paths, state | unseen, fitted.report
-            self._wire()
+            state |= unseen
+            kernel = self._new_kernel(paths, state, self._train_counts, self._lock)
+            self._kernel.successor = kernel
+            self._paths, self._state, self._fit_report = paths, state, fitted.report
+            self._kernel = kernel
 
     def _index_of(self, y: Hashable, where: str) -> int:
         try:
@@ -491,7 +486,8 @@ class Corrector:
             counts = self._train_counts
             counts = None if counts is None else np.append(counts, 0.0)
             state = grown(self._state)
-            kernel = self._new_kernel(self._paths, state, counts)
+            kernel = self._new_kernel(self._paths, state, counts, self._lock)
+            self._kernel.successor = kernel
             self._set_classes(names)
             self._train_counts, self._state, self._kernel = counts, state, kernel
 
@@ -541,7 +537,7 @@ class Corrector:
                 "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
             )
         self = cls.__new__(cls)
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._restore(snapshot.typed(head, Head), state, version)
         if classes is not None:
             snapshot.match("classes", self._classes, class_names(classes))
@@ -560,7 +556,7 @@ class Corrector:
                 f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(self._settings)}"
             )
         self._settings |= check_settings(changed)
-        self._wire()
+        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
         return self
 
     def _restore(self, head: Head, state: State, version: int) -> None:
