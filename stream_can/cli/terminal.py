@@ -96,7 +96,19 @@ def show_inspection(found: dict[str, Any]) -> None:
     ]
     if recent["raw"] is not None:
         helps = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
-        facts.append(("recent log loss", helps))
+        facts.append(("recent log loss", helps + " (of what was sent, where that is known)"))
+    sent = ", ".join(f"{name} {100 * w:.0f} %" for name, w in found["final_weights"].items())
+    facts.append(("what goes out", f"{sent}; last temperature {found['last_temperature']:.3f}"))
+    if found["coverage"] < 0.995:
+        facts.append(
+            (
+                "labels",
+                f"no fair sample: {100 * found['coverage']:.0f} % of the correction goes out",
+            )
+        )
+    if found["silent_classes"]:
+        names = ", ".join(map(str, found["silent_classes"]))
+        facts.append(("left out of learning", f"{names}: no label of theirs has ever come"))
     if found["fit"] is not None:
         fit = found["fit"]
         facts.append(("fitted on", f"{fit['rows']:,} validation rows: {fit['step']}; {fit['why']}"))
