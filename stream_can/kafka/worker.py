@@ -56,6 +56,7 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               4: "no broker within connect_seconds",
               5: "another process runs under the same application_id and instance",
               6: "--errors fail: a record cannot be read"}  # fmt: skip
+"""How ``stream-can run`` exits, and why."""
 
 
 class UnreadableRecord(StreamCANError):
