@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector, SnapshotMismatch, StreamCANError, snapshot
+from stream_can.cli.inspection import read_snapshot
 from stream_can.stream.task import Task
 from tests import mutations
 from tests.fixtures import make
@@ -187,6 +188,51 @@ def test_settings_of_a_snapshot_are_checked(setting, why):
 def test_other_payloads_are_refused(payload):
     with pytest.raises(SnapshotMismatch, match="snapshot: unreadable payload"):
         Corrector.from_bytes(mutations.sealed(payload))
+
+
+def test_heads_of_tasks_are_typed(tmp_path):
+    head, arrays = snapshot.decode(make.taken().to_bytes(recent=True))
+    file = tmp_path / "state"
+    for fields, why in [
+        ({"task": 0}, "Expected `int` >= 1"),
+        ({"task": "1"}, "Expected `int`, got `str`"),
+        ({"next_label": -1}, r"Expected `int` >= 0 - at `\$.next_label`"),
+        ({"next_prediction": 1.5}, "Expected `int`, got `float`"),
+        ({"oldest": 10**6}, "oldest 1000000 is behind next_prediction 20"),
+        ({"counts": {"labels": -1}}, r"at `\$.counts.labels`"),
+        ({"corrector": b""}, "0 bytes, too short to be one"),
+        ({"corrector": make.taken().to_bytes()}, "a task's"),
+        ({"corrector": Corrector([1, "1"]).to_bytes()}, "classes: two are '1' in JSON"),
+        ({"ids": "abc"}, r"Expected `array \| null`, got `str`"),
+    ]:
+        data = snapshot.encode(head | fields, arrays)
+        with pytest.raises(SnapshotMismatch, match=why):
+            Task.from_bytes(data)
+        file.write_bytes(data)
+        with pytest.raises(SnapshotMismatch, match=f"state: snapshot: .*{why}"):
+            read_snapshot(file)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "why"),
+    [
+        (0, math.nan, "offsets and timestamps"),
+        (0, 0.5, "offsets and timestamps"),
+        (1, math.inf, "offsets and timestamps"),
+        (0, 20, "offset is not below 20"),
+        (2, 0.9, "recent prediction 3: probabilities sum to"),
+        (2, math.nan, "recent prediction 3: entry 0 is nan"),
+        (5, math.nan, "corrected row"),
+        (5, 7, "corrected row"),
+    ],
+)
+def test_recent_predictions_are_checked(at, value, why):
+    head, arrays = snapshot.decode(make.taken().to_bytes(recent=True))
+    arrays["recent"][3, at] = value
+    with pytest.raises(SnapshotMismatch, match=why):
+        Task.from_bytes(snapshot.encode(head, arrays), labels_topic="labels")
+    with pytest.raises(SnapshotMismatch, match="20 ids of recent predictions, rows none"):
+        Task.from_bytes(snapshot.encode(head, {}), labels_topic="labels")
 
 
 def test_other_bytes_are_refused():
