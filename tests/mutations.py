@@ -197,7 +197,6 @@ def main() -> None:
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     files = sorted((FIXTURES / NOW).glob("*.snapshot"))
-    # The long ones have nothing that the short ones have not, and take longest to read.
     kinds = {file.stem: file.read_bytes() for file in files}
     seen: Counter[str] = Counter()
     for i in range(options.count):
