@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 project, author, release = "stream_can", "the authors of stream_can", __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["**/__pycache__"]
+exclude_patterns = ["package.md"]  # what a package index shows
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!stream_can).*"),  # types of other packages have no page here
