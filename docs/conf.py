@@ -245,6 +245,8 @@ def docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: l
         line if "``" in line or ".. math::" in line or ">>>" in line else line.replace("|", "\\|")
         for line in text.split("\n")
     ]
+    if what in ("property", "attribute"):
+        lines.insert(0, "")  # napoleon takes the beginning up to a colon for a type
 
 
 # -- formulas: MathML, which browsers draw themselves ----------------------------------------------
