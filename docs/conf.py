@@ -246,7 +246,7 @@ def docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: l
         for line in text.split("\n")
     ]
     if what in ("property", "attribute"):
-        lines.insert(0, "")  # napoleon takes the beginning up to a colon for a type
+        lines[:0] = ["..", ""]  # napoleon takes the first line's text up to a colon for a type
 
 
 # -- formulas: MathML, which browsers draw themselves ----------------------------------------------
