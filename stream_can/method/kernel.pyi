@@ -40,8 +40,9 @@ class Kernel:
     def replay(
         self,
         P: ArrayLike,
-        L: ArrayLike,
+        first: int,
         ys: NDArray[np.int64],
+        rows: NDArray[np.int64],
         due: NDArray[np.int64],
         explain: bool,
     ) -> tuple[Array, Array | None]: ...

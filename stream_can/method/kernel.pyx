@@ -269,7 +269,7 @@ cdef class Kernel:
     m, paths
         Number of classes; names of the paths in their order.
     state
-        The arrays of :func:`stream_can.corrector.new_state`, changed in place.
+        The arrays of :mod:`stream_can.method.state`, checked there, changed in place.
     train
         Prior of the training set, shape (m,).
     """
@@ -294,7 +294,8 @@ cdef class Kernel:
     cdef double g, threshold, pseudo_count, strength, a
     cdef int kind
     cdef bint logs, tops, busy
-    cdef object keep
+    cdef object prior_row               # the array behind q
+    cdef object keep                    # every array that a pointer goes into
 
     def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, train, double half_life, str uncertainty, Py_ssize_t k,
                   double threshold, double pseudo_count, double prior_strength, start_weights,
@@ -312,7 +313,8 @@ cdef class Kernel:
             raise MemoryError
         work = np.zeros((4 + 2 * self.n_bases, max(m, FEW)))
         prior = np.empty(m)
-        self.keep = (state, train, start_weights, work, prior)
+        self.prior_row = prior
+        self.keep = (*state.values(), train, start_weights, work)
         rows = iter(work)
         self.p, self.x, self.top, self.residual = (
             pointer(next(rows), work.shape[1]), pointer(next(rows), work.shape[1]),
@@ -358,7 +360,7 @@ cdef class Kernel:
     @property
     def prior(self):
         """The class prior in use now, shape (m,)."""
-        return self.keep[4].copy()
+        return self.prior_row.copy()
 
     # ---- one row, no Python below here
 
@@ -544,16 +546,16 @@ cdef class Kernel:
 
     # ---- many rows
 
-    cdef void loop(self, const double *P, Py_ssize_t n, double *mixed, double *paths, bint observes,
-                   const double *L, const long long *ys, const long long *due, Py_ssize_t n_labels) noexcept nogil:
-        """Each row: forward, out to `mixed` and `paths` where not NULL, observe; before it the labels due by then."""
+    cdef void loop(self, const double *P, Py_ssize_t first, Py_ssize_t n, double *mixed, double *paths, bint observes,
+                   const long long *ys, const long long *rows, const long long *due, Py_ssize_t n_labels) noexcept nogil:
+        """Each row from `first` on: forward, out to `mixed` and `paths` where not NULL, observe; before it what is due."""
         cdef Py_ssize_t i, j, learned = 0, m = self.m
         cdef Base *base
         for i in range(n):
             while learned < n_labels and due[learned] <= i:
-                L = self.learn_next(L, ys[learned])
+                self.learn(P, rows[learned], ys[learned])
                 learned += 1
-            self.forward(P + i * m)
+            self.forward(P + (first + i) * m)
             if mixed != NULL:
                 self.mix(mixed + i * m)
             if paths != NULL:
@@ -566,16 +568,15 @@ cdef class Kernel:
             if observes:
                 self.observe()
         while learned < n_labels:
-            L = self.learn_next(L, ys[learned])
+            self.learn(P, rows[learned], ys[learned])
             learned += 1
 
-    cdef const double *learn_next(self, const double *p, long long y) noexcept nogil:
-        """A label of the row p, or, as ~y, one without a row; where the next label's row is."""
-        if y < 0:
-            self.learn_label(~y)
-            return p
-        self.learn_row(p, y)
-        return p + self.m
+    cdef void learn(self, const double *P, long long row, long long y) noexcept nogil:
+        """A label of a row of P, or, for row -1, one whose prediction is gone."""
+        if row < 0:
+            self.learn_label(y)
+        else:
+            self.learn_row(P + row * self.m, y)
 
     cdef void learn_loop(self, const double *P, Py_ssize_t n, const long long *ys) noexcept nogil:
         cdef Py_ssize_t i
@@ -603,52 +604,51 @@ cdef class Kernel:
             if mode != OBSERVE:
                 result = np.empty((self.n_paths, *P.shape) if mode == EXPLAIN else P.shape)
                 out = memory(result)
-            self.run(<const double *>view.buf, n, NULL if mode == EXPLAIN else out, out if mode == EXPLAIN else NULL,
+            self.run(<const double *>view.buf, 0, n, NULL if mode == EXPLAIN else out, out if mode == EXPLAIN else NULL,
                      mode == PROCESS or mode == OBSERVE, NULL, NULL, NULL, 0)
         finally:
             PyBuffer_Release(&view)
         return result
 
-    def replay(self, P, L, const long long[::1] ys, const long long[::1] due, bint explain):
-        """Process the rows P, shape (n, m), learning on the way.
+    def replay(self, P, Py_ssize_t first, const long long[::1] ys, const long long[::1] rows, const long long[::1] due,
+               bint explain):
+        """Process the rows of P from `first` on, learning on the way.
 
-        Before row i the labels with ``due`` <= i are learned (``due`` ascends), after the last row the
-        others. ys are indices, each of the next prediction of L, shape (k, m); or ~index where the
-        prediction is gone. Returns the corrected rows and, to `explain`, what each path made of each row
-        when it came by, shape (n_paths, n, m).
+        P, shape (first + n, m), begins with rows that came by earlier and whose labels are due now. The
+        labels ys, shape (k,), are of the `rows` of P, -1 where the prediction is gone; each is learned
+        before the processed row that `due` counts from 0, ascending, and those of n after the last. Returns
+        the corrected rows, shape (n, m), and, to `explain`, what each path made of each row when it came
+        by, shape (n_paths, n, m).
         """
-        cdef Py_buffer rows, labelled
-        cdef Py_ssize_t i, n_labels = ys.shape[0], n_rows = 0
-        for i in range(n_labels):
-            n_rows += ys[i] >= 0
-        P = open_rows(P, 2, self.m, &rows)
-        try:
-            L = open_rows(L, 2, self.m, &labelled)
-        except InvalidPrediction:
-            PyBuffer_Release(&rows)
-            raise
+        cdef Py_buffer view
+        cdef Py_ssize_t i, n, k = ys.shape[0], before = 0
+        P = open_rows(P, 2, self.m, &view)
+        n = len(P) - first
         try:
             self.check_idle()
-            if len(L) != n_rows or due.shape[0] != n_labels:
-                raise ValueError(f"{len(L)} rows, {n_rows} labels of rows, {n_labels} labels, {due.shape[0]} places")
-            mixed = np.empty(P.shape)
-            paths = np.empty((self.n_paths, *P.shape)) if explain else None
-            self.run(<const double *>rows.buf, len(P), memory(mixed), NULL if paths is None else memory(paths), True,
-                     <const double *>labelled.buf, &ys[0] if n_labels else NULL, &due[0] if n_labels else NULL, n_labels)
+            if not 0 <= first <= len(P) or rows.shape[0] != k or due.shape[0] != k:
+                raise ValueError(f"{len(P)} rows from {first} on, {k} labels, {rows.shape[0]} rows of labels, {due.shape[0]} places")
+            for i in range(k):
+                if not (0 <= ys[i] < self.m and -1 <= rows[i] < first + due[i] and before <= due[i] <= n):
+                    raise ValueError(f"label {i}: class {ys[i]} of row {rows[i]} before row {due[i]}: out of range")
+                before = due[i]
+            mixed = np.empty((n, self.m))
+            paths = np.empty((self.n_paths, n, self.m)) if explain else None
+            self.run(<const double *>view.buf, first, n, memory(mixed), NULL if paths is None else memory(paths), True,
+                     &ys[0] if k else NULL, &rows[0] if k else NULL, &due[0] if k else NULL, k)
         finally:
-            PyBuffer_Release(&rows)
-            PyBuffer_Release(&labelled)
+            PyBuffer_Release(&view)
         return mixed, paths
 
-    cdef int run(self, const double *P, Py_ssize_t n, double *mixed, double *paths, bint observes,
-                 const double *L, const long long *ys, const long long *due, Py_ssize_t n_labels) except -1:
+    cdef int run(self, const double *P, Py_ssize_t first, Py_ssize_t n, double *mixed, double *paths, bint observes,
+                 const long long *ys, const long long *rows, const long long *due, Py_ssize_t n_labels) except -1:
         """The loop; without the GIL where it is long enough to be worth it."""
         if n + n_labels <= 1:
-            self.loop(P, n, mixed, paths, observes, L, ys, due, n_labels)
+            self.loop(P, first, n, mixed, paths, observes, ys, rows, due, n_labels)
             return 0
         self.busy = True
         with nogil:
-            self.loop(P, n, mixed, paths, observes, L, ys, due, n_labels)
+            self.loop(P, first, n, mixed, paths, observes, ys, rows, due, n_labels)
         self.busy = False
         return 0
 

@@ -101,22 +101,28 @@ def test_a_replay_is_those_calls_in_one(stream):
     many = Corrector(m, train_counts=counts, **settings)
     events = [event for event in events if event[0] != "observe"]
     expected = run(one, P, events)
-    processed, rows, ys, due = [], [], [], []
+    processed, earlier, ys, due = [], [], [], []
     for verb, i, y in events:
         if verb == "process":
             processed.append(i)
             continue
-        ys.append(y if verb == "learn" else ~y)
+        ys.append(y)
         due.append(len(processed))
-        if verb == "learn":
-            rows.append(i)
-    got, _ = many._kernel.replay(
-        P[processed], P[rows], np.array(ys, int), np.array(due, int), False
-    )
+        earlier.append(i if verb == "learn" else None)
+    labelled = [i for i in earlier if i is not None]
+    at = iter(range(len(labelled)))
+    rows = [-1 if i is None else next(at) for i in earlier]
+    first, asked = len(labelled), (np.array(ys, int), np.array(rows, int), np.array(due, int))
+    got, _ = many.play(P[[*labelled, *processed]], *asked, first=first)
     assert [r.tobytes() for r in expected] == [r.tobytes() for r in got]
     assert one.to_bytes() == many.to_bytes()
-    with pytest.raises(ValueError, match=f"{len(rows) + 1} rows, {len(rows)} labels of rows"):
-        many._kernel.replay(P, P[[*rows, 0]], np.array(ys, int), np.array(due, int), False)
+    for k, wrong in [(0, m), (0, -1), (1, first + len(processed)), (1, -2), (2, -1), (2, 10**9)]:
+        bad = [array.copy() for array in asked]
+        if ys:
+            bad[k][-1] = wrong
+            with pytest.raises(ValueError, match="out of range"):
+                many.play(P[[*labelled, *processed]], *bad, first=first)
+    assert one.to_bytes() == many.to_bytes()
 
 
 @given(st.lists(st.sampled_from(["good", "nan", "negative", "sum", "inf"]), max_size=12))
