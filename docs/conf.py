@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 project, author, release = "stream_can", "the authors of stream_can", __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["**/__pycache__"]
+exclude_patterns = ["package.md"]  # what a package index shows
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!stream_can).*"),  # types of other packages have no page here
@@ -246,6 +246,8 @@ def docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: l
         line if "``" in line or ".. math::" in line or ">>>" in line else line.replace("|", "\\|")
         for line in text.split("\n")
     ]
+    if what in ("property", "attribute"):
+        lines[:0] = ["..", ""]  # napoleon takes the first line's text up to a colon for a type
 
 
 # -- formulas: MathML, which browsers draw themselves ----------------------------------------------

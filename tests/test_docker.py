@@ -201,6 +201,7 @@ def test_the_dockerfile_run_by_hand(tmp_path: Path) -> None:
             for source in sources:
                 for found in root.glob(source.removeprefix("/src/")):
                     goal = folders[stage] / target
+                    goal.parent.mkdir(parents=True, exist_ok=True)
                     if found.is_dir():
                         skip = shutil.ignore_patterns("__pycache__", "*.so", "kernel.c")
                         shutil.copytree(found, goal, ignore=skip)
