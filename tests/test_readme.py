@@ -57,10 +57,10 @@ def test_shell(code, tmp_path):
 
 @pytest.mark.parametrize("code", blocks("toml"))
 def test_settings(code, tmp_path):
-    settings = importlib.import_module("stream_can.kafka.settings")
+    kafka = importlib.import_module("stream_can.kafka")
     file = tmp_path / "app.toml"
     file.write_text(code)
-    assert settings.load(file, {}, {}).classes == ["fraud", "review", "fine"]
+    assert kafka.load(file, {}, {}).classes == ["fraud", "review", "fine"]
 
 
 def test_links():

@@ -17,8 +17,10 @@ from kafka.errors import RetriableError
 
 from stream_can.kafka import Settings, Worker
 from stream_can.stream.task import Output, Task
-from tests.kafka.topics import create, read, unique
+from tests.kafka.topics import create, produce, read, unique
 
+STAMP = 1_700_000_000_000
+"""When the first record was made, in milliseconds."""
 CLASSES = ["a", "b", "c", "d"]
 COMMAND = (
     "import os, sys; from stream_can.kafka import load, run;"
@@ -38,6 +40,18 @@ def prediction(rng: random.Random, number: int) -> tuple[bytes, bytes, str]:
 
 def label(truth: str) -> bytes:
     return json.dumps({"label": truth}).encode()
+
+
+def fill(app: App, n: int, seed: int = 0, *, delay: int = 40) -> None:
+    """n predictions, a millisecond apart, and a label for each, so many milliseconds later."""
+    rng = random.Random(seed)
+    predictions, labels = [], []
+    for i in range(n):
+        key, value, truth = prediction(rng, i)
+        partition, stamp = i % app.partitions, STAMP + seed * 1_000_000 + i
+        predictions.append((app.given["input"], partition, key, value, [("h", b"1")], stamp))
+        labels.append((app.given["labels"], partition, key, label(truth), [], stamp + delay))
+    produce(app.servers, predictions + labels if app.given["labels"] else predictions)
 
 
 class App:
@@ -138,7 +152,7 @@ class App:
             out = self.outputs(partition)
             dead = read(self.servers, worker.dead_letters, partition)
             labels = read(self.servers, settings.labels, partition) if settings.labels else []
-            task = worker._fresh(0, 0)
+            task = worker.start.fresh(0, 0)
             want, want_dead = replay(
                 task, read(self.servers, settings.input, partition), labels, out
             )

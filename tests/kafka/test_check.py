@@ -15,8 +15,8 @@ from kafka.admin import (
     ResourceType,
 )
 
+from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
-from stream_can.kafka.client.member import Client
 from tests.kafka.broker.broker import CACHE, USERS, Broker
 from tests.kafka.topics import create, unique
 
@@ -50,7 +50,7 @@ def name(broker: Broker) -> str:
 def test_all_is_well(broker: Broker, name: str) -> None:
     c = client(broker.bootstrap_servers, name)
     assert check(c) == 2
-    assert c.limits == {f"{name}-out": 1_048_588, f"{name}-state": 1_048_588}
+    assert c.transaction.limits == {f"{name}-out": 1_048_588, f"{name}-state": 1_048_588}
 
 
 def test_no_broker_is_worth_a_retry() -> None:
@@ -77,7 +77,7 @@ def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
     create(broker.bootstrap_servers, {f"{name}-in": {}})
     c = client(broker.bootstrap_servers, name)
     check(c, state_bytes=3_000_000, create=True)
-    assert c.limits[f"{name}-state"] == 6_000_000
+    assert c.transaction.limits[f"{name}-state"] == 6_000_000
 
 
 def test_partition_counts_must_be_equal(broker: Broker) -> None:

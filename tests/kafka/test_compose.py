@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.kafka.broker.broker import CACHE, free_ports, libraries
-from tests.kafka.conftest import Brokers
+from tests.kafka.brokers import Brokers
 from tests.kafka.topics import read, wait
 from tests.programs import program
 

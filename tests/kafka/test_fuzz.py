@@ -12,8 +12,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from stream_can.kafka import UnreadableRecord
 from stream_can.kafka.client import appending
+from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.client.member import Client
 from stream_can.stream.records import Output
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, label, prediction

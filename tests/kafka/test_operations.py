@@ -14,8 +14,7 @@ import pytest
 
 from stream_can import Corrector
 from tests.kafka.broker.broker import Broker, free_ports
-from tests.kafka.streams import App
-from tests.kafka.test_worker import fill
+from tests.kafka.streams import App, fill
 from tests.kafka.topics import produce, wait
 
 
