@@ -79,7 +79,7 @@ class App:
             "output": f"{self.id}-out",
             "labels": f"{self.id}-labels" if labels else None,
             "classes": CLASSES,
-            "connect_seconds": 60,
+            "connect_seconds": 120,
             **settings,
         }
         self.given["client"] = QUICK | settings.get("client", {})
@@ -216,7 +216,7 @@ class Running:
         self.worker.stop()
         self.join()
 
-    def join(self, seconds: float = 60) -> None:
+    def join(self, seconds: float = 120) -> None:
         self.thread.join(seconds)
         assert not self.thread.is_alive(), "the worker does not stop"
         if self.error is not None:

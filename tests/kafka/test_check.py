@@ -56,8 +56,8 @@ def test_all_is_well(broker: Broker, name: str) -> None:
 def test_no_broker_is_worth_a_retry() -> None:
     begin = time.monotonic()
     with pytest.raises(RetryError, match=r"no answer from 127\.0\.0\.1:9"):
-        check(client("127.0.0.1:9"))
-    assert time.monotonic() - begin < 10
+        check(client("127.0.0.1:9", bootstrap_timeout_ms=1_000))
+    assert time.monotonic() - begin < 30
 
 
 def test_missing_topics_are_named_and_not_created(broker: Broker) -> None:
@@ -116,11 +116,13 @@ class TestSecurity:
             DeniedError, match=r"SaslAuthenticationFailed|are user and password right"
         ):
             check(c)
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 30  # not connect_seconds
 
     def test_an_unknown_certificate_is_fatal_at_once(self, own_broker: Broker) -> None:
         with pytest.raises(DeniedError, match=r"(?i)certificate.verify.failed"):
-            check(client(own_broker.tls_servers, security_protocol="SSL"))
+            check(
+                client(own_broker.tls_servers, security_protocol="SSL", bootstrap_timeout_ms=1_000)
+            )
 
     def test_a_missing_file_is_named(self, own_broker: Broker) -> None:
         options = {"security_protocol": "SSL", "ssl_cafile": "/nowhere/ca.pem"}

@@ -24,7 +24,7 @@ def run(app: App, **env: str) -> tuple[int, str]:
     command = COMMAND.replace("load(sys.argv[1], {}, os.environ)", "load(None, {}, os.environ)")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", command],
-        env={**os.environ, **variables, **env}, capture_output=True, text=True, timeout=60,
+        env={**os.environ, **variables, **env}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode in EXIT_CODES
     return done.returncode, done.stderr
@@ -46,7 +46,8 @@ def test_exit_codes(broker: Broker) -> None:
     assert (code, "k: 1, expected an integer >= 2" in log) == (2, True), log
     code, log = run(app, STREAM_CAN_OUTPUT="no-such-topic")
     assert (code, "missing topics: no-such-topic" in log) == (3, True), log
-    code, log = run(app, STREAM_CAN_BOOTSTRAP_SERVERS="127.0.0.1:9", STREAM_CAN_CONNECT_SECONDS="1")
+    code, log = run(app, STREAM_CAN_BOOTSTRAP_SERVERS="127.0.0.1:9", STREAM_CAN_CONNECT_SECONDS="1",
+                    STREAM_CAN_CLIENT_BOOTSTRAP_TIMEOUT_MS="1000")  # fmt: skip
     assert (code, "no answer from 127.0.0.1:9" in log) == (4, True), log
     key, value, _ = prediction(random.Random(0), 0)
     produce(app.servers, [(app.given["input"], 0, key, value[:-5])])

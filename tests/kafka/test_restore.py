@@ -23,7 +23,7 @@ from tests.kafka.topics import produce, read, wait
 
 
 def caught_up(app: App, *running: Any) -> None:
-    wait("all committed", lambda: any(r.error for r in running) or app.lag() == 0, 60)
+    wait("all committed", lambda: any(r.error for r in running) or app.lag() == 0)
 
 
 def run_once(app: App, **changes: Any) -> Any:
@@ -71,45 +71,45 @@ def test_recent_predictions_survive_a_restart(broker: Broker) -> None:
 
 
 def test_restart_after_kill_9(broker: Broker, tmp_path: Path) -> None:
-    """Killed in the middle of its work five times: the time to the first commit of the next."""
+    """Killed in the middle of its work three times: the time to the first commit of the next."""
     app = App(broker.bootstrap_servers, partitions=2)
     fill(app, 500)
     process = app.process(tmp_path)
     seconds = []
     try:
-        wait("the first commit", lambda: app.lag() == 0, 60)
-        for seed in range(1, 6):
+        wait("the first commit", lambda: app.lag() == 0)
+        for seed in range(1, 4):
             fill(app, 500, seed)
             process.kill()
             process.wait()
             before = app.lag()
             begin = time.monotonic()
             process = app.process(tmp_path)
-            wait("a commit", lambda behind=before: app.lag() < behind or behind == 0, 60, 0.02)
+            wait("a commit", lambda behind=before: app.lag() < behind or behind == 0, every=0.02)
             seconds.append(time.monotonic() - begin)
-        wait("all committed", lambda: app.lag() == 0, 60)
+        wait("all committed", lambda: app.lag() == 0)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
     print(f"kill -9 to the next commit: {', '.join(f'{s:.1f}' for s in seconds)} s")
-    assert app.verify() == 3000
+    assert app.verify() == 2000
     assert max(seconds) < 30  # and not the session's 6 s, then others' time-outs
 
 
 def test_sigterm_hands_over_at_once(broker: Broker, tmp_path: Path) -> None:
-    slow = {"session_timeout_ms": 60_000}
+    slow = {"session_timeout_ms": 300_000}
     app = App(broker.bootstrap_servers, partitions=2, client=slow)
     fill(app, 200)
     first = app.process(tmp_path, "first")
     try:
-        wait("the first", lambda: app.lag() == 0, 60)
+        wait("the first", lambda: app.lag() == 0)
         second = app.worker("second", client={**app.given["client"], **slow})
-        wait("two partitions shared", lambda: second.error or len(second.worker.tasks) == 1, 60)
+        wait("two partitions shared", lambda: second.error or len(second.worker.tasks) == 1)
         first.send_signal(signal.SIGTERM)
-        assert first.wait(30) == 0
-        wait("both at the second", lambda: second.error or len(second.worker.tasks) == 2, 30)
+        assert first.wait(60) == 0
+        wait("both at the second", lambda: second.error or len(second.worker.tasks) == 2)
     finally:
         first.kill()
         first.wait()

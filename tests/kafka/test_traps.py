@@ -12,7 +12,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -24,9 +23,10 @@ from stream_can.kafka.client import member as member_module
 from stream_can.kafka.client import transaction as transaction_module
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import RebuildError
+from stream_can.kafka.client.guards import RebuildError, RetryError
 from stream_can.kafka.client.member import Assignment, Member
 from stream_can.kafka.client.transaction import Offset, Transaction
+from stream_can.kafka.patience import Patience
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill
 from tests.kafka.topics import create, produce, read, unique, wait
@@ -41,6 +41,10 @@ class Pass:
         create(servers, {self.input: {}, self.out: {}}, partitions=1)
         self.servers = servers
         self.client = Client([servers], self.name, "0", input=self.input, options=options)
+
+    def rebuild(self) -> None:
+        """As a worker does: again while the brokers are only just back."""
+        Patience(120, "0", threading.Event(), lambda: None).until_answered(self.client.rebuild)
 
     def open(self) -> Assignment:
         self.client.open()
@@ -63,49 +67,40 @@ class Pass:
         return [record.value for record in read(self.servers, self.out, 0)]
 
 
-@pytest.fixture
-def stalled(each_broker: Broker) -> Iterator[Any]:
-    """A function that stops the broker's process for some seconds; it goes on by itself."""
-    assert each_broker.process is not None
-    pid = each_broker.process.pid
-    timers = []
-
-    def stall(seconds: float) -> None:
-        os.kill(pid, signal.SIGSTOP)
-        timers.append(threading.Timer(seconds, os.kill, (pid, signal.SIGCONT)))
-        timers[-1].start()
-
-    yield stall
-    for timer in timers:
-        timer.join()
-    os.kill(pid, signal.SIGCONT)
-
-
 class TestLostBatch:
     """A batch that expires inside a transaction: the commit says OK with part of the output."""
 
     options: ClassVar = {
-        "delivery_timeout_ms": 2_000,
+        "delivery_timeout_ms": 4_000,
         "request_timeout_ms": 1_000,
-        "max_block_ms": 30_000,
-        "transaction_timeout_ms": 120_000,
+        "max_block_ms": 120_000,
+        "transaction_timeout_ms": 300_000,
     }
 
-    def lose(self, p: Pass, stalled: Any) -> Any:
+    def lose(self, p: Pass, broker: Broker) -> Any:
+        """One record acknowledged, five expired while the broker's process stood still."""
         token = p.open().token
         p.send(1)
         p.client.transaction.deliver()
-        stalled(5)
-        p.send(5)
-        time.sleep(5.5)
+        assert broker.process is not None
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        try:
+            p.send(5)
+            self.expired(p)
+        finally:
+            os.kill(broker.process.pid, signal.SIGCONT)
         return token
 
-    def test_deliver_finds_it(self, each_broker: Broker, stalled: Any) -> None:
+    def expired(self, p: Pass) -> None:
+        futures = p.client.transaction._sent
+        wait("the batch expires", lambda: all(future.is_done for future in futures))
+
+    def test_deliver_finds_it(self, each_broker: Broker) -> None:
         p = Pass(each_broker.bootstrap_servers, **self.options)
-        token = self.lose(p, stalled)
+        token = self.lose(p, each_broker)
         with pytest.raises(RebuildError):
             p.commit(token)
-        p.client.rebuild()
+        p.rebuild()
         p.client.close()
         assert p.stored() == []
 
@@ -116,7 +111,7 @@ class TestLostBatch:
         p.client.transaction.deliver()
         each_broker.kill()
         p.send(5)
-        time.sleep(3)
+        self.expired(p)
         each_broker.start()
         p.client.transaction._sent = []  # the guard taken out
         try:
@@ -141,7 +136,9 @@ class TestBrokerDies:
         return token, back
 
     def test_commit_goes_through_once_it_is_back(self, own_broker: Broker) -> None:
-        p = Pass(own_broker.bootstrap_servers, max_block_ms=30_000)
+        # The broker takes its time to come back; its transactions must not time out before.
+        patient = {"max_block_ms": 120_000, "transaction_timeout_ms": 300_000}
+        p = Pass(own_broker.bootstrap_servers, **patient)
         token, back = self.start(p, own_broker)
         begin = time.monotonic()
         p.commit(token)
@@ -160,9 +157,9 @@ class TestBrokerDies:
         begin = time.monotonic()
         with pytest.raises(RebuildError, match="did not return within 8 s"):
             p.commit(token)
-        back.join()
         assert time.monotonic() - begin < 30
-        p.client.rebuild()
+        back.join()
+        p.rebuild()
         p.client.close()
 
 
@@ -188,7 +185,7 @@ class TestMarkerLeftOut:
         return p
 
     def go_on(self, p: Pass) -> list[bytes]:
-        p.client.rebuild()
+        p.rebuild()
         token = p.open().token
         p.send(2)
         p.commit(token)
@@ -297,6 +294,47 @@ def test_a_compacted_pointer_is_seen(broker: Broker) -> None:
     client.close()
 
 
+class TestNotKnownYet:
+    """A lag that cannot be told is asked for again; what is wrong otherwise is a bug."""
+
+    def test_a_partition_without_a_leader(self, broker: Broker) -> None:
+        """Asked for several, kafka-python forgets it and then looks it up."""
+        p = Pass(broker.bootstrap_servers)
+        p.open()
+        here, nowhere = TopicPartition(p.input, 0), TopicPartition(unique("nowhere"), 0)
+        with pytest.raises(KeyError):
+            p.client.member._consumer.end_offsets([here, nowhere], timeout_ms=5_000)
+        with pytest.raises(RetryError, match=f"no leader is known of .*{nowhere.topic}"):
+            p.client.member.lag([here, nowhere])
+        p.client.close()
+
+    def test_no_position_in_time(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        """kafka-python says None, not that time was up."""
+        p = Pass(broker.bootstrap_servers)
+        p.open()
+        consumer = p.client.member._consumer
+        position = consumer.position
+        monkeypatch.setattr(consumer, "position", lambda tp, **_: position(tp, timeout_ms=0))
+        with pytest.raises(RetryError, match=f"no position in .*{p.input}"):
+            p.client.member.lag([(p.input, 0)])
+        p.client.close()
+
+
+@pytest.mark.parametrize("bug", [TypeError("bug"), KeyError("bug"), ValueError("bug")], ids=repr)
+def test_a_bug_ends_the_worker_at_once(broker: Broker, bug: Exception) -> None:
+    """It is nobody's outage: no retries for `connect_seconds`, and its own traceback."""
+    app = App(broker.bootstrap_servers, partitions=1, labels=False)
+    running = app.worker()
+    wait("assignment", lambda: running.error or running.worker.tasks)
+
+    def poll(*_: object) -> None:
+        raise bug
+
+    running.worker.client.member._consumer.poll = poll
+    with pytest.raises(type(bug), match="bug"):
+        running.join(30)
+
+
 # -- traps of the worker: what it must do with what the client tells it --------------------------
 
 
@@ -353,7 +391,8 @@ class TestEvicted:
 
     def stall(self, broker: Any, monkeypatch: pytest.MonkeyPatch) -> App:
         app = App(broker.bootstrap_servers, partitions=1, labels=False)
-        client = {**app.given["client"], "max_poll_interval_ms": 2_000}
+        # What the first has begun must still be open when it wakes up.
+        client = {**app.given["client"], "transaction_timeout_ms": 300_000}
         fill(app, 300)
         stalling = threading.Event()
         woken = threading.Event()
@@ -363,12 +402,13 @@ class TestEvicted:
             deliver(self)
             if self.identity.endswith("-first") and not stalling.is_set():
                 stalling.set()
-                woken.wait(30)
+                woken.wait(240)
 
         monkeypatch.setattr(Transaction, "deliver", slow)
-        first = app.worker("first", client=client)
-        assert stalling.wait(30)
-        second = app.worker("second", client={**client, "max_poll_interval_ms": 300_000})
+        evicted_soon = {"max_poll_interval_ms": 2_000, "session_timeout_ms": 3_000}
+        first = app.worker("first", client=client | evicted_soon)
+        assert stalling.wait(120)
+        second = app.worker("second", client=client)
         wait("the second to take over", lambda: second.error or app.lag() == 0)
         woken.set()
         time.sleep(2)
