@@ -34,6 +34,7 @@ from stream_can.kafka import Settings, Worker
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.transaction import Transaction
+from stream_can.kafka.partitions import Partitions
 from stream_can.stream.messages import Prediction
 from stream_can.stream.records import Output, Result
 from stream_can.stream.task import VERSION_HEADER, Task
@@ -106,20 +107,21 @@ class OneByOne(Transaction):
             self.send(topic, partition, out.key, out.value, out.headers, out.timestamp)
 
 
-class Metered(Worker):
-    """Stops after so many records."""
+class Metered(Partitions):
+    """Stops its worker after so many records."""
 
+    worker: Worker
     meter, enough = Meter(), 0
 
-    def _handle(self, partition: int, records: list[Any]) -> None:
+    def handle(self, partition: int, records: list[Any]) -> None:
         self.meter.begin()
-        super()._handle(partition, records)
+        super().handle(partition, records)
 
-    def _commit(self) -> None:
-        super()._commit()
-        if self.enough and self.progress.records >= self.enough:
-            self.meter.end(self.progress.records)
-            self.stop()
+    def commit(self) -> None:
+        super().commit()
+        if self.enough and self.committed >= self.enough:
+            self.meter.end(self.committed)
+            self.worker.stop()
 
 
 def main() -> None:
@@ -129,8 +131,9 @@ def main() -> None:
         instance="0", classes=list(range(int(m))), commit_interval_ms=int(interval),
         create_topics=True,
     )  # fmt: skip
-    worker = Metered(settings)
-    worker.enough = int(records)
+    worker = Worker(settings)
+    worker._partitions.__class__ = Metered
+    worker._partitions.worker, worker._partitions.enough = worker, int(records)  # type: ignore[attr-defined]
     if kind.startswith("pass-through"):
         worker.start.fresh = lambda prediction, label: Identity(  # type: ignore[method-assign]
             worker.start.corrector(), next_prediction=prediction, next_label=label

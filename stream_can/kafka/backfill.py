@@ -159,6 +159,7 @@ def _records(readers: Readers, topic: str, partition: int, start: int, stop: int
 
 def _start_group(worker: Worker, tasks: dict[int, Task]) -> None:
     s = worker.settings
+    state_topic, _ = s.own_topics
 
     def offsets(written: list[int]) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -167,6 +168,6 @@ def _start_group(worker: Worker, tasks: dict[int, Task]) -> None:
         return found
 
     records = [
-        (worker.state_topic, p, state.key(s.input, p), task.to_bytes()) for p, task in tasks.items()
+        (state_topic, p, state.key(s.input, p), task.to_bytes()) for p, task in tasks.items()
     ]
     worker.client.start_group(records, offsets)

@@ -8,9 +8,10 @@ import sys
 
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
+from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.watch.logs import set_up_logging
-from stream_can.kafka.worker import UnreadableRecord, Worker
+from stream_can.kafka.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,9 @@ def run(settings: Settings) -> int:
         return _fail(5, error)
     except UnreadableRecord as error:
         return _fail(6, error)
+    except Exception:
+        log.exception("this is a bug; nothing is lost: a restart goes on from the last commit")
+        return 1
 
 
 def _fail(code: int, error: Exception) -> int:

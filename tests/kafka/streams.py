@@ -54,6 +54,16 @@ def fill(app: App, n: int, seed: int = 0, *, delay: int = 40) -> None:
     produce(app.servers, predictions + labels if app.given["labels"] else predictions)
 
 
+def write_config(app: App, directory: Path, instance: str = "0") -> str:
+    """The settings of one instance in a file; its path."""
+    path = directory / f"{instance}.toml"
+    given = {**app.given, "instance": instance}
+    lines = [f"{k} = {json.dumps(v)}\n" for k, v in given.items() if k != "client" and v]
+    lines += ["[client]\n", *(f"{k} = {json.dumps(v)}\n" for k, v in given["client"].items())]
+    path.write_text("".join(lines))
+    return str(path)
+
+
 class App:
     """The topics of one application, and workers over them."""
 
@@ -101,14 +111,10 @@ class App:
 
     def process(self, directory: Path, instance: str = "0") -> subprocess.Popen[bytes]:
         """One in a process of its own; its log is ``directory/instance.log``."""
-        config = directory / f"{instance}.toml"
-        given = {**self.given, "instance": instance}
-        lines = [f"{k} = {json.dumps(v)}\n" for k, v in given.items() if k != "client" and v]
-        lines += ["[client]\n", *(f"{k} = {json.dumps(v)}\n" for k, v in given["client"].items())]
-        config.write_text("".join(lines))
+        config = write_config(self, directory, instance)
         with open(directory / f"{instance}.log", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", COMMAND, str(config)],
+                [sys.executable, "-c", COMMAND, config],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
@@ -150,7 +156,7 @@ class App:
         compared = 0
         for partition in range(self.partitions):
             out = self.outputs(partition)
-            dead = read(self.servers, worker.dead_letters, partition)
+            dead = read(self.servers, settings.own_topics[1], partition)
             labels = read(self.servers, settings.labels, partition) if settings.labels else []
             task = worker.start.fresh(0, 0)
             want, want_dead = replay(

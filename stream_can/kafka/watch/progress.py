@@ -18,24 +18,22 @@ class Progress:
     """One line on a terminal every few seconds; nothing where standard error is a file."""
 
     def __init__(self) -> None:
-        self.records = 0
-        """Committed by this process."""
         self._shown = self._begin = time.monotonic()
         self._before = 0
         self._terminal = sys.stderr.isatty()
 
-    def show(self, tasks: Mapping[int, Task], client: Client) -> None:
-        """Show the line if it is time to."""
+    def show(self, records: int, tasks: Mapping[int, Task], client: Client) -> None:
+        """Show the line, with the records committed by this process, if it is time to."""
         now = time.monotonic()
         if not self._terminal or now - self._shown < EVERY_SECONDS:
             return
-        rate = (self.records - self._before) / (now - self._shown)
-        self._shown, self._before = now, self.records
+        rate = (records - self._before) / (now - self._shown)
+        self._shown, self._before = now, records
         try:
             lag: object = sum(client.member.lag((client.input, p) for p in tasks).values())
         except ClientError:  # a line of text is not worth a restart
             lag = "?"
-        line = f"{self.records} records, {rate:.0f}/s, lag {lag}"
+        line = f"{records} records, {rate:.0f}/s, lag {lag}"
         if dead := sum(task.counts.dead_letters for task in tasks.values()):
             line += f", {dead} dead letters"
         before = sum((task.raw_scores for task in tasks.values()), Scores())
