@@ -52,7 +52,7 @@ def run_sh(code):
 
 
 def load_toml(code):
-    settings = importlib.import_module("stream_can.kafka.settings")
+    settings = importlib.import_module("stream_can.kafka")
     Path("app.toml").write_text(code)
     assert settings.load("app.toml", {}, {}).classes
 
