@@ -52,15 +52,59 @@ def settings_of(draw):
     }
 
 
+LABELS = ["any", "right", "wrong", "of some classes", *["of some predictions"] * 3]
+"""Which labels come: of any class, only confirmations, only corrections, or of a half."""
+
+RECEIPTS = ["as sent", "as sent", "none", "nan", "hole", "perturbed"]
+
+
+@st.composite
+def events_of(draw, P):
+    """Events (verb, row, class, receipt) over the rows P, in runs of the same verb."""
+    n, m = P.shape
+    policy = draw(st.sampled_from(LABELS))
+    verbs = st.sampled_from(["process", "process", "learn", "learn", "observe", "label"])
+    runs = draw(
+        st.lists(
+            st.tuples(verbs, st.integers(0, n - 1), st.integers(1, 25), st.sampled_from(RECEIPTS)),
+            max_size=12,
+        )
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    events = []
+    for verb, first, length, receipt in runs:
+        for i in range(first, first + length):
+            predicted, y = int(P[i % n].argmax()), int(rng.integers(m))
+            if policy == "right":
+                y = predicted
+            elif policy == "wrong":
+                y = (predicted + 1) % m
+            elif policy == "of some classes":
+                y -= y % 2
+            elif policy == "of some predictions" and verb == "learn" and predicted % 2:
+                continue
+            events.append((verb, i % n, y, receipt))
+    return events
+
+
 @st.composite
 def streams(draw, most=25):
-    """(m, train_counts, settings, rows, events); an event is (verb, row, class)."""
+    """(m, train_counts, settings, rows, events)."""
     m = draw(sizes)
-    n = draw(st.integers(1, most))
-    P = draw(rows(m, n))
+    P = draw(rows(m, draw(st.integers(1, most))))
     counts = draw(st.one_of(st.none(), st.just(np.arange(m) * 3)))
-    verbs = st.sampled_from(["process", "process", "learn", "learn", "observe", "label"])
-    events = draw(
-        st.lists(st.tuples(verbs, st.integers(0, n - 1), st.integers(0, m - 1)), max_size=60)
-    )
-    return m, counts, draw(settings_of()), P, events
+    return m, counts, draw(settings_of()), P, draw(events_of(P))
+
+
+def receipt_of(kind, sent):
+    """What comes back of the receipt that was handed out, or None."""
+    if sent is None or kind == "none":
+        return None
+    receipt = sent.copy()
+    if kind == "nan":
+        receipt[:] = np.nan
+    elif kind == "hole":
+        receipt[2] = np.nan
+    elif kind == "perturbed":
+        receipt = (receipt + np.roll(receipt, 1, axis=1)) / np.float32(2)
+    return receipt
