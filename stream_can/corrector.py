@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
-from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
 from stream_can.method import validation
-from stream_can.method.classes import class_names, preview
+from stream_can.method.classes import check_distinct, class_names, preview
 from stream_can.method.kernel import Kernel, Mode
 from stream_can.method.prior import laplace
 from stream_can.method.settings import check_settings
-from stream_can.method.state import new_state, start_weights
+from stream_can.method.state import SHARED, State, grown, new_state, start_weights
 
 __all__ = ["Corrector"]
 
 Array = NDArray[np.float64]
+Receipts = NDArray[np.float32]
+
+
+class Played(NamedTuple):
+    """What came of :meth:`Corrector.play`."""
+
+    rows: Array
+    """The corrected rows, shape (n, m)."""
+    receipts: Receipts | None
+    """What each was mixed from, shape (n, 3, m), where asked for."""
+    paths: Array | None
+    """What each path made of each row, shape (paths, n, m), where asked for."""
 
 
 class Corrector:
@@ -103,15 +116,14 @@ class Corrector:
             }
         )
         self._fit_report: dict[str, Any] | None = None
+        self._lock = threading.RLock()
         self._state = new_state(m, self._paths)
         self._wire()
 
     def _set_classes(self, names: tuple[Any, ...]) -> None:
+        check_distinct(names)
         self._classes = names
         self._index = {name: i for i, name in enumerate(names)}
-        if len(self._index) < len(names):
-            twice = next(name for i, name in enumerate(names) if self._index[name] != i)
-            raise ValueError(f"classes: {twice!r} is named twice")
         self._is_range = names == tuple(range(len(names))) and all(
             type(name) is int for name in names
         )
@@ -133,15 +145,18 @@ class Corrector:
 
     def _wire(self) -> None:
         """Point a kernel at the state arrays; again whenever these were replaced."""
-        m, settings = len(self._classes), dict(self._settings)
+        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts)
+
+    def _new_kernel(self, paths: tuple[str, ...], state: State, counts: Array | None) -> Kernel:
+        m, settings = len(state["labels"]), dict(self._settings)
         for name in ("pseudo_count", "prior_strength"):
             settings[name] = m if settings[name] is None else settings[name]
-        self._kernel = Kernel(
+        return Kernel(
             m,
-            self._paths,
-            self._state,
-            train=laplace(np.zeros(m) if self._train_counts is None else self._train_counts),
-            start_weights=start_weights(self._paths),
+            paths,
+            state,
+            train=laplace(np.zeros(m) if counts is None else counts),
+            start_weights=start_weights(paths),
             **settings,
         )
 
@@ -164,11 +179,13 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is anything else.
         """
-        return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
+        with self._lock:
+            return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
 
     def correct_many(self, P: ArrayLike) -> Array:
         """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`."""
-        return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
+        with self._lock:
+            return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
 
     def observe_one(self, p: ArrayLike) -> None:
         """An unlabelled prediction, shape (m,), went by: CAN learns it where it is confident.
@@ -178,53 +195,78 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
         """
-        self._kernel.rows(p, 1, Mode.OBSERVE)
+        with self._lock:
+            self._kernel.rows(p, 1, Mode.OBSERVE)
 
     def observe_many(self, P: ArrayLike) -> None:
         """:meth:`observe_one` for each row of ``P``, shape (n, m); all rows are checked first."""
-        self._kernel.rows(P, 2, Mode.OBSERVE)
+        with self._lock:
+            self._kernel.rows(P, 2, Mode.OBSERVE)
 
-    def process_one(self, p: ArrayLike) -> Array:
+    @overload
+    def process_one(self, p: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
+    @overload
+    def process_one(self, p: ArrayLike, *, receipt: Literal[True]) -> tuple[Array, Receipts]: ...
+    def process_one(self, p: ArrayLike, *, receipt: bool = False) -> Array | tuple[Array, Receipts]:
         """Correct, then observe: the one call for each prediction of a stream.
 
         Parameters
         ----------
         p
             Probabilities, shape (m,), as for :meth:`correct_one`.
+        receipt
+            Also return what the corrected row was mixed from: anchor, mixture and tempered mixture.
+            Where labels come late, keep it with ``p`` and hand it back to :meth:`learn_one`: then
+            what was sent is judged, not what would be sent by then.
 
         Returns
         -------
-        The corrected row: a new float64 array, shape (m,).
+        The corrected row: a new float64 array, shape (m,). With ``receipt`` a second array, float32
+        of shape (3, m).
 
         Raises
         ------
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
         """
-        return self._kernel.rows(p, 1, Mode.PROCESS)  # type: ignore[no-any-return]
+        with self._lock:
+            return self._kernel.rows(p, 1, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
 
-    def process_many(self, P: ArrayLike) -> Array:
+    @overload
+    def process_many(self, P: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
+    @overload
+    def process_many(self, P: ArrayLike, *, receipt: Literal[True]) -> tuple[Array, Receipts]: ...
+    def process_many(
+        self, P: ArrayLike, *, receipt: bool = False
+    ) -> Array | tuple[Array, Receipts]:
         """:meth:`process_one` for each row of ``P``, shape (n, m), in order.
 
-        The same bits as that loop, but all rows are checked before the first is processed.
+        The same bits as that loop, but all rows are checked before the first is processed. With
+        ``receipt`` a second array, float32 of shape (n, 3, m). Ctrl-C ends it between two rows;
+        ``n_predictions`` says how many it has taken.
         """
-        return self._kernel.rows(P, 2, Mode.PROCESS)  # type: ignore[no-any-return]
+        with self._lock:
+            return self._kernel.rows(P, 2, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
 
     def explain_one(self, p: ArrayLike) -> dict[str, Array]:
         """What each path makes of a row, {path: shape (m,)}, with the state as it is."""
-        return dict(zip(self._paths, self._kernel.rows(p, 1, Mode.EXPLAIN), strict=True))
+        with self._lock:
+            return dict(zip(self._paths, self._kernel.rows(p, 1, Mode.EXPLAIN), strict=True))
 
     def explain_many(self, P: ArrayLike) -> dict[str, Array]:
         """What each path makes of each row, {path: shape (n, m)}, with the state as it is."""
-        return dict(zip(self._paths, self._kernel.rows(P, 2, Mode.EXPLAIN), strict=True))
+        with self._lock:
+            return dict(zip(self._paths, self._kernel.rows(P, 2, Mode.EXPLAIN), strict=True))
 
     # ---- learn
 
-    def learn_one(self, p: ArrayLike | None, y: Hashable) -> None:
+    def learn_one(
+        self, p: ArrayLike | None, y: Hashable, *, receipt: ArrayLike | None = None
+    ) -> None:
         """The label of a prediction arrived, now or much later.
 
-        The paths are weighed by the probability that each gives ``y`` with the state as it is now;
-        then the bases and the prior learn it.
+        What was sent is judged first; then the paths are weighed by the probability that each gives
+        ``y`` with the state as it is now; then the bases and the prior learn it.
 
         Parameters
         ----------
@@ -233,20 +275,117 @@ class Corrector:
             gone: then the label teaches the prior alone.
         y
             The name of the class.
+        receipt
+            What :meth:`process_one` handed out with this prediction, shape (3, m). None, or NaN,
+            where it is not known: then the rows are judged as they would be now.
 
         Raises
         ------
         InvalidPrediction, UnknownClass
             Nothing was learned.
         """
-        self._kernel.learn_one(p, self._index_of(y, "label"))
+        with self._lock:
+            index = self._index_of(y, "label")
+            known = None
+            if receipt is not None:
+                known = self._known(np.asarray(receipt)[None], np.array([index]), p is None)[0]
+            self._kernel.learn_one(p, index, known)
 
-    def learn_many(self, P: ArrayLike | None, ys: Iterable[Hashable]) -> None:
+    def learn_many(
+        self,
+        P: ArrayLike | None,
+        ys: Iterable[Hashable],
+        *,
+        receipts: ArrayLike | None = None,
+    ) -> None:
         """:meth:`learn_one` for each row of ``P``, shape (n, m), or None, and label of ``ys``.
 
-        In order, but all rows and labels are checked before the first is learned.
+        In order, but all rows and labels are checked before the first is learned. ``receipts`` has
+        shape (n, 3, m), a row of NaN where one is not known any more.
         """
-        self._kernel.learn_many(P, self._indices_of(ys))
+        with self._lock:
+            indices = self._indices_of(ys)
+            known = None
+            if receipts is not None:
+                known = self._known(np.asarray(receipts), indices, P is None)
+            self._kernel.learn_many(P, indices, known)
+
+    def _known(
+        self, receipts: NDArray[Any], ys: NDArray[np.int64], gone: bool
+    ) -> NDArray[np.float32]:
+        """What the three rows of each receipt, shape (n, 3, m), gave the label, shape (n, 3)."""
+        m = len(self._classes)
+        if gone:
+            raise InvalidPrediction("receipts belong to predictions, and p is None")
+        if (
+            receipts.ndim != 3
+            or receipts.shape[:2] != (len(ys), 3)
+            or not 1 <= receipts.shape[2] <= m
+            or receipts.dtype.kind != "f"
+        ):
+            raise InvalidPrediction(
+                f"receipts are {receipts.dtype} of shape {receipts.shape},"
+                f" expected float32 of shape ({len(ys)}, 3, {m})"
+            )
+        # A class that appeared since has no column.
+        told = ys < receipts.shape[2]
+        known = np.zeros((len(ys), 3), np.float32)
+        known[told] = receipts[told, :, ys[told]]
+        wrong = ~((known >= 0) & (known <= 1.001) | np.isnan(known)).all(axis=1)
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise InvalidPrediction(
+                f"receipt of row {i}: {known[i].tolist()}, expected probabilities, or NaN"
+            )
+        return known
+
+    def play(
+        self,
+        P: ArrayLike,
+        ys: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        due: NDArray[np.int64],
+        *,
+        first: int = 0,
+        known: NDArray[np.float32] | None = None,
+        receipt: bool = False,
+        explain: bool = False,
+    ) -> Played:
+        """Process rows and learn labels in one call: what replays and partitions are made of.
+
+        Parameters
+        ----------
+        P
+            Rows, shape (first + n, m): ``first`` that were processed before and whose labels come
+            now, then n to process.
+        ys
+            The labels in the order to learn them, shape (k,): indices of classes.
+        rows
+            The row of ``P`` that each belongs to, shape (k,); -1 where its prediction is gone.
+        due
+            Before which of the n rows each is learned, shape (k,), ascending; n is after the last.
+            A row's own label cannot be due before the row.
+        first
+            How many rows of ``P`` were processed before.
+        known
+            What the receipt of each label's prediction gave the label, float32 of shape (k, 3); NaN
+            where it is not known. Not needed for rows of this call where ``receipt`` is asked for.
+        receipt
+            Whether to hand out receipts, and to judge labels of this call's rows by them.
+        explain
+            Whether to say what each path made of each row.
+
+        Returns
+        -------
+        The same bits as :meth:`process_one` and :meth:`learn_one` in that order.
+
+        Raises
+        ------
+        InvalidPrediction, ValueError
+            A row is no probability vector, or an index is out of range; nothing was learned.
+        """
+        with self._lock:
+            return Played(*self._kernel.play(P, first, ys, rows, due, known, receipt, explain))
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.
@@ -276,24 +415,25 @@ class Corrector:
         UserWarning
             Where a class has no row: ``fit`` cannot help it.
         """
-        if self._fit_report is not None:
-            raise StreamCANError(
-                "fit: called a second time; make a new Corrector to fit other rows"
-            )
-        if self._state["counts"].any():
-            raise StreamCANError(
-                "fit: the stream has started; call fit before the first prediction or label"
-            )
-        fitted = validation.fit(P, self._indices_of(ys), self._classes)
-        self._paths = (*self._paths, *path_names.FITTED_PATHS)
-        self._state |= fitted.state
-        self._fit_report = fitted.report
-        self._state["weights"] = start_weights(self._paths)
-        self._wire()
-        before = {name: self._state[name].copy() for name in ("weights", "recent", "counts")}
-        self._kernel.learn_many(fitted.rows, fitted.labels)
-        for name, array in before.items():
-            self._state[name][:] = array
+        with self._lock:
+            if self._fit_report is not None:
+                raise StreamCANError(
+                    "fit: called a second time; make a new Corrector to fit other rows"
+                )
+            if self._state["counts"].any():
+                raise StreamCANError(
+                    "fit: the stream has started; call fit before the first prediction or label"
+                )
+            fitted = validation.fit(P, self._indices_of(ys), self._classes)
+            paths = (*self._paths, *path_names.FITTED_PATHS)
+            state = {name: array.copy() for name, array in self._state.items()} | fitted.state
+            state["weights"] = start_weights(paths)
+            # Weights, guards and the judging of what was sent do not see these labels.
+            unseen = {name: state[name].copy() for name in SHARED if name != "labels"}
+            kernel = self._new_kernel(paths, state, self._train_counts)
+            kernel.learn_many(fitted.rows, fitted.labels, None)
+            self._paths, self._state, self._fit_report = paths, state | unseen, fitted.report
+            self._wire()
 
     def _index_of(self, y: Hashable, where: str) -> int:
         try:
@@ -322,34 +462,36 @@ class Corrector:
 
     def _add_class(self, name: Hashable) -> None:
         """Append a class that was not known before: zero rows and columns, weights kept."""
-        if self._fit_report is not None:
-            raise StreamCANError(
-                "a fitted corrector cannot take another class: its validation rows lacked it"
-            )
-        m = len(self._classes)
-        self._set_classes((*self._classes, *class_names([name])))
-        if self._train_counts is not None:
-            self._train_counts = np.append(self._train_counts, 0.0)
-        for key, array in self._state.items():
-            if key == "labels" or key[:2] in ("S.", "c.", "H.", "A.", "G."):
-                self._state[key] = np.pad(array, [(0, 1)] * array.ndim)
-        assert len(self._state["labels"]) == m + 1
-        self._wire()
+        with self._lock:
+            if self._fit_report is not None:
+                raise StreamCANError(
+                    "a fitted corrector cannot take another class: its validation rows lacked it"
+                )
+            names = (*self._classes, *class_names([name]))
+            check_distinct(names)
+            counts = self._train_counts
+            counts = None if counts is None else np.append(counts, 0.0)
+            state = grown(self._state)
+            kernel = self._new_kernel(self._paths, state, counts)
+            self._set_classes(names)
+            self._train_counts, self._state, self._kernel = counts, state, kernel
 
     # ---- the whole state
 
     def to_bytes(self) -> bytes:
         """The whole state with its classes and settings, versioned and checksummed; no pickle."""
-        return snapshot.encode(
-            {
-                "classes": list(self._classes),
-                "train_counts": None if self._train_counts is None else self._train_counts.tolist(),
-                "paths": list(self._paths),
-                "settings": self._settings,
-                "fit": self._fit_report,
-            },
-            self._state,
-        )
+        with self._lock:
+            counts = self._train_counts
+            return snapshot.encode(
+                {
+                    "classes": list(self._classes),
+                    "train_counts": None if counts is None else counts.tolist(),
+                    "paths": list(self._paths),
+                    "settings": self._settings,
+                    "fit": self._fit_report,
+                },
+                self._state,
+            )
 
     @classmethod
     def from_bytes(
@@ -380,6 +522,7 @@ class Corrector:
                 "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
             )
         self = cls.__new__(cls)
+        self._lock = threading.RLock()
         self._set_classes(tuple(head["classes"]))
         if classes is not None:
             snapshot.match("classes", self._classes, class_names(classes))
@@ -440,7 +583,8 @@ class Corrector:
     @property
     def prior(self) -> Array:
         """The class prior in use now, shape (m,)."""
-        return self._kernel.prior
+        with self._lock:
+            return self._kernel.prior
 
     @property
     def temperature(self) -> float:
@@ -448,18 +592,60 @@ class Corrector:
 
         1 where that base is not in use.
         """
-        b = self._state.get("b.temperature")
-        return 1.0 if b is None else math.exp(-b[0])
+        u = self._state.get("u.temperature")
+        return 1.0 if u is None else math.exp(-u[0])
+
+    @property
+    def last_temperature(self) -> float:
+        """Temperature of the tempered mixture, below 1 where the mixture is underconfident."""
+        return math.exp(-self._state["u.last"][0])
 
     @property
     def weights(self) -> dict[str, float]:
         """{path: its weight in the mixture}; they sum to 1."""
-        return dict(zip(self._paths, self._state["weights"].tolist(), strict=True))
+        with self._lock:
+            return dict(zip(self._paths, self._state["weights"].tolist(), strict=True))
+
+    @property
+    def final_weights(self) -> dict[str, float]:
+        """Weights of "anchor", "mixture" and "tempered" mixture in the row that goes out.
+
+        Earned by how well each has done as it was sent. A single path is its own anchor.
+        """
+        with self._lock:
+            names = ("anchor", "mixture", "tempered")
+            return dict(zip(names, self._kernel.final_weights, strict=True))
+
+    @property
+    def silent_classes(self) -> tuple[Any, ...]:
+        """Classes that are left out of learning.
+
+        The classifier predicts them and other predictions get labels, but no label of theirs has
+        ever come.
+        """
+        with self._lock:
+            heard = self._state["heard"].tolist()
+            return tuple(n for n, h in zip(self._classes, heard, strict=True) if h < 0)
+
+    @property
+    def coverage(self) -> float:
+        """How much of the correction went out of late, from 0 (none) to 1.
+
+        Below 1 where labels are no fair sample: predictions of some class get no labels, or only
+        corrections, or only confirmations come back.
+        """
+        with self._lock:
+            return self._kernel.coverage
 
     @property
     def confident_sums(self) -> dict[str, Array]:
         """{base: decayed column sums of its confident rows, shape (m,)}, for each base with CAN."""
-        return {key[2:]: array.copy() for key, array in self._state.items() if key.startswith("S.")}
+        with self._lock:
+            return {
+                name.removeprefix("S."): array.copy()
+                for name, array in self._state.items()
+                if name.startswith("S.")
+            }
 
     @property
     def n_predictions(self) -> int:
@@ -474,16 +660,19 @@ class Corrector:
     @property
     def effective_sample_size(self) -> float:
         """The decayed number of labels behind what is learned now."""
-        return float(self._state["labels"].sum())
+        with self._lock:
+            return float(self._state["labels"].sum())
 
     @property
     def recent_log_loss(self) -> dict[str, float]:
         """Decayed mean log loss (nats) over the labels, of "raw" and "corrected" rows.
 
-        Each taken before its label was learned: is it helping now? NaN before the first label that
-        came with its prediction.
+        Is it helping now? Of what was sent where its receipt came back, weighed as it would be when
+        the label came; else of what would be sent then. NaN before the first label that came with
+        its prediction.
         """
-        raw, corrected, weight = self._state["recent"].tolist()
+        with self._lock:
+            raw, corrected, weight = self._state["recent"].tolist()
         return (
             {"raw": raw / weight, "corrected": corrected / weight}
             if weight

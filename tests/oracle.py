@@ -231,6 +231,8 @@ class Oracle:
 
     @property
     def final_weights(self):
+        if self.alone:
+            return np.array([1.0, 0.0, 0.0])
         return normalised(np.array([0.5, 0.25, 0.25]) * np.exp(self.odds - self.odds.max()))
 
     @property

@@ -27,6 +27,14 @@ def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
     return names
 
 
+def check_distinct(names: Sequence[Any]) -> None:
+    """Raise ValueError where two classes have one name; 1, 1.0 and True are one."""
+    index = {name: i for i, name in enumerate(names)}
+    if len(index) < len(names):
+        twice = next(name for i, name in enumerate(names) if index[name] != i)
+        raise ValueError(f"classes: {twice!r} is named twice")
+
+
 def preview(names: Sequence[Any], most: int = 8) -> str:
     """The first names of a long list, for a message."""
     return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")

@@ -55,9 +55,9 @@ class Replay:
 
     def __init__(self, corrector: Corrector) -> None:
         self.corrector = corrector
-        self.classes = list(corrector._classes)
+        self.classes = list(corrector.classes)
         self.raw, self.corrected = Scores(), Scores()
-        self.paths = {name: Scores() for name in corrector._paths}
+        self.paths = {name: Scores() for name in corrector.paths}
         self.moments: list[Moment] = []
         self.rows = 0
         self.seconds = 0.0

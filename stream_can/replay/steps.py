@@ -142,7 +142,15 @@ def steps(
             upto = int(np.searchsorted(labels.due, stop, "right"))
             cut = slice(start - chunk.first, stop - chunk.first)
             P, due = chunk.P[cut], labels.take(np.arange(done, upto))
-            corrected, paths = corrector._kernel.replay(P, due.P, due.y, due.due - start, explain)
+            k = len(due.y)
+            corrected, _, paths = corrector.play(
+                np.concatenate([due.P, P]),
+                due.y,
+                np.arange(k),
+                due.due - start,
+                first=k,
+                explain=explain,
+            )
             time = None if chunk.time is None else chunk.time[cut]
             yield Step(start, P, chunk.y[cut], corrected, paths, time)
             start, done = stop, upto

@@ -75,10 +75,9 @@ class Batch:
 
     def __init__(self) -> None:
         self.predictions: list[tuple[Prediction, bytes, Output, Recent | None]] = []
-        # For Kernel.replay: labels, the rows of those that have one, and before which prediction
-        # each of them is learned.
+        # For Corrector.play: labels, their rows, and before which prediction each is learned.
         self.ys: list[int] = []
-        self.rows: list[bytes] = []
+        self.rows: list[bytes | None] = []
         self.due: list[int] = []
         self.joined: list[tuple[Recent, int]] = []
         """Labels of recent predictions, to be scored."""
@@ -87,9 +86,8 @@ class Batch:
 
     def learn(self, y: int, row: bytes | None) -> None:
         """A label, to be learned here."""
-        self.ys.append(~y if row is None else y)
-        if row is not None:
-            self.rows.append(row)
+        self.ys.append(y)
+        self.rows.append(row)
         self.due.append(len(self.predictions))
 
 
@@ -289,9 +287,17 @@ class Task:
 
     def _correct_and_learn(self, batch: Batch) -> None:
         """Run the batch through the corrector; fill in the outputs and what was sent."""
-        P = self._matrix([row for _, row, _, _ in batch.predictions])
-        L, ys, due = self._matrix(batch.rows), np.array(batch.ys, int), np.array(batch.due, int)
-        Q, _ = self.corrector._kernel.replay(P, L, ys, due, False)
+        labelled = [row for row in batch.rows if row is not None]
+        P, first = (
+            self._matrix(labelled + [row for _, row, _, _ in batch.predictions]),
+            len(labelled),
+        )
+        rows = np.array([row is not None for row in batch.rows], int)
+        rows = np.where(rows, np.cumsum(rows) - 1, -1)
+        Q, _, _ = self.corrector.play(
+            P, np.array(batch.ys, int), rows, np.array(batch.due, int), first=first
+        )
+        P = P[first:]
         if self._digits is not None:
             Q = np.round(Q, self._digits)
         corrected = Q.tolist()

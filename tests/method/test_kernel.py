@@ -1,9 +1,9 @@
 """The compiled loop equals the oracle, whatever the stream and however it is cut."""
 
+import functools
 import inspect
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from types import CodeType
@@ -47,11 +47,13 @@ def near_a_jump(oracle, p, y=None):
     for name in {split(path)[0] for path in oracle.paths}:
         within = 1e-6 if name in ("matrix", "fitted") else 1e-9
         gap = oracle.uncertainty_of(oracle.base_row(name, p)) - oracle.threshold
-        if oracle.threshold > 0 and abs(gap) < within:
+        exact = oracle.threshold == 0 or (oracle.kind == "margin" and gap == 0)  # a tie is a tie
+        if abs(gap) < within and not exact:
             return True
     top = np.sort(p)[::-1]
-    gaps = [np.diff(top[:2]), np.diff(top[4:6]), oracle.top - 5, oracle.agree - oracle.top - 5]
-    if any(0 < abs(gap) < 1e-9 for gap in np.hstack(gaps)):
+    if any(0 < top[i] - top[i + 1] < 1e-12 * top[i] for i in (0, 4) if i + 1 < len(p)):
+        return True
+    if any(0 < abs(sure - 5) < 1e-9 for sure in (oracle.top, oracle.agree - oracle.top)):
         return True
     if y is None:
         return False
@@ -149,11 +151,11 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
     def trace(frame, event, arg):
         if frame.f_code.co_filename == tests.oracle.__file__:
             reached.add(frame.f_lineno)
-            return trace
+            return trace if lines_of(frame.f_code) - reached else None
         return None
 
-    @hypothesis.settings(max_examples=300, derandomize=True, database=None)
-    @given(streams())
+    @hypothesis.settings(max_examples=150, derandomize=True, database=None)
+    @given(streams(st.integers(1, 12)))
     def play(stream):
         m, counts, settings, P, events = stream
         oracle, kept = Oracle(m, train_counts=counts, **settings), {}
@@ -193,10 +195,15 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
     finally:
         sys.settrace(before)
     source = Path(tests.oracle.__file__).read_text(encoding="utf-8")
-    assert not lines_of_functions(source) - reached
+    assert sorted(lines_of_functions(source) - reached) == []
     assert counted["near a jump"] < 0.05 * counted["events"]
     for rare in ("lambda between", "judged as sent", "silent"):
-        assert counted[rare] > 0.01 * counted["events"]
+        assert counted[rare] > 10
+
+
+@functools.cache
+def lines_of(code):
+    return {line for _, _, line in code.co_lines() if line is not None}
 
 
 def lines_of_functions(source):
@@ -206,7 +213,7 @@ def lines_of_functions(source):
         code = codes.pop()
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
         if code.co_flags & inspect.CO_OPTIMIZED:
-            lines |= {line for _, _, line in code.co_lines() if line is not None}
+            lines |= lines_of(code)
     return lines
 
 
@@ -238,6 +245,53 @@ def test_any_cut_into_batches_gives_the_same_bits(stream, data):
             many.learn_many(None, y)
         events = events[cut:]
     assert [r.tobytes() for r in expected] == [r.tobytes() for r in got]
+    assert one.to_bytes() == many.to_bytes()
+
+
+@given(streams(), st.booleans())
+def test_a_replay_is_those_calls_in_one(stream, asked):
+    """With labels of rows processed before, or, where receipts are `asked` for, of its own rows."""
+    m, counts, settings, P, events = stream
+    one = Corrector(m, train_counts=counts, **settings)
+    many = Corrector(m, train_counts=counts, **settings)
+    if asked:
+        events = [(verb, i, y, "as sent") for verb, i, y, _ in events]
+    events = [event for event in events if event[0] != "observe"]
+    expected = run(one, P, events)
+    processed = [i for verb, i, _, _ in events if verb == "process"]
+    labelled = [i for verb, i, _, _ in events if verb == "learn"]
+    kept, at, ys, rows, due, known = {}, {}, [], [], [], []
+    seen = earlier = 0
+    for verb, i, y, kind in events:
+        if verb == "process":
+            kept[i], at[i] = expected[2 * seen + 1], len(labelled) + seen
+            seen += 1
+            continue
+        ys.append(y)
+        due.append(seen)
+        rows.append(-1)
+        known.append(np.full(3, np.nan, np.float32))
+        if verb == "learn":
+            rows[-1] = at[i] if asked and i in at else earlier
+            earlier += 1
+            receipt = receipt_of(kind, kept.get(i))
+            if not asked and receipt is not None:
+                known[-1] = receipt[:, y]
+    call = P[[*labelled, *processed]], np.array(ys, int), np.array(rows, int), np.array(due, int)
+    first = len(labelled)
+    played = many.play(
+        *call, first=first, known=np.array(known, np.float32).reshape(-1, 3), receipt=asked
+    )
+    assert [r.tobytes() for r in expected[::2]] == [r.tobytes() for r in played.rows]
+    if asked:
+        assert [r.tobytes() for r in expected[1::2]] == [r.tobytes() for r in played.receipts]
+    assert one.to_bytes() == many.to_bytes()
+    for k, wrong in [(1, m), (1, -1), (2, first + len(processed)), (2, -2), (3, -1), (3, 10**9)]:
+        bad = [array.copy() for array in call]
+        if ys:
+            bad[k][-1] = wrong
+            with pytest.raises(ValueError, match="out of range"):
+                many.play(*bad, first=first)
     assert one.to_bytes() == many.to_bytes()
 
 
@@ -353,7 +407,7 @@ def test_can_alone_equals_the_batch_method(P, uncertainty, threshold):
             confident.append(p)
 
 
-def test_the_gil_is_released_inside_a_large_call():
+def test_the_gil_is_released_inside_a_large_call_and_the_next_call_waits_for_it():
     """With a switch interval of an hour another thread runs only where the GIL is given up."""
     P = np.random.default_rng(0).dirichlet(np.ones(100), 60_000)
     corrector = Corrector(100)
@@ -370,20 +424,13 @@ def test_the_gil_is_released_inside_a_large_call():
         thread = threading.Thread(target=work)
         thread.start()
         started.wait()
-        progress, refused = 0, 0
-        while not finished.is_set():
-            progress += 1
-            try:
-                corrector.correct_one(P[0])
-            except RuntimeError:
-                refused += 1
-            time.sleep(0.001)  # gives the GIL back
+        at_work = not finished.is_set()
+        corrector.process_one(P[0])
+        assert corrector.n_predictions == len(P) + 1
         thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert progress > 0
-    assert refused > 0
-    assert corrector.n_predictions == len(P)
+    assert at_work
 
 
 def test_every_subset_of_the_paths_explains_alike():
