@@ -4,8 +4,10 @@ PY := .venv/bin/python
 SECONDS ?= 600
 SEED ?= 0
 KAFKA ?= 4.4.0
+# Tests side by side. More than there are cores: the tests with a broker wait most of the time.
+JOBS ?= 4
 
-.PHONY: help setup demo test fast lint bench broker broker-stop chaos kafka-demo clean
+.PHONY: help setup demo test fast format lint docs bench broker broker-stop chaos kafka-demo clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,15 +26,27 @@ demo: setup  ## correct ten months of real flights, without Kafka; writes out/fl
 	$(PY) examples/flights.py
 
 test: setup  ## every test, those against a real Kafka broker included
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(JOBS) --dist worksteal
 
 fast: setup  ## the tests that need neither Kafka nor a browser
-	$(PY) -m pytest -m fast
+	$(PY) -m pytest -m fast -n auto --dist worksteal
+
+format: setup  ## put the code into the form that lint asks for
+	$(PY) -m ruff check --fix
+	$(PY) -m ruff format
 
 lint: setup  ## style and types
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+
+docs: .venv/ready-docs  ## the documentation site: out/site/index.html
+	$(PY) -m sphinx -q -W --keep-going -E -b html docs out/site
+	@echo "read it: out/site/index.html"
+
+.venv/ready-docs: .venv/ready
+	$(PY) -m pip install -q -c constraints.txt --group docs
+	touch $@
 
 bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/kernel.py

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Self, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -14,11 +14,19 @@ from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
 from stream_can.method import validation
-from stream_can.method.classes import check_distinct, class_names, preview
-from stream_can.method.kernel import Kernel, Mode
+from stream_can.method.classes import ClassName, check_distinct, class_names, preview
+from stream_can.method.kernel import Kernel, Lock, Mode
 from stream_can.method.prior import laplace
-from stream_can.method.settings import check_settings
-from stream_can.method.state import SHARED, State, grown, new_state, start_weights
+from stream_can.method.settings import DEFAULTS, Settings, check_settings
+from stream_can.method.state import (
+    SHARED,
+    State,
+    check_state,
+    from_format_1,
+    grown,
+    new_state,
+    start_weights,
+)
 
 __all__ = ["Corrector"]
 
@@ -35,6 +43,16 @@ class Played(NamedTuple):
     """What each was mixed from, shape (n, 3, m), where asked for."""
     paths: Array | None
     """What each path made of each row, shape (paths, n, m), where asked for."""
+
+
+class Head(msgspec.Struct):
+    """What a snapshot says beside its arrays."""
+
+    classes: list[ClassName]
+    train_counts: list[float] | None
+    paths: list[str]
+    settings: dict[str, float | int | str | None]
+    fit: validation.FitReport | None
 
 
 class Corrector:
@@ -94,12 +112,12 @@ class Corrector:
         *,
         train_counts: ArrayLike | Mapping[Any, float] | None = None,
         paths: Iterable[str] | None = None,
-        half_life: float = 5000,
-        uncertainty: str = "topk_entropy",
-        k: int = 3,
-        threshold: float = 0.9,
-        pseudo_count: float | None = None,
-        prior_strength: float | None = None,
+        half_life: float = DEFAULTS.half_life,
+        uncertainty: str = DEFAULTS.uncertainty,
+        k: int = DEFAULTS.k,
+        threshold: float = DEFAULTS.threshold,
+        pseudo_count: float | None = DEFAULTS.pseudo_count,
+        prior_strength: float | None = DEFAULTS.prior_strength,
     ) -> None:
         self._set_classes(class_names(classes))
         m = len(self._classes)
@@ -115,10 +133,10 @@ class Corrector:
                 "prior_strength": prior_strength,
             }
         )
-        self._fit_report: dict[str, Any] | None = None
-        self._lock = threading.RLock()
+        self._fit_report: validation.FitReport | None = None
+        self._lock = Lock()
         self._state = new_state(m, self._paths)
-        self._wire()
+        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
 
     def _set_classes(self, names: tuple[Any, ...]) -> None:
         check_distinct(names)
@@ -143,11 +161,14 @@ class Corrector:
             raise ValueError(f"train_counts: {len(array)} counts for {len(self._classes)} classes")
         return array
 
-    def _wire(self) -> None:
-        """Point a kernel at the state arrays; again whenever these were replaced."""
-        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts)
-
-    def _new_kernel(self, paths: tuple[str, ...], state: State, counts: Array | None) -> Kernel:
+    def _new_kernel(
+        self,
+        paths: tuple[str, ...],
+        state: State,
+        counts: Array | None,
+        lock: Lock | None = None,
+    ) -> Kernel:
+        """A kernel that works on these arrays, in place."""
         m, settings = len(state["labels"]), dict(self._settings)
         for name in ("pseudo_count", "prior_strength"):
             settings[name] = m if settings[name] is None else settings[name]
@@ -155,6 +176,7 @@ class Corrector:
             m,
             paths,
             state,
+            lock=lock,
             train=laplace(np.zeros(m) if counts is None else counts),
             start_weights=start_weights(paths),
             **settings,
@@ -179,13 +201,11 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is anything else.
         """
-        with self._lock:
-            return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
+        return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
 
     def correct_many(self, P: ArrayLike) -> Array:
         """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`."""
-        with self._lock:
-            return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
+        return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
 
     def observe_one(self, p: ArrayLike) -> None:
         """An unlabelled prediction, shape (m,), went by: CAN learns it where it is confident.
@@ -195,13 +215,11 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
         """
-        with self._lock:
-            self._kernel.rows(p, 1, Mode.OBSERVE)
+        self._kernel.rows(p, 1, Mode.OBSERVE)
 
     def observe_many(self, P: ArrayLike) -> None:
         """:meth:`observe_one` for each row of ``P``, shape (n, m); all rows are checked first."""
-        with self._lock:
-            self._kernel.rows(P, 2, Mode.OBSERVE)
+        self._kernel.rows(P, 2, Mode.OBSERVE)
 
     @overload
     def process_one(self, p: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
@@ -229,8 +247,7 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
         """
-        with self._lock:
-            return self._kernel.rows(p, 1, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
+        return self._kernel.rows(p, 1, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
 
     @overload
     def process_many(self, P: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
@@ -245,18 +262,15 @@ class Corrector:
         ``receipt`` a second array, float32 of shape (n, 3, m). Ctrl-C ends it between two rows;
         ``n_predictions`` says how many it has taken.
         """
-        with self._lock:
-            return self._kernel.rows(P, 2, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
+        return self._kernel.rows(P, 2, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
 
     def explain_one(self, p: ArrayLike) -> dict[str, Array]:
         """What each path makes of a row, {path: shape (m,)}, with the state as it is."""
-        with self._lock:
-            return dict(zip(self._paths, self._kernel.rows(p, 1, Mode.EXPLAIN), strict=True))
+        return dict(zip(self._paths, self._kernel.rows(p, 1, Mode.EXPLAIN), strict=True))
 
     def explain_many(self, P: ArrayLike) -> dict[str, Array]:
         """What each path makes of each row, {path: shape (n, m)}, with the state as it is."""
-        with self._lock:
-            return dict(zip(self._paths, self._kernel.rows(P, 2, Mode.EXPLAIN), strict=True))
+        return dict(zip(self._paths, self._kernel.rows(P, 2, Mode.EXPLAIN), strict=True))
 
     # ---- learn
 
@@ -284,12 +298,11 @@ class Corrector:
         InvalidPrediction, UnknownClass
             Nothing was learned.
         """
-        with self._lock:
-            index = self._index_of(y, "label")
-            known = None
-            if receipt is not None:
-                known = self._known(np.asarray(receipt)[None], np.array([index]), p is None)[0]
-            self._kernel.learn_one(p, index, known)
+        index = self._index_of(y, "label")
+        known = None
+        if receipt is not None:
+            known = self._known(np.asarray(receipt)[None], np.array([index]), p is None)[0]
+        self._kernel.learn_one(p, index, known)
 
     def learn_many(
         self,
@@ -303,12 +316,11 @@ class Corrector:
         In order, but all rows and labels are checked before the first is learned. ``receipts`` has
         shape (n, 3, m), a row of NaN where one is not known any more.
         """
-        with self._lock:
-            indices = self._indices_of(ys)
-            known = None
-            if receipts is not None:
-                known = self._known(np.asarray(receipts), indices, P is None)
-            self._kernel.learn_many(P, indices, known)
+        indices = self._indices_of(ys)
+        known = None
+        if receipts is not None:
+            known = self._known(np.asarray(receipts), indices, P is None)
+        self._kernel.learn_many(P, indices, known)
 
     def _known(
         self, receipts: NDArray[Any], ys: NDArray[np.int64], gone: bool
@@ -384,8 +396,7 @@ class Corrector:
         InvalidPrediction, ValueError
             A row is no probability vector, or an index is out of range; nothing was learned.
         """
-        with self._lock:
-            return Played(*self._kernel.play(P, first, ys, rows, due, known, receipt, explain))
+        return Played(*self._kernel.play(P, first, ys, rows, due, known, receipt, explain))
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.
@@ -432,8 +443,11 @@ class Corrector:
             unseen = {name: state[name].copy() for name in SHARED if name != "labels"}
             kernel = self._new_kernel(paths, state, self._train_counts)
             kernel.learn_many(fitted.rows, fitted.labels, None)
-            self._paths, self._state, self._fit_report = paths, state | unseen, fitted.report
-            self._wire()
+            state |= unseen
+            kernel = self._new_kernel(paths, state, self._train_counts, self._lock)
+            self._kernel.successor = kernel
+            self._paths, self._state, self._fit_report = paths, state, fitted.report
+            self._kernel = kernel
 
     def _index_of(self, y: Hashable, where: str) -> int:
         try:
@@ -472,7 +486,8 @@ class Corrector:
             counts = self._train_counts
             counts = None if counts is None else np.append(counts, 0.0)
             state = grown(self._state)
-            kernel = self._new_kernel(self._paths, state, counts)
+            kernel = self._new_kernel(self._paths, state, counts, self._lock)
+            self._kernel.successor = kernel
             self._set_classes(names)
             self._train_counts, self._state, self._kernel = counts, state, kernel
 
@@ -516,20 +531,16 @@ class Corrector:
             Where the bytes are truncated, corrupt, of a newer version, or of other classes or
             paths.
         """
-        head, state = snapshot.decode(data)
+        head, state, version = snapshot.decode(data)
         if "classes" not in head:
             raise SnapshotMismatch(
                 "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
             )
         self = cls.__new__(cls)
-        self._lock = threading.RLock()
-        self._set_classes(tuple(head["classes"]))
+        self._lock = Lock()
+        self._restore(snapshot.typed(head, Head), state, version)
         if classes is not None:
             snapshot.match("classes", self._classes, class_names(classes))
-        self._train_counts = (
-            None if head["train_counts"] is None else np.array(head["train_counts"])
-        )
-        self._paths, self._fit_report = tuple(head["paths"]), head["fit"]
         if settings.get("paths") is not None:
             own = tuple(path for path in self._paths if path not in path_names.FITTED_PATHS)
             wanted = [path for path in settings["paths"] if path not in path_names.FITTED_PATHS]
@@ -539,20 +550,36 @@ class Corrector:
             own_counts = () if self._train_counts is None else tuple(self._train_counts.tolist())
             snapshot.match("train_counts", own_counts, tuple(counts.tolist()))
         changed = {k: v for k, v in settings.items() if k not in ("paths", "train_counts")}
-        unknown = sorted(changed.keys() - head["settings"].keys())
+        unknown = sorted(changed.keys() - self._settings.keys())
         if unknown:
             raise TypeError(
-                f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(head['settings'])}"
+                f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(self._settings)}"
             )
-        self._settings = check_settings(head["settings"] | changed)
-        self._state = state
-        try:
-            self._wire()
-        except (KeyError, ValueError) as error:
-            raise SnapshotMismatch(
-                f"snapshot: its arrays do not fit its classes and paths: {error}"
-            ) from None
+        self._settings |= check_settings(changed)
+        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
         return self
+
+    def _restore(self, head: Head, state: State, version: int) -> None:
+        """Take what a snapshot holds, checked as if it had been given."""
+        try:
+            self._set_classes(class_names(head.classes))
+            self._train_counts = (
+                None if head.train_counts is None else self._counts_in_order(head.train_counts)
+            )
+            own = path_names.in_order(p for p in head.paths if p not in path_names.FITTED_PATHS)
+            self._paths = own if head.fit is None else (*own, *path_names.FITTED_PATHS)
+            if list(self._paths) != head.paths:
+                raise ValueError(f"paths: {head.paths}, expected {list(self._paths)}")
+            self._fit_report = head.fit
+            if strange := head.settings.keys() ^ set(Settings.__struct_fields__):
+                raise ValueError(f"settings: {min(strange)!r} is missing or unknown")
+            self._settings = check_settings(head.settings)
+            if version == 1:
+                state = from_format_1(state, len(self._classes))
+            check_state(state, len(self._classes), self._paths)
+        except ValueError as error:
+            raise SnapshotMismatch(f"snapshot: {error}") from None
+        self._state = state
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)
@@ -682,4 +709,4 @@ class Corrector:
     @property
     def fit_report(self) -> dict[str, Any] | None:
         """What :meth:`fit` did and why: rows, step, the gain of each step. None without it."""
-        return self._fit_report
+        return None if self._fit_report is None else {**self._fit_report}

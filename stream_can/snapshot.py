@@ -12,7 +12,7 @@ import struct
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stream_can.errors import SnapshotMismatch
 
 MAGIC = b"strmcan\x00"
-VERSION = 1
+VERSION = 2
 ENVELOPE = struct.Struct("<8sHIQ")
 DTYPES = ("<f8", "<f4", "<i8")
 
@@ -34,6 +34,18 @@ class Payload(msgspec.Struct):
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
+# Of bytes that are no payload, or hold what no payload holds: beside msgspec's own errors a deep
+# nesting, bad UTF-8, a map as a key, a shape that is not that of its bytes.
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, TypeError, ValueError, OverflowError)
+T = TypeVar("T")
+
+
+class Decoded(NamedTuple):
+    """What bytes hold."""
+
+    head: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    version: int
 
 
 def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
@@ -54,14 +66,16 @@ def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
 
 
-def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The head and the arrays, or SnapshotMismatch that says what is wrong with the bytes."""
+def decode(data: bytes) -> Decoded:
+    """What the bytes hold, or SnapshotMismatch that says what is wrong with them."""
     data = bytes(data)
     if len(data) < ENVELOPE.size:
         raise SnapshotMismatch(f"snapshot: {len(data)} bytes, too short to be one")
     magic, version, checksum, length = ENVELOPE.unpack_from(data)
     if magic != MAGIC:
         raise SnapshotMismatch("snapshot: these bytes are no stream_can snapshot")
+    if version < 1:
+        raise SnapshotMismatch(f"snapshot: format {version}, which never was; bytes are corrupt")
     if version > VERSION:
         raise SnapshotMismatch(
             f"snapshot: format {version}, this release reads up to {VERSION}; upgrade stream_can"
@@ -82,9 +96,17 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             arrays[name] = (
                 np.frombuffer(raw, dtype).reshape(shape).astype(np.dtype(dtype).newbyteorder("="))
             )
-    except (msgspec.MsgspecError, ValueError) as error:
+    except _UNREADABLE as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
-    return content.head, arrays
+    return Decoded(content.head, arrays, version)
+
+
+def typed(head: dict[str, Any], kind: type[T]) -> T:
+    """The head as a struct, or SnapshotMismatch that says which field is missing or wrong."""
+    try:
+        return msgspec.convert(head, kind)
+    except msgspec.ValidationError as error:
+        raise SnapshotMismatch(f"snapshot: unreadable: {error}") from None
 
 
 def save(data: bytes, path: str | Path) -> None:

@@ -246,7 +246,7 @@ class Oracle:
         return (raw / n, corrected / n) if n else (math.nan, math.nan)
 
     def expected(self):
-        """How many labels the rows predicted as each class would have, were all labelled alike."""
+        """How many labels the rows of each predicted class would have in a fair sample."""
         if self.N_j.sum() == 0:
             return np.zeros(self.m)
         return self.n_j.sum() * self.N_j / self.N_j.sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,11 +21,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from stream_can.replay.run import Replay
+from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
 
-__all__ = ["progress_bar", "show_inspection", "show_replay"]
+__all__ = ["print_json", "progress_bar", "show_inspection", "show_replay"]
 
 
 class _Rate(ProgressColumn):
@@ -84,7 +85,7 @@ def show_replay(result: Replay, label_rate: float) -> None:
 
 
 def show_inspection(found: dict[str, Any]) -> None:
-    """What :func:`stream_can.inspection.describe` says, for people."""
+    """What :func:`stream_can.cli.inspection.describe` says, for people."""
     console = _console()
     recent = found["recent_log_loss"]
     facts = [
@@ -95,7 +96,19 @@ def show_inspection(found: dict[str, Any]) -> None:
     ]
     if recent["raw"] is not None:
         helps = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
-        facts.append(("recent log loss", helps))
+        facts.append(("recent log loss", helps + " (of what was sent, where that is known)"))
+    sent = ", ".join(f"{name} {100 * w:.0f} %" for name, w in found["final_weights"].items())
+    facts.append(("what goes out", f"{sent}; last temperature {found['last_temperature']:.3f}"))
+    if found["coverage"] < 0.995:
+        facts.append(
+            (
+                "labels",
+                f"no fair sample: {100 * found['coverage']:.0f} % of the correction goes out",
+            )
+        )
+    if found["silent_classes"]:
+        names = ", ".join(map(str, found["silent_classes"]))
+        facts.append(("left out of learning", f"{names}: no label of theirs has ever come"))
     if found["fit"] is not None:
         fit = found["fit"]
         facts.append(("fitted on", f"{fit['rows']:,} validation rows: {fit['step']}; {fit['why']}"))
@@ -116,6 +129,15 @@ def show_inspection(found: dict[str, Any]) -> None:
     console.print()
     weights = [(name, 100 * w) for name, w in found["weights"].items()]
     console.print(_bars("path", "weight %", weights))
+
+
+def print_json(found: Any) -> None:
+    """A result for programs."""
+    print(json.dumps(found, indent=1, default=_as_json))
+
+
+def _as_json(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _console() -> Console:

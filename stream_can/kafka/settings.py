@@ -19,6 +19,9 @@ import msgspec
 from msgspec import Meta
 
 from stream_can.errors import StreamCANError
+from stream_can.method.settings import Settings as CorrectorSettings
+from stream_can.method.settings import about, check_settings
+from stream_can.stream.messages import Fields
 
 PREFIX = "STREAM_CAN_"
 Name = str | int | float
@@ -66,14 +69,12 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     digits: Annotated[int | None, _is("round the output to so many digits")] = None
 
     paths: Annotated[list[str] | None, _is("paths to mix (all)")] = None
-    half_life: Annotated[
-        float | None, _is("events after which what was learned counts half (5000)")
-    ] = None
-    uncertainty: Annotated[str | None, _is("how uncertain a row is (topk_entropy)")] = None
-    k: Annotated[int | None, _is("how many of the largest probabilities count for it (3)")] = None
-    threshold: Annotated[float | None, _is("from which uncertainty on CAN corrects (0.9)")] = None
-    pseudo_count: Annotated[float | None, _is("rows the prior weighs in CAN's sums (m)")] = None
-    prior_strength: Annotated[float | None, _is("labels the training prior weighs (m)")] = None
+    half_life: Annotated[float | None, _is(about("half_life"))] = None
+    uncertainty: Annotated[str | None, _is(about("uncertainty"))] = None
+    k: Annotated[int | None, _is(about("k"))] = None
+    threshold: Annotated[float | None, _is(about("threshold"))] = None
+    pseudo_count: Annotated[float | None, _is(about("pseudo_count"))] = None
+    prior_strength: Annotated[float | None, _is(about("prior_strength"))] = None
 
     start: Annotated[
         Literal["earliest", "latest"], _is("where a group begins that has committed nothing")
@@ -110,13 +111,13 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         topics = [t for t in (self.input, self.output, self.labels, *self.own_topics) if t]
         if len(set(topics)) < len(topics):
             raise ValueError(f"topics must differ: {', '.join(topics)}")
-        if self.digits is not None and not 1 <= self.digits <= 17:
-            raise ValueError(f"digits: {self.digits}, expected 1 to 17")
         if self.http_port is not None and not 0 <= self.http_port <= 65535:
             raise ValueError(f"http_port: {self.http_port}, expected 0 to 65535")
         for name, value in {"application_id": self.application_id, "instance": self.name}.items():
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
                 raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
+        check_settings(self._given(CorrectorSettings.__struct_fields__))
+        _ = self.fields  # refused here what it refuses
 
     @property
     def name(self) -> str:
@@ -134,9 +135,18 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     @property
     def corrector(self) -> dict[str, Any]:
         """Those keyword arguments of `Corrector` that were given, without classes and counts."""
-        names = ("paths", "half_life", "uncertainty", "k", "threshold", "pseudo_count")
-        given = {name: getattr(self, name) for name in (*names, "prior_strength")}
-        return {name: value for name, value in given.items() if value is not None}
+        return self._given(("paths", *CorrectorSettings.__struct_fields__))
+
+    @property
+    def fields(self) -> Fields:
+        """Where in the messages everything is."""
+        return Fields(
+            probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits
+        )
+
+    def _given(self, names: Iterable[str]) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class Option(NamedTuple):

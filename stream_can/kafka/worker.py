@@ -32,7 +32,6 @@ from stream_can.kafka.start import Start
 from stream_can.kafka.watch.metrics import Metrics
 from stream_can.kafka.watch.port import Health, Port
 from stream_can.kafka.watch.progress import Progress, set_up_logging
-from stream_can.stream.messages import Fields
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
@@ -57,6 +56,7 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               4: "no broker within connect_seconds",
               5: "another process runs under the same application_id and instance",
               6: "--errors fail: a record cannot be read"}  # fmt: skip
+"""How ``stream-can run`` exits, and why."""
 
 
 class UnreadableRecord(StreamCANError):
@@ -378,7 +378,7 @@ class Worker:
         s = self.settings
         limit = self.client.limits.get(s.output)
         return {
-            "fields": Fields(probs=s.probs, raw=s.raw, label=s.label, id=s.id, digits=s.digits),
+            "fields": s.fields,
             "labels_topic": s.labels,
             "recent_bytes": int(s.recent_mb * (1 << 20)) // self._partitions,
             "max_bytes": None if limit is None else limit - OVERHEAD_BYTES,

@@ -14,7 +14,12 @@ class Mode(IntEnum):
     PROCESS = 2
     EXPLAIN = 3
 
+class Lock:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
 class Kernel:
+    successor: Kernel | None
     m: int
     n_paths: int
     def __init__(
@@ -23,6 +28,7 @@ class Kernel:
         paths: tuple[str, ...],
         state: dict[str, NDArray[Any]],
         *,
+        lock: Lock | None = None,
         train: Array,
         half_life: float,
         uncertainty: str,

@@ -8,6 +8,10 @@ from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.pythread cimport (
+    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock,
+    PyThread_type_lock,
+)
 from libc.math cimport INFINITY, exp, fabs, isinf, log, sqrt
 from libc.stdlib cimport calloc, free, qsort
 from libc.string cimport memcpy
@@ -63,7 +67,7 @@ cdef enum:
     TOP = 5                 # the classes that speak in a matrix base
     FEW = 32                # up to here insertion finds the largest faster than sorting
 
-cdef Py_ssize_t WORK = 800_000             # of rows times their length, between two looks for Ctrl-C
+cdef Py_ssize_t WORK = 400_000             # of rows times their length, between two looks for Ctrl-C
 
 cdef double TOLERANCE = 1e-3            # how far a row's sum may be from 1
 cdef double LIKELIHOOD_FLOOR = 1e-6     # what a path is given at least for the label
@@ -294,6 +298,35 @@ cdef float *pointer32(array, Py_ssize_t size) except? NULL:
     return &view[0]
 
 
+cdef class Lock:
+    """One call at a time. threading.Lock does the same, at three times the price of one uncontended ``with``."""
+
+    cdef PyThread_type_lock lock
+
+    def __cinit__(self):
+        self.lock = PyThread_allocate_lock()
+        if self.lock == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.lock != NULL:
+            PyThread_free_lock(self.lock)
+
+    cdef inline void acquire(self) noexcept:
+        if not PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
+            with nogil:
+                PyThread_acquire_lock(self.lock, WAIT_LOCK)
+
+    cdef inline void release(self) noexcept:
+        PyThread_release_lock(self.lock)
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+
 cdef class Kernel:
     """The compiled half of a Corrector: pointers into its arrays, a workspace for one row, and the loop.
 
@@ -305,6 +338,9 @@ cdef class Kernel:
         The arrays of :mod:`stream_can.method.state`, checked there, changed in place.
     train
         Prior of the training set, shape (m,).
+    lock
+        Of the Corrector: held by each call here. A kernel that was replaced while a call waited for
+        it hands the call on to its `successor`.
     """
 
     cdef readonly Py_ssize_t m, n_paths
@@ -347,15 +383,18 @@ cdef class Kernel:
     cdef bint logs, tops, shares, guarded
     cdef bint stale                     # f1 is older than M
     cdef bint wide                      # sums of logits may leave the range of exp
+    cdef Lock lock
+    cdef public Kernel successor
     cdef object prior_row               # the array behind q
     cdef object keep                    # every array that a pointer goes into
 
-    def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, train, double half_life, str uncertainty, Py_ssize_t k,
+    def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, Lock lock=None, train, double half_life, str uncertainty, Py_ssize_t k,
                   double threshold, double pseudo_count, double prior_strength, start_weights,
                   double precision=5.0, double exponent=0.25, double passes=1.0, bint shared_features=True):
         cdef Base *base
         cdef Py_ssize_t i
         names = list(dict.fromkeys(split(path)[0] for path in paths))
+        self.lock = Lock() if lock is None else lock
         self.m, self.n_paths, self.n_bases = m, len(paths), len(names)
         self.g = 2.0 ** (-1.0 / half_life)
         self.kind, self.k, self.threshold = UNCERTAINTIES.index(uncertainty), k, threshold
@@ -809,7 +848,7 @@ cdef class Kernel:
         cdef double E, E2, log_b = base.u[0], b = exp(log_b)
         moments(base.r, x, &E, &E2, self.m)
         base.K[0] = self.g * base.K[0] + b * b * (E2 - E * E)
-        log_b -= (b * (E - x[y]) + (1 - self.g) * curvature * log_b) / (base.K[0] + curvature + 1e-9)
+        log_b -= (b * (E - x[y]) + (1 - self.g) * curvature * log_b) / max(base.K[0] + curvature + 1e-9, curvature / 2)
         base.u[0] = -2 if log_b < -2 else 2 if log_b > 2 else log_b
 
     cdef void step_three(self, Base *base, Py_ssize_t y) noexcept nogil:
@@ -919,6 +958,15 @@ cdef class Kernel:
 
         With `receipt` a second array, shape (3, m) or (n, 3, m), float32.
         """
+        self.lock.acquire()
+        try:
+            if self.successor is None:
+                return self.run_rows(P, ndim, mode, receipt)
+        finally:
+            self.lock.release()
+        return self.successor.rows(P, ndim, mode, receipt)
+
+    cdef run_rows(self, P, int ndim, Mode mode, bint receipt):
         cdef Py_buffer view
         cdef Py_ssize_t n
         cdef double *out = NULL
@@ -942,6 +990,16 @@ cdef class Kernel:
     def play(self, P, Py_ssize_t first, const long long[::1] ys, const long long[::1] rows, const long long[::1] due,
              known, bint receipt, bint explain):
         """Process the rows of P from `first` on, learning on the way; see :meth:`stream_can.Corrector.play`."""
+        self.lock.acquire()
+        try:
+            if self.successor is None:
+                return self.run_play(P, first, ys, rows, due, known, receipt, explain)
+        finally:
+            self.lock.release()
+        return self.successor.play(P, first, ys, rows, due, known, receipt, explain)
+
+    cdef run_play(self, P, Py_ssize_t first, const long long[::1] ys, const long long[::1] rows, const long long[::1] due,
+                  known, bint receipt, bint explain):
         cdef Py_buffer view
         cdef const float[:, ::1] three
         cdef Py_ssize_t i, n, k = ys.shape[0], before = 0
@@ -981,6 +1039,16 @@ cdef class Kernel:
 
     def learn_one(self, p, long long y, known):
         """One label, already an index; p is None where the prediction is gone; known is float32 (3,) or None."""
+        self.lock.acquire()
+        try:
+            if self.successor is None:
+                self.run_learn_one(p, y, known)
+                return
+        finally:
+            self.lock.release()
+        self.successor.learn_one(p, y, known)
+
+    cdef run_learn_one(self, p, long long y, known):
         cdef Py_buffer view
         cdef const float[::1] three
         if p is None:
@@ -1010,13 +1078,12 @@ cdef class Kernel:
 
 cdef void solve_three(const double *K, double lambda_b, double lambda_t, double *v) noexcept nogil:
     """v <- (K + diag(lambda_b, lambda_t, lambda_t))^-1 v by Cholesky's LDL^T; K as its upper triangle, row by row."""
-    cdef double a = K[0] + lambda_b, d, f, l1, l2, l3
-    l1, l2 = K[1] / a, K[2] / a
-    d = K[3] + lambda_t - l1 * K[1]
-    d = d if d > lambda_t / 2 else lambda_t / 2  # rounding in sums that were ever so large
+    # The pivots are lambda at least; less is rounding in sums that were ever so large.
+    cdef double a = max(K[0] + lambda_b, lambda_b / 2), d, f, l1 = K[1] / a, l2 = K[2] / a, l3
+    d = max(K[3] + lambda_t - l1 * K[1], lambda_t / 2)
     l3 = (K[4] - l2 * K[1]) / d
     f = K[5] + lambda_t - l2 * K[2] - l3 * l3 * d
-    f = f if f > lambda_t / 2 else lambda_t / 2
+    f = max(f, lambda_t / 2)
     v[1] -= l1 * v[0]
     v[2] -= l2 * v[0] + l3 * v[1]
     v[2] /= f

@@ -22,8 +22,9 @@ ANCHOR_SHARE = 0.001
 """Starting weight of every path but the anchor, which has the rest."""
 
 
-MOST = 1e100
-"""No sum gets here; what is larger was not learned."""
+HUGE = 1e30
+"""More than any decayed sum comes to; far enough from where float32 ends."""
+MOST_EVENTS = 1 << 53
 
 
 class Spec(NamedTuple):
@@ -31,8 +32,9 @@ class Spec(NamedTuple):
 
     dtype: str
     shape: tuple[int | str, ...]
-    least: float = 0.0
-    most: float = MOST
+    least: float | tuple[float, ...] = 0
+    """Of each number; what the loop clips to, where it does. Within this nothing becomes NaN."""
+    most: float | tuple[float, ...] = HUGE
 
     def size(self, m: int, n_paths: int) -> tuple[int, ...]:
         """The shape in numbers."""
@@ -41,27 +43,29 @@ class Spec(NamedTuple):
 
 
 ARRAYS = {
-    "weights": Spec("f8", ("paths",), 0, 1),
+    "weights": Spec("f8", ("paths",), 0, 1.001),
     "labels": Spec("f8", ("m",)),  # L, decayed counts
-    "recent": Spec("f8", (3,)),  # decayed log loss before and after, and their weight
-    "counts": Spec("i8", (3,), 0, 2**62),  # predictions, labels, labels with their prediction
+    # decayed log loss before and after (rounding takes it below 0), and their weight
+    "recent": Spec("f8", (3,), (-1, -1, 0)),
+    "counts": Spec("i8", (3,), 0, MOST_EVENTS),  # predictions, labels, those with their prediction
     "mean": Spec("f8", ("m+1",)),  # M, decayed sum of the predictions, then their number N
     "predicted": Spec("f8", ("m",)),  # N_j, decayed counts of rows predicted as j
     "labelled": Spec("f8", ("m+1",)),  # n_j, decayed counts of their labels, then their sum n
     "heard": Spec("i8", ("m",), -1, 1),  # 1 a label has come, 0 none has, -1 none has: silent
     "agreement": Spec("f8", (3,)),  # labels that are the argmax, that are not, sum of their p_j
-    "odds": Spec("f8", (2,), -MOST, MOST),  # log odds of mixture and tempered against anchor
+    "odds": Spec("f8", (2,), -HUGE),  # log odds of mixture and tempered mixture against the anchor
     "u": Spec("f8", (1,), -2, 2),  # log b
-    "K": Spec("f8", (1,), -MOST, MOST),  # its curvature
-    "u3": Spec("f8", (3,), -3, 3),  # log b, t1, t2
-    "K3": Spec("f8", (6,), -MOST, MOST),  # their curvature, the upper triangle of a 3 x 3 matrix
+    "K": Spec("f8", (1,), -HUGE),  # its curvature; rounding takes it below 0
+    "u3": Spec("f8", (3,), (-2, -3, -3), (2, 3, 3)),  # log b, t1, t2
+    "K3": Spec("f8", (6,), -HUGE),  # their curvature, the upper triangle of a 3 x 3 matrix
     "c": Spec("f8", ("m",), -6, 6),
-    "H": Spec("f8", ("m",)),
+    # curvatures of c and A; r (1 - r) is below 0 where r is 1 and an ulp
+    "H": Spec("f8", ("m",), -1),
     "A": Spec("f4", ("m", "m"), -6, 6),
-    "G": Spec("f4", ("m", "m")),
+    "G": Spec("f4", ("m", "m"), -1),
     "S": Spec("f8", ("m",)),  # decayed column sums of the confident rows
     "Q": Spec("f8", ("m+1",)),  # EM counts of the fitted base, then their number N
-    "ref": Spec("f8", ("m",), 1e-300, 1),  # the class mix that EM starts from
+    "ref": Spec("f8", ("m",), 1e-30, 1),  # the class mix that EM starts from; divided by
 }
 """What there is; from ``u`` on it belongs to a base, or to the last temperature."""
 
@@ -79,6 +83,8 @@ SHARED = (
     "u.last",
     "K.last",
 )
+NEW_IN_2 = SHARED[4:]
+"""What snapshots of format 1 did not have."""
 LEARNED = {"temperature": "uK", "vector": "uKcH", "matrix": "uKcHAG"}
 """The arrays of the bases that learn from labels."""
 FITTED = ("u", "c", "A", "Q", "ref")
@@ -110,7 +116,7 @@ def start_weights(paths: Sequence[str]) -> Array:
 
 
 def check_state(state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str]) -> None:
-    """Raise ValueError naming an array that is missing, strange, misshapen or not finite."""
+    """Raise ValueError where an array is missing, too many, or not what the table says."""
     needed = set(_needed(paths))
     optional = {_fitted(name) for name in FITTED} if "fitted" in paths else set[str]()
     if missing := sorted(needed - state.keys()):
@@ -118,18 +124,19 @@ def check_state(state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str])
     if strange := sorted(state.keys() - needed - optional):
         raise ValueError(f"array {strange[0]} does not belong to paths {', '.join(paths)}")
     for name, array in state.items():
-        is_, shape = spec(name), spec(name).size(m, len(paths))
-        if array.dtype != np.dtype(is_.dtype) or array.shape != shape:
+        kind = spec(name)
+        shape = kind.size(m, len(paths))
+        if array.dtype != np.dtype(kind.dtype) or array.shape != shape:
             raise ValueError(
                 f"array {name} is {array.dtype} of shape {array.shape},"
-                f" expected {np.dtype(is_.dtype)} of shape {shape}"
+                f" expected {np.dtype(kind.dtype)} of shape {shape}"
             )
-        if not ((array >= is_.least) & (array <= is_.most)).all():
-            raise ValueError(f"array {name} holds numbers outside [{is_.least:g}, {is_.most:g}]")
-        if name.startswith("u.") and abs(array[0]) > 2:
-            raise ValueError(f"array {name} holds log b = {array[0]}, expected -2 to 2")
-    if not abs(state["weights"].sum() - 1) < 1e-6:
-        raise ValueError(f"array weights sums to {state['weights'].sum()}, expected 1")
+        if not ((array >= kind.least) & (array <= kind.most)).all():
+            raise ValueError(
+                f"array {name} holds a number that is not from {kind.least} to {kind.most}"
+            )
+    if not abs(state["weights"].sum() - 1) < 1e-3:
+        raise ValueError("array weights does not sum to 1")
     if ("Q" in state) != ("ref" in state):
         raise ValueError("arrays Q and ref go together")
 
@@ -144,21 +151,28 @@ def grown(state: Mapping[str, NDArray[Any]]) -> State:
     return found
 
 
-def from_format_1(state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str]) -> State:
+def from_format_1(state: Mapping[str, NDArray[Any]], m: int) -> State:
     """The arrays of a snapshot of release 0.1: what it knew, and what is new since as at the start.
 
     It kept log b and, for bases that learn, 10 plus its curvature in one array.
     """
-    found = new_state(m, paths)
+    found: State = {name: np.zeros(spec(name).size(m, 0), spec(name).dtype) for name in NEW_IN_2}
     for name, array in state.items():
-        if not name.startswith("b."):
+        kind, _, base = name.partition(".")
+        if name in NEW_IN_2 or kind in ("u", "K"):
+            raise ValueError(f"array {name} is of a later format")
+        if kind != "b":
             found[name] = array
             continue
-        base = name.removeprefix("b.")
-        found.setdefault(f"u.{base}", np.zeros(1))[0] = array[0]
-        if base in LEARNED:
-            found[f"K.{base}"][0] = max(array[1] - 10, 0)
-    found["heard"] = (state["labels"] > 0).astype(np.int64)
+        if array.shape != (2,):
+            raise ValueError(f"array {name} has shape {array.shape}, expected (2,)")
+        learned = {"u": array[0], "K": array[1] - 10} if base in LEARNED else {"u": array[0]}
+        for new, value in learned.items():
+            kind = f"{new}.{base}"
+            found[kind] = np.zeros(spec(kind).size(m, 0))
+            found[kind][0] = value
+    if "labels" in state:
+        found["heard"] = (state["labels"] > 0).astype(np.int64)
     return found
 
 

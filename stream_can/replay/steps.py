@@ -1,5 +1,7 @@
 """Rows and late labels in the order of the stream: before each row, the labels due by then.
 
+A label brings the receipt of its prediction back, so that what was sent is judged.
+
 Labels come a fixed number of rows late, or at their own time.
 """
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector
 from stream_can.recording.recording import Chunk
 
-__all__ = ["Step", "steps"]
+__all__ = ["Step", "check_labels", "steps"]
 
 DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384
@@ -47,6 +49,8 @@ class _Labels(NamedTuple):
     row: NDArray[np.int64]
     P: NDArray[np.float64]
     y: NDArray[np.int64]
+    known: NDArray[np.float32]
+    """What the receipt of each prediction gave its label, shape (n, 3), once it went by."""
 
     def take(self, which: NDArray[Any]) -> _Labels:
         return _Labels(*(array[which] for array in self))
@@ -56,7 +60,8 @@ def _on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> 
     which = np.flatnonzero(chunk.arrives & given)
     rows = which + chunk.first
     time = rows if chunk.label_time is None or delay is not None else chunk.label_time[which]
-    return _Labels(rows + 1 + (delay or 0), time, rows, chunk.P[which], chunk.y[which])
+    known = np.full((len(which), 3), np.nan, np.float32)
+    return _Labels(rows + 1 + (delay or 0), time, rows, chunk.P[which], chunk.y[which], known)
 
 
 def _join(parts: list[_Labels]) -> _Labels:
@@ -91,6 +96,14 @@ def _split(parts: list[_Labels], chunk: Chunk, by_time: bool) -> tuple[_Labels, 
     return labels.take(ripe)._replace(due=due[ripe]), late
 
 
+def check_labels(label_delay: int | None, label_rate: float) -> None:
+    """ValueError where labels cannot come so late, or in such a share."""
+    if label_delay is not None and label_delay < 0:
+        raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
+    if not 0 <= label_rate <= 1:
+        raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
+
+
 def steps(
     chunks: Iterable[Chunk],
     corrector: Corrector,
@@ -122,10 +135,7 @@ def steps(
     Step
         64 rows each at first, more as the stream goes on, never more than 16,384.
     """
-    if label_delay is not None and label_delay < 0:
-        raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
-    if not 0 <= label_rate <= 1:
-        raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
+    check_labels(label_delay, label_rate)
     # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
     # some classes and keep those of others, since its uniforms also drew the classes.
     rng = np.random.default_rng([seed, *DRAW])
@@ -137,23 +147,34 @@ def steps(
             [*waiting, _on_their_way(chunk, label_delay, given)], chunk, by_time
         )
         start, end, done = chunk.first, chunk.first + len(chunk.P), 0
+        known = np.full((len(chunk.P), 3), np.nan, np.float32)
         while start < end:
             stop = min(end, start + _step(start))
             upto = int(np.searchsorted(labels.due, stop, "right"))
             cut = slice(start - chunk.first, stop - chunk.first)
             P, due = chunk.P[cut], labels.take(np.arange(done, upto))
-            k = len(due.y)
-            corrected, _, paths = corrector.play(
-                np.concatenate([due.P, P]),
+            # Of a row of this step the corrector has the receipt itself.
+            here, earlier = due.row >= start, (due.row < start) & (due.row >= chunk.first)
+            due.known[earlier] = known[due.row[earlier] - chunk.first]
+            k = int((~here).sum())
+            corrected, receipts, paths = corrector.play(
+                np.concatenate([due.P[~here], P]),
                 due.y,
-                np.arange(k),
+                np.where(here, due.row - start + k, np.cumsum(~here) - 1),
                 due.due - start,
                 first=k,
+                known=due.known,
+                receipt=True,
                 explain=explain,
             )
+            assert receipts is not None
+            known[cut] = receipts[np.arange(len(P)), :, np.maximum(chunk.y[cut], 0)]
             time = None if chunk.time is None else chunk.time[cut]
             yield Step(start, P, chunk.y[cut], corrected, paths, time)
             start, done = stop, upto
+        for part in waiting:
+            late = part.row >= chunk.first
+            part.known[late] = known[part.row[late] - chunk.first]
 
 
 def _step(start: int) -> int:

@@ -226,7 +226,7 @@ def test_a_state_file_that_does_not_fit_is_refused_and_kept(tmp_path, content, s
     ("options", "code", "says"),
     [
         ({"classes": None}, 2, "classes: not given, and there is no state to take them from"),
-        ({"half_life": -1}, 2, "half_life: -1, expected a number of events > 0"),
+        ({"half_life": -1}, 2, "half_life: -1, expected a number > 0: events"),
         ({"save_every": 0}, 2, "save_every: 0, expected at least 1"),
         ({"errors": "ignore"}, 2, "errors: 'ignore', expected 'dead-letter' or 'fail'"),
         ({"nonsense": 1}, 2, "unexpected keyword argument 'nonsense'"),

@@ -427,7 +427,7 @@ def test_a_snapshot_that_does_not_fit_is_refused():
         Task.from_bytes(data, settings={"paths": ["raw"]})
     with pytest.raises(SnapshotMismatch, match="a corrector's alone"):
         Task.from_bytes(task.corrector.to_bytes())
-    head, arrays = snapshot.decode(data)
+    head, arrays, _ = snapshot.decode(data)
     with pytest.raises(SnapshotMismatch, match="task format 2, this release reads up to 1"):
         Task.from_bytes(snapshot.encode(head | {"task": 2}, arrays))
     with pytest.raises(SnapshotMismatch, match="2 ids of recent predictions"):
