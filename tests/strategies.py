@@ -97,6 +97,32 @@ def streams(draw, sizes=sizes):
     return m, counts, draw(settings_of()), P, draw(events_of(P))
 
 
+def one_sided(rows, verbs_of_rows):
+    """A stream of fixed rows: each (verb, row, class) as often as it is said."""
+    m = len(rows[0])
+    defaults = {"paths": PATHS, "half_life": 5000.0, "uncertainty": "topk_entropy", "k": 3,
+                "threshold": 0.9, "pseudo_count": None, "prior_strength": None}  # fmt: skip
+    events = [(verb, i, y, "as sent") for *event, n in verbs_of_rows for verb, i, y in [event] * n]
+    return m, None, defaults, np.array(rows), events
+
+
+SILENT = one_sided(
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.3, 0.6, 0.1]],
+    [("process", 0, 0, 20), ("process", 1, 0, 20), ("learn", 0, 0, 20), ("learn", 0, 2, 5),
+     ("process", 2, 0, 1), ("learn", 1, 0, 1), ("learn", 2, 0, 3), ("process", 2, 0, 2)],
+)  # fmt: skip
+"""No label of class 1 comes, and few of the rows predicted as it, which hold nothing else."""
+
+CONFIRMED = one_sided(
+    [[0.6, 0.4], [0.2, 0.8]],
+    [("process", 0, 0, 5), ("process", 1, 0, 5), ("learn", 0, 0, 15), ("process", 1, 0, 5)],
+)
+CORRECTED = one_sided(
+    [[0.6, 0.4], [0.2, 0.8]],
+    [("process", 0, 0, 5), ("process", 1, 0, 5), ("learn", 0, 1, 15), ("process", 1, 0, 5)],
+)
+
+
 def receipt_of(kind, sent):
     """What comes back of the receipt that was handed out, or None."""
     if sent is None or kind == "none":
