@@ -27,7 +27,9 @@ def without(r, silent):
     if not np.any(silent):
         return r
     r = np.where(silent, 0.0, r)
-    return normalised(r) if r.sum() > 0 else r
+    if r.sum() == 0:
+        return r
+    return normalised(r)
 
 
 def topk_entropy(r, k):
@@ -229,7 +231,19 @@ class Oracle:
 
     @property
     def final_weights(self):
+        if self.alone:
+            return np.array([1.0, 0.0, 0.0])
         return normalised(np.array([0.5, 0.25, 0.25]) * np.exp(self.odds - self.odds.max()))
+
+    @property
+    def last_temperature(self):
+        return math.exp(-self.last.u[0])
+
+    @property
+    def recent_log_loss(self):
+        """Of the raw rows and of those sent."""
+        raw, corrected, n = self.recent
+        return (raw / n, corrected / n) if n else (math.nan, math.nan)
 
     def expected(self):
         """How many labels the rows of each predicted class would have in a fair sample."""
@@ -255,7 +269,9 @@ class Oracle:
 
     def unlearned(self, p):
         """The row that the guards go back to."""
-        return p if self.frozen is None else self.base_row("fitted", p)
+        if self.frozen is None:
+            return p
+        return self.base_row("fitted", p)
 
     def correct(self, p):
         if self.alone:
@@ -307,14 +323,13 @@ class Oracle:
 
         rows = {path: without(r, self.silent) for path, r in self.explain(p).items()}
         three = self.three_rows(rows, self.silent)
-        sent = three[:, y] if receipt is None else self.as_sent(receipt, y, three)
-        back = without(self.unlearned(p), self.silent) if self.frozen is not None else p
+        sent = self.as_sent(receipt, y, three)
+        back = self.unlearned(p)
+        if self.frozen is not None:
+            back = without(back, self.silent)
         corrected = trust * (self.final_weights @ sent) + (1 - trust) * back[y]
-        self.recent = self.g * self.recent + [
-            -math.log(max(p[y], 1e-6)),
-            -math.log(max(corrected, 1e-6)),
-            1,
-        ]
+        losses = -np.log(np.maximum([p[y], corrected], 1e-6))
+        self.recent = self.g * self.recent + [*losses, 1]
         if not self.alone:
             sent = np.maximum(sent, 1e-6)
             self.odds = self.g * self.odds + np.log(sent / sent[0])
@@ -327,10 +342,13 @@ class Oracle:
 
     def as_sent(self, receipt, y, now):
         """What the three rows gave the class y: 0 where it was no class then, NaN is not known."""
+        if receipt is None:
+            return now[:, y]
         if y >= receipt.shape[1]:
             return np.zeros(3)
-        then = receipt[:, y].astype(np.float64)
-        return now[:, y] if np.isnan(then).any() else then
+        if np.isnan(receipt[:, y]).any():
+            return now[:, y]
+        return receipt[:, y].astype(np.float64)
 
     def step_bases(self, p, y):
         for name, base in self.bases.items():
