@@ -10,31 +10,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from stream_can import Corrector
-from stream_can.replay import Replay, Step, from_arrays, steps
-from stream_can.replay.verdict import verdict
 from stream_can.report import report, write_report
-from stream_can.scores import Scores
 from tests.programs import program
-
-
-def stream(n=4000, m=4, sharpness=1.0, seed=0):
-    """Predictions that are calibrated at sharpness 1 and overconfident above."""
-    rng = np.random.default_rng(seed)
-    P = rng.dirichlet(np.full(m, 0.7), n)
-    y = np.array([rng.choice(m, p=row) for row in P])
-    P = np.maximum(P, 1e-9) ** sharpness
-    return P / P.sum(1, keepdims=True), y
-
-
-def replayed(P, y, classes=None, time=None, rates=True, **settings):
-    corrector = Corrector(classes or P.shape[1], **settings)
-    result = Replay(corrector)
-    for step in steps(from_arrays(P, y, time, time), corrector, label_delay=20):
-        result.add(step)
-    if rates:
-        result.rates = {0.05: result.raw, 1.0: result.corrected}
-    return result
+from tests.replay.streams import replayed, stream
 
 
 class Page(HTMLParser):
@@ -115,7 +93,7 @@ def test_a_stream_without_labels_has_no_report(tmp_path):
 
 WITHOUT_DOCSTRINGS = """
 import sys
-from tests.report.test_report import replayed, stream
+from tests.replay.streams import replayed, stream
 from stream_can.report import report
 assert report.__doc__ is None
 sys.stdout.write(report(replayed(*stream(600)), "a stream"))
@@ -132,64 +110,6 @@ def test_captions_are_there_without_docstrings():
         timeout=60,
     )
     assert done.stdout == report(replayed(*stream(600)), "a stream")
-
-
-# ---- the verdict
-
-
-def judged(change, n=3000, seed=0):
-    """The verdict where the mixture's rows are `change` of the raw ones."""
-    P, y = stream(n, sharpness=2.5, seed=seed)
-    result = Replay(Corrector(4))
-    for first in range(0, n, 100):
-        part = P[first : first + 100]
-        labels = y[first : first + 100]
-        result.add(Step(first, part, labels, change(part, labels), None, None))
-    return verdict(result)
-
-
-def cool(P, y):
-    P = P**0.4
-    return P / P.sum(1, keepdims=True)
-
-
-def mix(P, y, share, to):
-    return (1 - share) * P + share * np.eye(P.shape[1])[to]
-
-
-@pytest.mark.fast
-def test_the_verdict_says_what_happened():
-    assert judged(lambda P, y: P).startswith("It changes nothing here")
-    assert judged(cool).startswith("Use it where the probabilities themselves matter")
-    assert judged(lambda P, y: mix(P, y, 0.3, y)).startswith("Use it: more predictions are right")
-    assert judged(lambda P, y: mix(P, y, 0.6, (y + 1) % 4)).startswith("Do not use it")
-    trade = judged(lambda P, y: cool(mix(P, y, 0.5 * (y == 1)[:, None], 2), y))
-    assert trade.startswith("It is a trade")
-    assert judged(lambda P, y: P, n=150).startswith("Too few labels")
-
-
-@pytest.mark.fast
-def test_the_verdict_names_the_harm_of_can_and_what_labels_buy():
-    rng = np.random.default_rng(0)
-    n = 4000
-    y = rng.choice(3, n, p=[0.6, 0.3, 0.1])
-    uncertain = np.array([0.36, 0.33, 0.31])
-    sure = np.eye(3)[rng.choice(3, n)] * 0.97 + 0.01
-    P = np.where((rng.random(n) < 0.7)[:, None], uncertain, sure)
-    result = replayed(P, y, rates=False)
-    result.paths["can"] = Scores()
-    result.paths["can"].add(np.tile([[0.1, 0.1, 0.8]], (n, 1)), y)
-    result.rates = {0.05: result.corrected}
-    text = verdict(result)
-    assert "CAN alone would have cost" in text
-    assert "With one label in 20 it would keep 100 % of the gain" in text
-
-
-@pytest.mark.fast
-def test_the_verdict_sees_a_moving_class_mix():
-    P, y = stream(3000)
-    order = np.argsort(y, kind="stable")
-    assert "The class mix moves: 100 %" in verdict(replayed(P[order], y[order], rates=False))
 
 
 # ---- in a browser
