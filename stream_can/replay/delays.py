@@ -51,7 +51,7 @@ class Delays:
         if not self.n:
             return math.nan
         place = int(np.searchsorted(np.cumsum(self._counts), max(q * self.n, 1)))
-        middle = LEAST * math.exp(STEP * (place + 0.5))
+        middle = LEAST * math.exp(STEP * (place + 0.5)) if place else 0.0
         return min(max(middle, self.shortest), self.longest)
 
     def summary(self) -> dict[str, float] | None:
