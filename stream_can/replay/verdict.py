@@ -87,8 +87,8 @@ def verdict(result: Replay) -> str:
         first = f"Use it: more predictions are right, {numbers}."
     elif good:
         first = (
-            "Use it where the probabilities themselves matter: they are closer to the truth, and "
-            f"accuracy has not changed beyond chance, {numbers}."
+            "Use it where the probabilities themselves matter: they are closer to the truth, while "
+            f"accuracy shows no clear change, {numbers}."
         )
     elif points.small and nats.small:
         first = f"It does nothing here, neither good nor bad: {numbers}."

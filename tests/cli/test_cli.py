@@ -15,7 +15,10 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector
+from stream_can.cli.commands import app
+from stream_can.cli.kafka import NOTHING
 from stream_can.cli.main import main
+from stream_can.kafka import options
 from stream_can.replay import Recording, replay
 from tests.replay.streams import ODD_NAMES
 
@@ -373,6 +376,23 @@ def test_help():
 def test_run_without_settings_says_which(tmp_path):
     _, err = stream_can("run", "--input", "a", code=2)
     assert "bootstrap_servers" in err
+
+
+@pytest.mark.parametrize("command", ["run", "backfill"])
+def test_every_setting_of_kafka_is_an_option(command):
+    texts = [f"--{o.name.replace('_', '-')}={o.name}" for o in options() if o.kind is str]
+    switches = [f"--{o.name.replace('_', '-')}" for o in options() if o.kind is bool]
+    lists = ["--client", "a=1", "--client", "b=2"]
+    _, bound, _ = app.parse_args([command, "a.toml", *texts, *switches, *lists])
+    assert bound.arguments["config"] == Path("a.toml")
+    found = vars(bound.arguments["given"])
+    assert list(found) == [option.name for option in options()]
+    for option in options():
+        value = {str: option.name, bool: True, dict: ["a=1", "b=2"]}[option.kind]
+        assert found[option.name] == value
+    assert set(vars(app.parse_args([command])[1].arguments.get("given", NOTHING)).values()) == {
+        None
+    }
 
 
 MISSING = """
