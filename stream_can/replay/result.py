@@ -53,8 +53,6 @@ class Replay:
         self.corrector = corrector
         self.classes = list(corrector._classes)
         self.raw, self.corrected = Scores(), Scores()
-        self.raw_classes = ClassScores(len(self.classes))
-        self.corrected_classes = ClassScores(len(self.classes))
         self.paths = {name: Scores() for name in corrector._paths}
         self.moments: list[Moment] = []
         self.rows = 0
@@ -69,6 +67,8 @@ class Replay:
         """How late they came, in rows and (microseconds for dates) in time; for those that did."""
         self.coming = 0
         """Labels that arrive at all, those after the last row included."""
+        self.raw_classes = ClassScores(len(self.classes))
+        self.corrected_classes = ClassScores(len(self.classes))
 
     def add(self, step: Step) -> None:
         """Count a step in; call it before the next one is taken."""
