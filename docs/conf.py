@@ -176,10 +176,10 @@ def public_names(module: Any) -> list[str]:
 def shown_at(thing: Any, name: str) -> tuple[str, str]:
     """The first of the reference's modules that has a thing under this name."""
     for names in REFERENCE.values():
-        for module in names:
-            found = importlib.import_module(module)
-            if name in public_names(found) and getattr(found, name) is thing:
-                return module, name
+        for module_name in names:
+            module = importlib.import_module(module_name)
+            if name in public_names(module) and getattr(module, name) is thing:
+                return module_name, name
     raise LookupError(name)
 
 
