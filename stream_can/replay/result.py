@@ -46,7 +46,7 @@ class Replay:
     Parameters
     ----------
     corrector
-        The one the steps went through; :attr:`corrector` is its state after the last row.
+        The one the steps went through; its ``corrector`` is the state after the last row.
     """
 
     def __init__(self, corrector: Corrector) -> None:

@@ -1,7 +1,8 @@
 """A replay as a page."""
 
-from stream_can.errors import StreamCANError
+from stream_can.report.page import NoLabels, report, write_report
 
+<<<<<<< HEAD
 try:
     import matplotlib  # noqa: F401
 except ImportError:
@@ -11,4 +12,6 @@ except ImportError:
 
 from stream_can.report.page import NoLabels, report, write_report
 
+=======
+>>>>>>> refs/heads/docs
 __all__ = ["NoLabels", "report", "write_report"]
