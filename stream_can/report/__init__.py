@@ -1,8 +1,7 @@
 """A replay as a page."""
 
-from stream_can.report.page import NoLabels, report, write_report
+from stream_can.errors import StreamCANError
 
-<<<<<<< HEAD
 try:
     import matplotlib  # noqa: F401
 except ImportError:
@@ -12,6 +11,4 @@ except ImportError:
 
 from stream_can.report.page import NoLabels, report, write_report
 
-=======
->>>>>>> refs/heads/docs
 __all__ = ["NoLabels", "report", "write_report"]
