@@ -32,7 +32,7 @@ from stream_can.kafka.start import Start
 from stream_can.kafka.watch.metrics import Metrics
 from stream_can.kafka.watch.port import Health, Port
 from stream_can.kafka.watch.progress import Progress, set_up_logging
-from stream_can.stream.messages import Fields
+from stream_can.stream.fields import Fields
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.stream.fields import Fields
 
 __all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
 
@@ -38,40 +39,6 @@ class BadMessage(StreamCANError, ValueError):
     full_name = "stream_can.messages.BadMessage"
 
 
-class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where in a message everything is. Names are dotted paths: ``model.probs`` reaches inside."""
-
-    probs: str = "probs"
-    """The probabilities of a prediction."""
-    raw: str = "probs_raw"
-    """The name, beside ``probs``, that keeps the original; a label may echo it. Empty: dropped."""
-    label: str = "label"
-    """The class name of a label."""
-    id: str | None = None
-    """What joins labels to predictions; None is the record's key."""
-    digits: int | None = None
-    """Decimal places of the corrected probabilities; None: as many as read back equal."""
-
-    def __post_init__(self) -> None:
-        for name in ("probs", "label", "id"):
-            path = getattr(self, name)
-            if path is not None and not all(path.split(".")):
-                raise ValueError(f"{name}: {path!r} is no field name or dotted path")
-        above, dot, last = self.probs.rpartition(".")
-        if "." in self.raw or self.raw == last:
-            raise ValueError(
-                f"raw: {self.raw!r}, expected a name without a dot, other than that of probs"
-            )
-        beside = f"{above}{dot}{self.raw}" if self.raw else None
-        paths = [path for path in (self.probs, beside, self.label, self.id) if path is not None]
-        for path in paths:
-            inside = [other for other in paths if other.startswith(f"{path}.")]
-            if inside or paths.count(path) > 1:
-                raise ValueError(f"fields: {path!r} is two things at once; give each its own place")
-        if self.digits is not None and not 1 <= self.digits <= 17:
-            raise ValueError(f"digits: {self.digits}, expected 1 to 17")
-
-
 class Prediction(msgspec.Struct, gc=False):
     """A prediction's message, opened: its row, and what it takes to write it back."""
 
@@ -84,6 +51,8 @@ class Prediction(msgspec.Struct, gc=False):
     """An object's keys and their columns; 1.0 for one number; None for an array."""
     label: int | None = None
     """The column of the label that the same message carries, where that is looked for."""
+    number: int = -1
+    """Which of the rows of a batch is its own."""
 
 
 class Label(msgspec.Struct, gc=False):
@@ -94,6 +63,8 @@ class Label(msgspec.Struct, gc=False):
     row: list[float] | None
     """The raw prediction it is for, where it echoes one."""
     id: bytes | None
+    number: int = -1
+    """Which of the rows of a batch is the one it brings; -1 where it brings none."""
 
 
 class Messages:
@@ -295,6 +266,8 @@ class Messages:
     def find(fields: dict[str, Any], path: list[str]) -> Any:
         """The text of the value at a path, None where there is none."""
         value: Any = fields.get(path[0])
+        if len(path) == 1:
+            return value
         for name in path[1:]:
             if type(value) is Raw:
                 try:
