@@ -9,7 +9,6 @@ twice counts where it occurs last, as in every common JSON parser, and is writte
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.method.classes import ClassIndex, json_name
 from stream_can.stream.fields import Fields
 
 __all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
@@ -24,7 +24,6 @@ __all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
 WIDEST = 2.2250738585072014e-308
 """The float with the longest text, 23 characters."""
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _read_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
 _read_any = msgspec.json.Decoder().decode
@@ -98,14 +97,7 @@ class Messages:
         self.classes, self.fields = tuple(classes), fields or Fields()
         self._m = len(self.classes)
         self._names = [json_name(name) for name in self.classes]
-        self._index = {name: i for i, name in enumerate(self._names)}
-        if len(self._index) < self._m:
-            twice = next(name for i, name in enumerate(self._names) if self._index[name] != i)
-            raise ValueError(f"classes: two are {twice!r} in JSON")
-        numeric = [(float(name), i) for name, i in self._index.items() if _NUMBER.fullmatch(name)]
-        values = [value for value, _ in numeric]
-        # "1" and "1.0" as two classes: no number tells which one is meant, the text must.
-        self._numbers = {value: i for value, i in numeric if values.count(value) == 1}
+        self._index = ClassIndex(self.classes, "json")
         self.probs_path = self.fields.probs.split(".")
         *self._parents, self._probs = self.probs_path
         self._raw = self.fields.raw
@@ -160,12 +152,12 @@ class Messages:
 
     def _columns(self, probs: dict[str, float]) -> dict[str, int]:
         """The columns of the keys of an object {class: probability}."""
-        try:
-            columns = {name: self._index[name] for name in probs}
-        except KeyError as error:
+        index = self._index
+        if strange := [name for name in probs if name not in index]:
             raise UnknownClass(
-                f"{self.fields.probs}: {error} is none of the {self._m} classes"
-            ) from None
+                f"{self.fields.probs}: {strange[0]!r} is none of the {self._m} classes"
+            )
+        columns = {name: index[name] for name in probs}
         if len(columns) < self._m:
             missing = next(name for name in self._names if name not in probs)
             raise BadMessage(f"{self.fields.probs}: no probability for class {missing!r}")
@@ -233,21 +225,16 @@ class Messages:
             label = _read_any(text)
         except _UNREADABLE as error:
             raise BadMessage(f"{self.fields.label}: {error}") from None
-        if type(label) is str:
-            index = self._index.get(label)
-        elif type(label) is bool:
-            index = self._index.get(json_name(label))
-        elif type(label) in (int, float):
-            index = self._numbers.get(label)
-            if index is None:
-                index = self._index.get(bytes(text).decode())
-        else:
+        if not isinstance(label, str | int | float):
             what = "null" if label is None else type(label).__name__
             raise BadMessage(f"{self.fields.label}: {what}, expected the name of a class")
-        if index is None:
+        try:
+            return self._index[label]
+        except UnknownClass:
             shown = bytes(text)[:80].decode(errors="replace")
-            raise UnknownClass(f"{self.fields.label}: {shown} is none of the {self._m} classes")
-        return index
+            raise UnknownClass(
+                f"{self.fields.label}: {shown} is none of the {self._m} classes"
+            ) from None
 
     def id_of(self, fields: dict[str, Any], key: bytes | None) -> bytes | None:
         """What joins the message: its key, or the text of its id field; None where it has none."""
@@ -288,8 +275,3 @@ def open_object(value: bytes) -> dict[str, Any]:
         return _read_object(value)
     except _UNREADABLE as error:
         raise BadMessage(f"not a JSON object: {error}") from None
-
-
-def json_name(name: Any) -> str:
-    """A class as the key of a JSON object: 3 -> "3", True -> "true"."""
-    return name if isinstance(name, str) else _write(name).decode()
