@@ -4,8 +4,10 @@ PY := .venv/bin/python
 SECONDS ?= 600
 SEED ?= 0
 KAFKA ?= 4.4.0
+# Tests side by side. More than there are cores: the tests with a broker wait most of the time.
+JOBS ?= 4
 
-.PHONY: help setup demo test fast lint bench broker broker-stop chaos kafka-demo clean
+.PHONY: help setup demo test fast format lint docs bench broker broker-stop chaos kafka-demo clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,23 +18,35 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
-	$(PY) -m pip install -q -c constraints.txt --group dev
-	$(PY) -m pip install -q -c constraints.txt --no-build-isolation -e '.[cli,kafka,report,river]'
+	$(PY) -m pip install -q --no-compile -c constraints.txt --group dev
+	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[cli,kafka,report,river]'
 	touch $@
 
 demo: setup  ## correct ten months of real flights, without Kafka; writes out/flights.html
 	$(PY) examples/flights.py
 
 test: setup  ## every test, those against a real Kafka broker included
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(JOBS) --dist worksteal
 
 fast: setup  ## the tests that need neither Kafka nor a browser
-	$(PY) -m pytest -m fast
+	$(PY) -m pytest -m fast -n auto --dist worksteal
+
+format: setup  ## put the code into the form that lint asks for
+	$(PY) -m ruff check --fix
+	$(PY) -m ruff format
 
 lint: setup  ## style and types
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+
+docs: .venv/ready-docs  ## the documentation site: out/site/index.html
+	$(PY) -m sphinx -q -W --keep-going -E -b html docs out/site
+	@echo "read it: out/site/index.html"
+
+.venv/ready-docs: .venv/ready
+	$(PY) -m pip install -q --no-compile -c constraints.txt --group docs
+	touch $@
 
 bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/kernel.py

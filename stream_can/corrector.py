@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,15 +14,25 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
 from stream_can.method import validation
-from stream_can.method.classes import ClassIndex, class_names
+from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Mode
 from stream_can.method.prior import laplace
-from stream_can.method.settings import check_settings
-from stream_can.method.state import grown, new_state, start_weights
+from stream_can.method.settings import DEFAULTS, Settings, check_settings
+from stream_can.method.state import State, check_state, grown, new_state, start_weights
 
 __all__ = ["Corrector"]
 
 Array = NDArray[np.float64]
+
+
+class Head(msgspec.Struct):
+    """What a snapshot says beside its arrays."""
+
+    classes: list[ClassName]
+    train_counts: list[float] | None
+    paths: list[str]
+    settings: dict[str, float | int | str | None]
+    fit: validation.FitReport | None
 
 
 class Corrector:
@@ -81,12 +92,12 @@ class Corrector:
         *,
         train_counts: ArrayLike | Mapping[Any, float] | None = None,
         paths: Iterable[str] | None = None,
-        half_life: float = 5000,
-        uncertainty: str = "topk_entropy",
-        k: int = 3,
-        threshold: float = 0.9,
-        pseudo_count: float | None = None,
-        prior_strength: float | None = None,
+        half_life: float = DEFAULTS.half_life,
+        uncertainty: str = DEFAULTS.uncertainty,
+        k: int = DEFAULTS.k,
+        threshold: float = DEFAULTS.threshold,
+        pseudo_count: float | None = DEFAULTS.pseudo_count,
+        prior_strength: float | None = DEFAULTS.prior_strength,
     ) -> None:
         self._set_classes(class_names(classes))
         m = len(self._classes)
@@ -102,7 +113,7 @@ class Corrector:
                 "prior_strength": prior_strength,
             }
         )
-        self._fit_report: dict[str, Any] | None = None
+        self._fit_report: validation.FitReport | None = None
         self._state = new_state(m, self._paths)
         self._wire()
 
@@ -410,13 +421,9 @@ class Corrector:
                 "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
             )
         self = cls.__new__(cls)
-        self._set_classes(tuple(head["classes"]))
+        self._restore(snapshot.typed(head, Head), state)
         if classes is not None:
             snapshot.match("classes", self._classes, class_names(classes))
-        self._train_counts = (
-            None if head["train_counts"] is None else np.array(head["train_counts"])
-        )
-        self._paths, self._fit_report = tuple(head["paths"]), head["fit"]
         if settings.get("paths") is not None:
             own = tuple(path for path in self._paths if path not in path_names.FITTED_PATHS)
             wanted = [path for path in settings["paths"] if path not in path_names.FITTED_PATHS]
@@ -426,20 +433,34 @@ class Corrector:
             own_counts = () if self._train_counts is None else tuple(self._train_counts.tolist())
             snapshot.match("train_counts", own_counts, tuple(counts.tolist()))
         changed = {k: v for k, v in settings.items() if k not in ("paths", "train_counts")}
-        unknown = sorted(changed.keys() - head["settings"].keys())
+        unknown = sorted(changed.keys() - self._settings.keys())
         if unknown:
             raise TypeError(
-                f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(head['settings'])}"
+                f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(self._settings)}"
             )
-        self._settings = check_settings(head["settings"] | changed)
-        self._state = state
-        try:
-            self._wire()
-        except (KeyError, ValueError) as error:
-            raise SnapshotMismatch(
-                f"snapshot: its arrays do not fit its classes and paths: {error}"
-            ) from None
+        self._settings |= check_settings(changed)
+        self._wire()
         return self
+
+    def _restore(self, head: Head, state: State) -> None:
+        """Take what a snapshot holds, checked as if it had been given."""
+        try:
+            self._set_classes(class_names(head.classes))
+            self._train_counts = (
+                None if head.train_counts is None else self._counts_in_order(head.train_counts)
+            )
+            own = path_names.in_order(p for p in head.paths if p not in path_names.FITTED_PATHS)
+            self._paths = own if head.fit is None else (*own, *path_names.FITTED_PATHS)
+            if list(self._paths) != head.paths:
+                raise ValueError(f"paths: {head.paths}, expected {list(self._paths)}")
+            self._fit_report = head.fit
+            if strange := head.settings.keys() ^ set(Settings.__struct_fields__):
+                raise ValueError(f"settings: {min(strange)!r} is missing or unknown")
+            self._settings = check_settings(head.settings)
+            check_state(state, len(self._classes), self._paths)
+        except ValueError as error:
+            raise SnapshotMismatch(f"snapshot: {error}") from None
+        self._state = state
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)
@@ -523,4 +544,4 @@ class Corrector:
     @property
     def fit_report(self) -> dict[str, Any] | None:
         """What :meth:`fit` did and why: rows, step, the gain of each step. None without it."""
-        return self._fit_report
+        return None if self._fit_report is None else {**self._fit_report}

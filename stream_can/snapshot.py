@@ -12,7 +12,7 @@ import struct
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -34,6 +34,10 @@ class Payload(msgspec.Struct):
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
+# Of bytes that are no payload, or hold what no payload holds: beside msgspec's own errors a deep
+# nesting, bad UTF-8, a map as a key, a shape that is not that of its bytes.
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, TypeError, ValueError, OverflowError)
+_T = TypeVar("_T")
 
 
 def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
@@ -62,6 +66,8 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     magic, version, checksum, length = ENVELOPE.unpack_from(data)
     if magic != MAGIC:
         raise SnapshotMismatch("snapshot: these bytes are no stream_can snapshot")
+    if version < 1:
+        raise SnapshotMismatch(f"snapshot: format {version}, which never was; bytes are corrupt")
     if version > VERSION:
         raise SnapshotMismatch(
             f"snapshot: format {version}, this release reads up to {VERSION}; upgrade stream_can"
@@ -82,9 +88,17 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             arrays[name] = (
                 np.frombuffer(raw, dtype).reshape(shape).astype(np.dtype(dtype).newbyteorder("="))
             )
-    except (msgspec.MsgspecError, ValueError) as error:
+    except _UNREADABLE as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
     return content.head, arrays
+
+
+def typed(head: dict[str, Any], kind: type[_T]) -> _T:
+    """The head as a struct, or SnapshotMismatch that says which field is missing or wrong."""
+    try:
+        return msgspec.convert(head, kind)
+    except msgspec.ValidationError as error:
+        raise SnapshotMismatch(f"snapshot: unreadable: {error}") from None
 
 
 def save(data: bytes, path: str | Path) -> None:

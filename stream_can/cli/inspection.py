@@ -1,15 +1,65 @@
-"""What a corrector has learned: its snapshot in a file, and that as plain values."""
+"""``stream-can inspect``: what a corrector has learned, from its snapshot."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from stream_can import snapshot
+from cyclopts import Parameter
+
+from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
-from stream_can.errors import SnapshotMismatch
+from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.snapshot import decode
+from stream_can.stream.task import Task
 
-__all__ = ["describe", "read_snapshot"]
+__all__ = ["describe", "inspect_command", "read_snapshot"]
+
+
+def inspect_command(
+    snapshot: Path | None = None,
+    *,
+    topic: str | None = None,
+    bootstrap_servers: str | None = None,
+    config: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Show what a corrector has learned: one in a file, or those of every partition of a topic.
+
+    Parameters
+    ----------
+    snapshot
+        A file that replay --state or pipe --state wrote, or that holds Corrector.to_bytes().
+    topic
+        The state topic of run: the newest snapshot of every partition.
+    bootstrap_servers
+        The brokers that have it, host:port,...
+    config
+        The settings of run, which name both.
+    as_json
+        Print it as JSON.
+    """
+    if (snapshot is None) == (topic is None and config is None):
+        raise StreamCANError("give either the file of a snapshot, or --topic or --config")
+    found: dict[str, Any]
+    if snapshot is not None:
+        found = {"": read_snapshot(snapshot)}
+    else:
+        from stream_can.cli.kafka import newest_states
+
+        found = newest_states(topic, bootstrap_servers, config)
+    found = {
+        name: describe(corrector) | ({"stream": stream} if stream else {})
+        for name, (corrector, stream) in found.items()
+    }
+    if as_json:
+        shown = found if snapshot is None else found[""]
+        print_json(shown)
+    else:
+        for name, one in found.items():
+            print(f"{name}\n" if name else "", end="")
+            show_inspection(one)
+    return 0
 
 
 def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
@@ -31,11 +81,11 @@ def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
     """
     data = Path(path).read_bytes()
     try:
-        head, _ = snapshot.decode(data)
+        head, _ = decode(data)
         if "task" not in head:
             return Corrector.from_bytes(data), {}
-        stream = {name: head[name] for name in ("next_prediction", "next_label", "counts")}
-        return Corrector.from_bytes(head["corrector"]), stream
+        corrector = Task.from_bytes(data).corrector  # which checks the head
+        return corrector, {name: head[name] for name in ("next_prediction", "next_label", "counts")}
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"{path}: {error}") from None
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import sys
-from collections.abc import Callable
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,20 +16,40 @@ from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.kafka.backfill import backfill as replay_topic
 from stream_can.kafka.newest import newest
-from stream_can.kafka.watch.progress import set_up_logging
+from stream_can.kafka.watch.logs import set_up_logging
 from stream_can.snapshot import save
 
 __all__ = ["backfill", "newest_states", "run"]
 
+# An option is text, which `load` converts, but for switches and those that may be repeated.
+KINDS: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
+Given: Any = make_dataclass(
+    "Given",
+    [
+        (
+            option.name,
+            Annotated[KINDS.get(option.kind, str | None), Parameter(help=option.help, negative="")],
+            None,
+        )
+        for option in kafka.options()
+    ],
+    kw_only=True,
+    namespace={"__module__": __name__},  # else Python 3.11 calls it a type of its own library
+)
+"""What the user gave: an option for every setting, None where it was not given."""
+NOTHING = Given()
+Config = Annotated[Path | None, Parameter(help="TOML file of settings")]
+Settings = Annotated[Given, Parameter(name="*")]
 
-def run(config: Path | None = None, **given: Any) -> int:
+
+def run(config: Config = None, *, given: Settings = NOTHING) -> int:
     """Work between Kafka topics: predictions in, corrected predictions out, exactly once.
 
     Each option is also a key of the TOML file and an environment variable (STREAM_CAN_ and its name
     in capitals). An option wins over the variable, and that one over the file.
     """
     try:
-        settings = kafka.load(config, given, os.environ)
+        settings = kafka.load(config, vars(given), os.environ)
     except kafka.SettingsError as error:
         print(f"stream-can run: {error}", file=sys.stderr)
         return 2
@@ -38,13 +57,13 @@ def run(config: Path | None = None, **given: Any) -> int:
 
 
 def backfill(
-    config: Path | None = None,
+    config: Config = None,
     *,
     snapshot: Annotated[Path | None, Parameter(help="keep what was learned in this file")] = None,
     start_group: Annotated[
         bool, Parameter(help="let run go on exactly where the history ended", negative="")
     ] = False,
-    **given: Any,
+    given: Settings = NOTHING,
 ) -> int:
     """Learn from what the topics hold now, offline, so that a deployment starts warm.
 
@@ -53,7 +72,7 @@ def backfill(
     """
     if snapshot is None and not start_group:
         raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
-    settings = kafka.load(config, given, os.environ)
+    settings = kafka.load(config, vars(given), os.environ)
     set_up_logging(settings.log_format, settings.log_level)
     found = replay_topic(settings, start_group=start_group)
     if snapshot is not None:
@@ -81,28 +100,3 @@ def newest_states(
     if not found:
         raise StreamCANError(f"{topic}: no snapshot has been committed yet")
     return found
-
-
-def _with_settings(command: Callable[..., int]) -> None:
-    """Replace ``**given`` in a command's signature by an option for every setting."""
-    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
-    path = Annotated[Path | None, Parameter(help="TOML file of settings")]
-    parameters[0] = parameters[0].replace(annotation=path)
-    for option in kafka.options():
-        kinds: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
-        kind = kinds.get(option.kind, str | None)
-        shown = Parameter(help=option.help, negative="")
-        parameters.append(
-            inspect.Parameter(
-                option.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[kind, shown],
-            )
-        )
-    command.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-
-
-_with_settings(run)
-_with_settings(backfill)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,11 +21,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from stream_can.replay.run import Replay
+from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
 
-__all__ = ["progress_bar", "show_inspection", "show_replay"]
+__all__ = ["print_json", "progress_bar", "show_inspection", "show_replay"]
 
 
 class _Rate(ProgressColumn):
@@ -84,7 +85,7 @@ def show_replay(result: Replay, label_rate: float) -> None:
 
 
 def show_inspection(found: dict[str, Any]) -> None:
-    """What :func:`stream_can.inspection.describe` says, for people."""
+    """What :func:`stream_can.cli.inspection.describe` says, for people."""
     console = _console()
     recent = found["recent_log_loss"]
     facts = [
@@ -116,6 +117,15 @@ def show_inspection(found: dict[str, Any]) -> None:
     console.print()
     weights = [(name, 100 * w) for name, w in found["weights"].items()]
     console.print(_bars("path", "weight %", weights))
+
+
+def print_json(found: Any) -> None:
+    """A result for programs."""
+    print(json.dumps(found, indent=1, default=_as_json))
+
+
+def _as_json(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _console() -> Console:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.method import kernel
-from stream_can.method.settings import check_settings
+from stream_can.method.settings import DEFAULTS, check, check_settings
 
 __all__ = ["batch_can"]
 
 Array = NDArray[np.float64]
+AT_LEAST_1 = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+EXPONENT = Annotated[float, Meta(gt=0, le=1e300)]
 
 
 def batch_can(
@@ -19,9 +24,9 @@ def batch_can(
     *,
     iterations: int = 1,
     alpha: float = 1.0,
-    uncertainty: str = "topk_entropy",
-    k: int = 3,
-    threshold: float = 0.9,
+    uncertainty: str = DEFAULTS.uncertainty,
+    k: int = DEFAULTS.k,
+    threshold: float = DEFAULTS.threshold,
     sample: int | None = None,
     seed: int | np.random.Generator | None = None,
 ) -> Array:
@@ -87,15 +92,14 @@ def batch_can(
         raise ValueError(
             f"prior: expected {m} probabilities that sum to 1; laplace(counts) makes them"
         )
-    if iterations < 1 or int(iterations) != iterations:
-        raise ValueError(f"iterations: {iterations!r}, expected an integer >= 1")
-    if not 0 < alpha < np.inf:
-        raise ValueError(f"alpha: {alpha!r}, expected a number > 0")
-    if sample is not None and (sample < 1 or int(sample) != sample):
-        raise ValueError(f"sample: {sample!r}, expected an integer >= 1")
-    check_settings({"uncertainty": uncertainty, "k": k, "threshold": threshold})
+    iterations = check("iterations", iterations, AT_LEAST_1)
+    alpha = check("alpha", alpha, EXPONENT)
+    sample = check("sample", sample, AT_LEAST_1 | None)
+    settings = check_settings({"uncertainty": uncertainty, "k": k, "threshold": threshold})
 
-    uncertain = kernel.uncertainty(rows, uncertainty, k) >= threshold
+    uncertain = (
+        kernel.uncertainty(rows, settings["uncertainty"], settings["k"]) >= settings["threshold"]
+    )
     confident = rows[~uncertain]
     if sample is not None and sample < len(confident):
         confident = np.random.default_rng(seed).choice(

@@ -14,6 +14,12 @@ from stream_can.errors import UnknownClass
 
 __all__ = ["ClassIndex", "class_names", "json_name", "preview"]
 
+ClassName = str | int | float | bool
+"""What a class may be called."""
+
+MOST_CLASSES = 2**24
+"""More than that is a mistake, and would only fail once memory is used up."""
+
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
 
@@ -102,8 +108,10 @@ class ClassIndex(dict[Any, int]):
 def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
     """The names of the classes, checked; 0..m-1 for an int."""
     if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
-        if classes < 1:
-            raise ValueError(f"classes: {classes} classes, expected at least 1")
+        if not 1 <= classes <= MOST_CLASSES:
+            raise ValueError(
+                f"classes: {classes} classes, expected at least 1 and at most {MOST_CLASSES}"
+            )
         return tuple(range(int(classes)))
     if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
         raise ValueError(f"classes: expected names or their number, got {classes!r}")

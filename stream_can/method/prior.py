@@ -38,8 +38,8 @@ def laplace(counts: ArrayLike) -> Array:
     if n.ndim != 1 or not len(n) or n.dtype.kind not in "fiub":
         raise ValueError(f"training counts: expected m numbers, got {n.dtype} of shape {n.shape}")
     n = n.astype(np.float64)
-    if not (np.isfinite(n).all() and (n >= 0).all()):
-        raise ValueError("training counts: each must be finite and >= 0")
+    if not ((n >= 0) & (n <= 1e300)).all():
+        raise ValueError("training counts: each must be finite and >= 0, at most 1e300")
     if abs(n.sum() - 1) < 1e-3 and (n % 1 != 0).any():
         raise ValueError(
             "training counts sum to 1: these are frequencies, pass the numbers of rows"

@@ -1,35 +1,99 @@
-"""The settings of a corrector, checked."""
+"""The settings of a corrector: what each means, what it may be, what it is where nobody says."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
-from stream_can.method.kernel import UNCERTAINTIES
-
-RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "half_life": (lambda v: v > 0, "a number of events > 0 (inf forgets nothing)"),
-    "uncertainty": (lambda v: v in UNCERTAINTIES, f"one of {', '.join(UNCERTAINTIES)}"),
-    "k": (lambda v: v >= 2 and int(v) == v, "an integer >= 2"),
-    "threshold": (lambda v: 0 <= v <= 1, "a number from 0 to 1"),
-    "pseudo_count": (lambda v: v is None or 0 <= v < math.inf, "a number >= 0"),
-    "prior_strength": (lambda v: v is None or v > 0, "a number > 0 (inf for a fixed prior)"),
-}
-"""{setting: (what holds of a good value, in words)}"""
+__all__ = ["DEFAULTS", "Settings", "about", "check", "check_settings"]
 
 
-def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them; the library, the command line, Kafka's settings and snapshots go by this."""
+
+    half_life: Annotated[
+        float,
+        Meta(gt=0, description="events after which what was learned counts half, inf for never"),
+    ] = 5000
+    uncertainty: Annotated[
+        Literal["topk_entropy", "entropy", "margin", "any_topk_entropy"],
+        Meta(description="how uncertain a row is: topk_entropy, entropy, margin, any_topk_entropy"),
+    ] = "topk_entropy"
+    k: Annotated[
+        int,
+        Meta(ge=2, le=10**9, description="how many of the largest probabilities topk_entropy sees"),
+    ] = 3
+    threshold: Annotated[
+        float, Meta(ge=0, le=1, description="the uncertainty from which on CAN corrects a row")
+    ] = 0.9
+    pseudo_count: (
+        Annotated[
+            float,
+            Meta(ge=0, le=1e300, description="rows that the prior weighs in CAN's column sums (m)"),
+        ]
+        | None
+    ) = None
+    prior_strength: (
+        Annotated[
+            float,
+            Meta(gt=0, description="labels that the training prior weighs, inf to keep it (m)"),
+        ]
+        | None
+    ) = None
+
+
+DEFAULTS = Settings()
+_TYPES = get_type_hints(Settings, include_extras=True)
+
+
+def about(name: str) -> str:
+    """What a setting means, with its default: the help of an option."""
+    meaning, default = _bounds(_TYPES[name])[1].description, getattr(DEFAULTS, name)
+    return f"{meaning}" if default is None else f"{meaning} ({default})"
+
+
+def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as plain values, or a ValueError that names the one out of range."""
-    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in settings.items()}
-    for name, value in plain.items():
-        good, expected = RULES[name]
-        try:
-            fits = good(value) and not isinstance(value, bool)
-        except (TypeError, ValueError, OverflowError):
-            fits = False
-        if not fits:
-            raise ValueError(f"{name}: {value!r}, expected {expected}")
-    return plain | {"k": int(plain["k"])}
+    return {name: check(name, value, _TYPES[name]) for name, value in given.items()}
+
+
+def check(name: str, value: Any, type_: Any) -> Any:
+    """An argument as a plain value, or a ValueError that says what its type expects.
+
+    Parameters
+    ----------
+    name
+        For the message.
+    value
+        numpy's scalars and whole floats for an int are taken too.
+    type_
+        ``Annotated[..., Meta(...)]`` of a number or a choice, or that ``| None``.
+    """
+    kind, meta = _bounds(type_)
+    plain = value.item() if isinstance(value, np.generic) else value
+    if kind is int and isinstance(plain, float) and plain.is_integer():
+        plain = int(plain)
+    try:
+        converted = msgspec.convert(plain, type_)
+    except msgspec.ValidationError:
+        if get_origin(kind) is Literal:
+            expected = f"one of {', '.join(get_args(kind))}"
+        else:
+            bounds = {">=": meta.ge, ">": meta.gt, "<=": meta.le}
+            expected = "an integer " if kind is int else "a number "
+            expected += " and ".join(f"{k} {v}" for k, v in bounds.items() if v is not None)
+            expected += f": {meta.description}" if meta.description else ""
+        raise ValueError(f"{name}: {plain!r}, expected {expected}") from None
+    # As given: the bytes of a snapshot tell 5000 and 5000.0 apart. They have no larger integers.
+    return plain if isinstance(plain, int) and plain < 1 << 63 else converted
+
+
+def _bounds(type_: Any) -> tuple[Any, Meta]:
+    """What ``Annotated[kind, meta]``, or that ``| None``, holds."""
+    annotated = type_ if get_origin(type_) is Annotated else get_args(type_)[0]
+    kind, meta = get_args(annotated)
+    return kind, meta

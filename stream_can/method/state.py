@@ -22,11 +22,19 @@ ANCHOR_SHARE = 0.001
 """Starting weight of every path but the anchor, which has the rest."""
 
 
+HUGE = 1e30
+"""More than any decayed sum comes to; far enough from where float32 ends."""
+MOST_EVENTS = 1 << 53
+
+
 class Spec(NamedTuple):
     """What an array is: "m" in a shape stands for the classes, "m+1", "paths" for what they say."""
 
     dtype: str
     shape: tuple[int | str, ...]
+    least: float | tuple[float, ...] = 0
+    """Of each number; what the loop clips to, where it does. Within this nothing becomes NaN."""
+    most: float | tuple[float, ...] = HUGE
 
     def size(self, m: int, n_paths: int) -> tuple[int, ...]:
         """The shape in numbers."""
@@ -35,18 +43,20 @@ class Spec(NamedTuple):
 
 
 ARRAYS = {
-    "weights": Spec("f8", ("paths",)),
+    "weights": Spec("f8", ("paths",), 0, 1.001),
     "labels": Spec("f8", ("m",)),  # L, decayed counts
-    "recent": Spec("f8", (3,)),  # decayed log loss before and after, and their weight
-    "counts": Spec("i8", (3,)),  # predictions, labels, labels with their prediction
-    "b": Spec("f8", (2,)),  # log b and its curvature, the prior's precision included
-    "c": Spec("f8", ("m",)),
-    "H": Spec("f8", ("m",)),
-    "A": Spec("f4", ("m", "m")),
-    "G": Spec("f4", ("m", "m")),
+    # decayed log loss before and after (rounding takes it below 0), and their weight
+    "recent": Spec("f8", (3,), (-1, -1, 0)),
+    "counts": Spec("i8", (3,), 0, MOST_EVENTS),  # predictions, labels, those with their prediction
+    "b": Spec("f8", (2,), (-2, 0), (2, HUGE)),  # log b; its curvature with the prior's precision
+    "c": Spec("f8", ("m",), -6, 6),
+    # curvatures of c and A; r (1 - r) is below 0 where r is 1 and an ulp
+    "H": Spec("f8", ("m",), -1),
+    "A": Spec("f4", ("m", "m"), -6, 6),
+    "G": Spec("f4", ("m", "m"), -1),
     "S": Spec("f8", ("m",)),  # decayed column sums of the confident rows
     "Q": Spec("f8", ("m+1",)),  # EM counts of the fitted base, then their number N
-    "ref": Spec("f8", ("m",)),  # the class mix that EM starts from
+    "ref": Spec("f8", ("m",), 1e-30, 1),  # the class mix that EM starts from; divided by
 }
 """What there is; ``b`` and below belong to a base."""
 
@@ -79,7 +89,7 @@ def start_weights(paths: Sequence[str]) -> Array:
 
 
 def check_state(state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str]) -> None:
-    """Raise ValueError naming an array that is missing, strange, misshapen or not finite."""
+    """Raise ValueError where an array is missing, too many, or not what the table says."""
     needed = set(_needed(paths))
     optional = {_fitted(name) for name in FITTED} if "fitted" in paths else set[str]()
     if missing := sorted(needed - state.keys()):
@@ -87,14 +97,19 @@ def check_state(state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str])
     if strange := sorted(state.keys() - needed - optional):
         raise ValueError(f"array {strange[0]} does not belong to paths {', '.join(paths)}")
     for name, array in state.items():
-        shape = ARRAYS[name.partition(".")[0]].size(m, len(paths))
+        spec = ARRAYS[name.partition(".")[0]]
+        shape = spec.size(m, len(paths))
         if array.dtype != _dtype(name) or array.shape != shape:
             raise ValueError(
                 f"array {name} is {array.dtype} of shape {array.shape},"
                 f" expected {_dtype(name)} of shape {shape}"
             )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"array {name} holds a number that is not finite")
+        if not ((array >= spec.least) & (array <= spec.most)).all():
+            raise ValueError(
+                f"array {name} holds a number that is not from {spec.least} to {spec.most}"
+            )
+    if not abs(state["weights"].sum() - 1) < 1e-9:
+        raise ValueError("array weights does not sum to 1")
     if ("Q" in state) != ("ref" in state):
         raise ValueError("arrays Q and ref go together")
 

@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.errors import InvalidPrediction
 from stream_can.method import kernel
 from stream_can.method.rows import as_float64
+from stream_can.method.settings import DEFAULTS, check_settings
 
 __all__ = ["any_topk_entropy", "entropy", "margin", "topk_entropy"]
 
 Array = NDArray[np.float64]
 
 
-def topk_entropy(p: ArrayLike, k: int = 3) -> Array:
+def topk_entropy(p: ArrayLike, k: int = DEFAULTS.k) -> Array:
     r"""Normalised entropy of the k largest probabilities of each row.
 
     $$ H_k(p) = -\frac{1}{\log k} \sum_{i \in \text{top-}k} \tilde p_i \log \tilde p_i $$
@@ -48,9 +49,7 @@ def topk_entropy(p: ArrayLike, k: int = 3) -> Array:
     >>> topk_entropy([[0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0]]).round(6)
     array([1., 0.])
     """
-    if k < 2 or int(k) != k:
-        raise ValueError(f"k: {k!r}, expected an integer >= 2")
-    return _measure(p, "topk_entropy", int(k))
+    return _measure(p, "topk_entropy", check_settings({"k": k})["k"])
 
 
 def entropy(p: ArrayLike) -> Array:

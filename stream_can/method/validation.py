@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction
-from stream_can.method.classes import preview
+from stream_can.method.classes import ClassName, preview
 from stream_can.method.kernel import Kernel, Mode, normalised
 from stream_can.method.paths import MATRIX_LIMIT
 from stream_can.method.state import State, new_state
@@ -35,12 +35,33 @@ LADDER = {
 Array = NDArray[np.float64]
 
 
+class Step(TypedDict):
+    """One step of the ladder: whether its held-out gain was more than its standard error."""
+
+    step: str
+    over: str
+    gain: float
+    standard_error: float
+    taken: bool
+
+
+class FitReport(TypedDict):
+    """What `fit` did, and why."""
+
+    rows: int
+    step: str
+    why: str
+    ladder: list[Step]
+    class_mix: bool
+    missing: list[ClassName]
+
+
 @dataclass
 class Fitted:
     """What `fit` learned: the arrays of its base, a report, the rows in the order to learn them."""
 
     state: State
-    report: dict[str, Any]
+    report: FitReport
     rows: Array
     labels: NDArray[np.int64]
 
@@ -72,7 +93,7 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     rng = np.random.default_rng(SEED)
     orders = [rng.permutation(n) for _ in range(PASSES)]
 
-    ladder: list[dict[str, Any]] = []
+    ladder: list[Step] = []
     if n >= TRUSTED and n >= 5 * m and m <= MATRIX_LIMIT:
         step, why = "matrix", f"{n} rows are enough for the matrix base"
     else:
@@ -89,7 +110,7 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     if n >= EM_ROWS:
         fitted["ref"] = (n * apply(P, state, base).mean(0) + 0.5) / (n + 0.5 * m)
         fitted["Q"] = np.zeros(m + 1)
-    report = {
+    report: FitReport = {
         "rows": n,
         "step": step,
         "why": why,
@@ -102,13 +123,13 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
 
 def climb(
     P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]]
-) -> tuple[str, list[dict[str, Any]]]:
+) -> tuple[str, list[Step]]:
     """The step of the ladder whose held-out log loss says that it is worth its numbers."""
     n, m = P.shape
     fold = np.empty(n, np.int64)
     fold[orders[0]] = np.arange(n) % FOLDS
     held, losses = "", np.empty(0)
-    ladder: list[dict[str, Any]] = []
+    ladder: list[Step] = []
     for step, (base, a) in LADDER.items():
         if base == "matrix" and m > MATRIX_LIMIT:
             continue

@@ -78,7 +78,7 @@ def pipe(
         "dead-letter", or "fail" to stop at the first bad line: exit code 1, the lines before it
         are out and saved, the state continues at that line.
     recent_bytes
-        Bound of the recent predictions, see :class:`stream_can.task.Task`; 0 keeps none.
+        Bound of the recent predictions, see :class:`stream_can.stream.task.Task`; 0 keeps none.
     validation
         Rows (n, m) and labels (n,) for :meth:`stream_can.Corrector.fit`; only for a new state.
     stdin, stdout

@@ -1,7 +1,8 @@
 """Recorded predictions and late labels, played through a corrector: would it help?"""
 
 from stream_can.recording.recording import Recording, from_arrays
-from stream_can.replay.run import Moment, Replay, label_rates, replay
+from stream_can.replay.result import Moment, Replay
+from stream_can.replay.run import label_rates, replay
 from stream_can.replay.steps import Step, steps
 from stream_can.replay.verdict import verdict
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector
 from stream_can.recording.recording import Chunk
 
-__all__ = ["Step", "steps"]
+__all__ = ["Step", "check_labels", "steps"]
 
 DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384
@@ -91,6 +91,14 @@ def _split(parts: list[_Labels], chunk: Chunk, by_time: bool) -> tuple[_Labels, 
     return labels.take(ripe)._replace(due=due[ripe]), late
 
 
+def check_labels(label_delay: int | None, label_rate: float) -> None:
+    """ValueError where labels cannot come so late, or in such a share."""
+    if label_delay is not None and label_delay < 0:
+        raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
+    if not 0 <= label_rate <= 1:
+        raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
+
+
 def steps(
     chunks: Iterable[Chunk],
     corrector: Corrector,
@@ -122,10 +130,7 @@ def steps(
     Step
         64 rows each at first, more as the stream goes on, never more than 16,384.
     """
-    if label_delay is not None and label_delay < 0:
-        raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
-    if not 0 <= label_rate <= 1:
-        raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
+    check_labels(label_delay, label_rate)
     # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
     # some classes and keep those of others, since its uniforms also drew the classes.
     rng = np.random.default_rng([seed, *DRAW])

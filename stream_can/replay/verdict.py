@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.replay.run import Replay
+from stream_can.replay.result import Replay
 
 __all__ = ["verdict"]
 

@@ -3,70 +3,26 @@
 from __future__ import annotations
 
 import html
-import inspect
+from importlib import resources
 from pathlib import Path
 
-from stream_can.replay.run import Replay
+from stream_can.errors import StreamCANError
+from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
-from stream_can.report import figures
+from stream_can.report.figures import FIGURES
+from stream_can.report.svg import draw
 from stream_can.scores import Scores
 
-__all__ = ["report"]
-
-STYLE = """
-:root { color-scheme: light dark;
-  --page: #fbfaf8; --card: #ffffff; --ink: #1c1e21; --muted: #6a6f76; --grid: #e3e2de;
-  --before: #c2703d; --after: #1f6fb2;
-  --series-0: #1f6fb2; --series-1: #d9822b; --series-2: #2e9e6b; --series-3: #a1509a;
-  --series-4: #b59a1f; --series-5: #4fb0c6; --series-6: #8a6d5a; --series-7: #7a7fd1; }
-@media (prefers-color-scheme: dark) { :root {
-  --page: #15171a; --card: #1e2125; --ink: #eceae6; --muted: #a0a5ac; --grid: #353a40;
-  --before: #e79a67; --after: #69b1ee;
-  --series-0: #69b1ee; --series-1: #f0a85c; --series-2: #5cc795; --series-3: #d08ac9;
-  --series-4: #d9c255; --series-5: #86d3e4; --series-6: #bfa08b; --series-7: #a9adf2; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
-main { max-width: 1180px; margin: 0 auto; padding: 32px 20px 56px; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 4px; overflow-wrap: anywhere; }
-h2 { font-size: 1rem; margin: 0 0 8px; }
-p { margin: 0 0 12px; max-width: 75ch; }
-.sub, .note { color: var(--muted); }
-.note { font-size: .875rem; margin: 6px 0 0; }
-.verdict { font-size: 1.06rem; border-left: 4px solid var(--after); padding-left: 14px;
-  margin: 20px 0; }
-.tiles, .grid { display: grid; gap: 16px; }
-.tiles { margin: 20px 0; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
-.grid { grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); }
-.tile, .card { background: var(--card); border: 1px solid var(--grid); border-radius: 8px; }
-.tile { padding: 12px 14px; }
-.tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
-.tile span { color: var(--muted); font-size: .875rem; }
-.card { padding: 16px; min-width: 0; }
-.card svg { display: block; width: 100%; height: auto; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .9375rem;
-  font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: 6px 8px; border-bottom: 1px solid var(--grid);
-  white-space: nowrap; }
-th { color: var(--muted); font-weight: 600; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-tr.mixture td { font-weight: 700; color: var(--after); }
-@media (max-width: 520px) {
-  main { padding: 20px 12px 40px; }
-  table { font-size: .75rem; }
-  th, td { padding: 5px 3px; }
-  .card { padding: 12px; }
-  .tiles { grid-template-columns: 1fr 1fr; gap: 12px; }
-  .tile b { font-size: 1.1rem; }
-  .spare { display: none; } }
-"""
-
+__all__ = ["NoLabels", "report", "write_report"]
 
 TABLE_NOTE = (
     "Accuracy and ECE in percent, log loss in nats; weight in the mixture in percent, "
     "mean over the stream."
 )
+
+
+class NoLabels(StreamCANError, ValueError):
+    """A replay without a labelled row: there is nothing to compare."""
 
 
 def report(result: Replay, title: str) -> str:
@@ -82,22 +38,17 @@ def report(result: Replay, title: str) -> str:
 
     Raises
     ------
-    ValueError
+    NoLabels
         No row of the replay has a label.
     """
     if not result.raw.n:
-        raise ValueError("report: no row has a label, so there is nothing to compare")
-    cards = []
-    for name, plot in figures.FIGURES:
-        if plot is figures.label_rates and not result.rates:
-            continue
-        if plot is figures.temperature and "temperature" not in result.paths:
-            continue
-        note = html.escape(inspect.getdoc(plot) or "")
-        svg = figures.draw(plot, result).replace(
-            "<svg", f'<svg aria-label="{html.escape(name)}"', 1
-        )
-        cards.append(_card(name, svg, note))
+        raise NoLabels("report: no row has a label, so there is nothing to compare")
+    style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8")
+    cards = [
+        _card(shown.title, draw(shown, result), shown.caption)
+        for shown in FIGURES
+        if shown.has_data(result)
+    ]
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
     return f"""<!doctype html>
 <html lang="en">
@@ -105,7 +56,7 @@ def report(result: Replay, title: str) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)}: replay</title>
-<style>{STYLE}</style>
+<style>{style}</style>
 </head>
 <body>
 <main>
@@ -137,7 +88,7 @@ def write_report(result: Replay, title: str, path: str | Path) -> None:
 def _card(title: str, content: str, note: str) -> str:
     return (
         f'<section class="card"><h2>{html.escape(title)}</h2>{content}'
-        f'<p class="note">{note}</p></section>\n'
+        f'<p class="note">{html.escape(note)}</p></section>\n'
     )
 
 

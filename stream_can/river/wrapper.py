@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
 from stream_can.method.rows import divided
+from stream_can.method.settings import DEFAULTS
 
 try:
     from river import base
@@ -83,12 +84,12 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         *,
         train_counts: Mapping[Any, float] | None = None,
         paths: Sequence[str] | None = None,
-        half_life: float = 5000,
-        uncertainty: str = "topk_entropy",
-        k: int = 3,
-        threshold: float = 0.9,
-        pseudo_count: float | None = None,
-        prior_strength: float | None = None,
+        half_life: float = DEFAULTS.half_life,
+        uncertainty: str = DEFAULTS.uncertainty,
+        k: int = DEFAULTS.k,
+        threshold: float = DEFAULTS.threshold,
+        pseudo_count: float | None = DEFAULTS.pseudo_count,
+        prior_strength: float | None = DEFAULTS.prior_strength,
     ) -> None:
         if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
             raise ValueError(f"train_counts: expected {{class: rows}}, got {train_counts!r}")

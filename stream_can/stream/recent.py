@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import SnapshotMismatch
+from stream_can.method.kernel import bad_rows
 
 __all__ = ["Recent", "RecentPredictions"]
 
@@ -91,13 +93,32 @@ class RecentPredictions:
         block[:, HEAD:] = np.frombuffer(rows).reshape(-1, 2 * self._m)
         return list(self._entries), block
 
-    def load(self, ids: Sequence[bytes], block: NDArray[np.float64]) -> None:
-        """Keep what :meth:`dump` returned, or as much of it as the bound allows."""
+    def load(self, ids: Sequence[bytes], block: NDArray[Any] | None, end: int) -> None:
+        """Keep what :meth:`dump` returned, or as much of it as the bound allows.
+
+        Raises
+        ------
+        SnapshotMismatch
+            Where that is no block of predictions with offsets below ``end``.
+        """
         m = self._m
-        if block.shape != (len(ids), HEAD + 2 * m):
+        expected = (len(ids), HEAD + 2 * m)
+        if block is None or block.dtype != np.float64 or block.shape != expected:
+            what = "none" if block is None else f"{block.dtype} of shape {block.shape}"
             raise SnapshotMismatch(
-                f"snapshot: {len(ids)} ids of recent predictions, rows of shape {block.shape}"
+                f"snapshot: {len(ids)} ids of recent predictions, rows {what}, expected {expected}"
             )
+        numbers, raw, sent = block[:, :HEAD], block[:, HEAD : HEAD + m], block[:, HEAD + m :]
+        offsets = numbers[:, 0]
+        if not (abs(numbers) < 2.0**63).all() or (numbers % 1).any():
+            raise SnapshotMismatch("snapshot: offsets and timestamps of recent predictions")
+        if not ((offsets >= 0) & (offsets < end)).all():
+            raise SnapshotMismatch(f"snapshot: a recent prediction's offset is not below {end}")
+        for row, reason in bad_rows(np.ascontiguousarray(raw)).items():
+            raise SnapshotMismatch(f"snapshot: recent prediction {row}: {reason}")
+        # Rounded to a few digits, what was sent need not sum to 1.
+        if not (((sent >= 0) & (sent <= 1.001)) | np.isnan(sent).all(axis=1, keepdims=True)).all():
+            raise SnapshotMismatch("snapshot: a recent prediction's corrected row")
         for name, row in zip(ids, block, strict=True):
             raw, sent = row[HEAD : HEAD + m], row[HEAD + m :]
             known = None if np.isnan(sent[0]) else sent.tobytes()

@@ -30,10 +30,11 @@ The same records in the same order give the same outputs, dead letters and bytes
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from stream_can import snapshot
@@ -64,7 +65,25 @@ FORMAT = 1
 
 VERSION_HEADER = ("stream-can-version", __version__.encode())
 
+Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Array = NDArray[np.float64]
+
+
+class Version(msgspec.Struct):
+    """As much of a snapshot's head as any release can read."""
+
+    task: Annotated[int, Meta(ge=1)]
+
+
+class Head(msgspec.Struct):
+    """What a snapshot of a task says beside the rows of the recent predictions."""
+
+    corrector: bytes
+    next_prediction: Position
+    next_label: Position
+    oldest: Position
+    counts: Counts
+    ids: list[bytes] | None
 
 
 class Task:
@@ -314,28 +333,35 @@ class Task:
             Where the bytes are truncated, corrupt, of a newer version or no task's, or do not match
             ``classes`` or ``settings``.
         """
-        head, arrays = snapshot.decode(data)
-        if "task" not in head:
+        content, arrays = snapshot.decode(data)
+        if "task" not in content:
             raise SnapshotMismatch(
                 "snapshot: a corrector's alone, without the positions of a stream"
             )
-        if head["task"] > FORMAT:
+        if snapshot.typed(content, Version).task > FORMAT:
             raise SnapshotMismatch(
-                f"snapshot: task format {head['task']}, this release reads up to {FORMAT}; "
+                f"snapshot: task format {content['task']}, this release reads up to {FORMAT}; "
                 "upgrade stream_can"
             )
+        head = snapshot.typed(content, Head)
+        if head.oldest > head.next_prediction:
+            raise SnapshotMismatch(
+                f"snapshot: oldest {head.oldest} is behind next_prediction {head.next_prediction}"
+            )
+        corrector = Corrector.from_bytes(head.corrector, classes, **(settings or {}))
         try:
-            corrector = Corrector.from_bytes(head["corrector"], classes, **(settings or {}))
-            positions = {name: head[name] for name in ("next_prediction", "next_label")}
-            self = cls(corrector, **positions, **options)
-            self.counts = msgspec.convert(head["counts"], Counts)
-            oldest = head["oldest"]
-            if head["ids"] is not None:
-                self._recent.load(head["ids"], arrays["recent"])
-            elif self._labels_topic is not None and oldest < self.next_prediction:
-                self._rebuild_from = oldest
-        except SnapshotMismatch:
-            raise
-        except (KeyError, msgspec.ValidationError) as error:
-            raise SnapshotMismatch(f"snapshot: unreadable: {error}") from None
+            Messages(corrector.classes)
+        except ValueError as error:
+            raise SnapshotMismatch(f"snapshot: {error}") from None
+        self = cls(
+            corrector,
+            next_prediction=head.next_prediction,
+            next_label=head.next_label,
+            **options,
+        )
+        self.counts = head.counts
+        if head.ids is not None:
+            self._recent.load(head.ids, arrays.get("recent"), head.next_prediction)
+        elif self._labels_topic is not None and head.oldest < self.next_prediction:
+            self._rebuild_from = head.oldest
         return self

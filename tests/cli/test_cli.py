@@ -167,6 +167,9 @@ def test_a_pipe_goes_on_from_the_state_of_a_replay(file, tmp_path, rows):
         (["replay", "{file}", "--label-delay", "1", "--paths", "can,con"], "'con' is not one of"),
         (["replay", "{file}", "--label-delay", "1", "--classes", "a,b"], "3 probabilities a row"),
         (["replay", "{file}", "--label-delay", "-1"], "label_delay: expected 0 or more"),
+        (["replay", "{file}", "--label-delay", "1", "--label-rate", "2"], "label_rate: expected"),
+        (["replay", "{file}", "--label-delay", "1", "--train-counts", "1,x,2"], "float: 'x'"),
+        (["pipe", "--classes", "a,b", "--train-counts", "1,x"], "float: 'x'"),
         (["inspect", "{file}"], "no stream_can snapshot"),
         (["replay", "{file}", "--label-delay", "1", "--report", "{file}/a/r.html"], "a/r.html: "),
     ],
@@ -178,6 +181,35 @@ def test_what_is_wrong_is_said_in_a_line(file, arguments, words):
     assert words in err
     assert err.startswith("stream-can: ")
     assert err.count("\n") == 1
+
+
+BUG = """
+import sys
+from stream_can.cli.main import main
+from stream_can.recording.recording import Recording
+def chunks(self):
+    raise ValueError("this is a bug")
+Recording.chunks = chunks
+sys.exit(main(["replay", sys.argv[1], "--label-delay", "1"]))
+"""
+
+
+def test_a_bug_shows_where_it_is(file):
+    done = subprocess.run(
+        [sys.executable, "-c", BUG, file], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "ValueError: this is a bug" in done.stderr
+
+
+def test_a_report_of_no_labels_is_refused_in_a_line(tmp_path):
+    np.savez(
+        tmp_path / "a.npz", probs=np.full((9, 2), 0.5), label=np.full(9, np.nan), classes=["a", "b"]
+    )
+    options = ["--label-delay", 1, "--report", tmp_path / "r.html"]
+    _, err = stream_can("replay", tmp_path / "a.npz", *options, code=1)
+    assert err == "stream-can: report: no row has a label, so there is nothing to compare\n"
 
 
 def test_a_damaged_snapshot_is_named(tmp_path):

@@ -110,6 +110,13 @@ def test_one_iteration_needs_memory_in_proportion_to_the_rows():
         ({"iterations": 0}, ValueError, "iterations: 0"),
         ({"alpha": 0}, ValueError, "alpha: 0"),
         ({"sample": 0}, ValueError, "sample: 0"),
+        ({"iterations": 2.5}, ValueError, "iterations: 2.5, expected an integer >= 1"),
+        ({"iterations": "2"}, ValueError, "iterations: '2'"),
+        ({"iterations": np.inf}, ValueError, "iterations: inf"),
+        ({"alpha": np.inf}, ValueError, "alpha: inf"),
+        ({"alpha": "1"}, ValueError, "alpha: '1'"),
+        ({"sample": 1.5}, ValueError, "sample: 1.5"),
+        ({"sample": 10**30}, ValueError, "sample: 1000"),
         ({"k": 1}, ValueError, "k: 1"),
         ({"threshold": 2}, ValueError, "threshold: 2"),
         ({"uncertainty": "x"}, ValueError, "uncertainty: 'x'"),
@@ -118,6 +125,15 @@ def test_one_iteration_needs_memory_in_proportion_to_the_rows():
 def test_bad_input(arguments, error, why):
     with pytest.raises(error, match=why):
         batch_can(**({"P": [[0.5, 0.5]], "prior": [0.5, 0.5]} | arguments))
+
+
+def test_whole_numbers_are_integers():
+    P = np.random.default_rng(0).dirichlet(np.ones(4), 50)
+    q = np.full(4, 0.25)
+    integers = batch_can(P, q, k=3, iterations=2, sample=5, seed=1)
+    for number in (float, np.float64, np.int16):
+        given = {"k": number(3), "iterations": number(2), "sample": number(5)}
+        np.testing.assert_array_equal(batch_can(P, q, seed=1, **given), integers)
 
 
 def test_an_empty_window():

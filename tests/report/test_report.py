@@ -4,6 +4,7 @@ import html
 import json
 import re
 import subprocess
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -110,6 +111,27 @@ def test_a_stream_without_labels_has_no_report(tmp_path):
     with pytest.raises(ValueError, match="no row has a label"):
         write_report(replayed(P, np.full(100, -1), rates=False), "none", tmp_path / "a.html")
     assert not (tmp_path / "a.html").exists()
+
+
+WITHOUT_DOCSTRINGS = """
+import sys
+from tests.report.test_report import replayed, stream
+from stream_can.report import report
+assert report.__doc__ is None
+sys.stdout.write(report(replayed(*stream(600)), "a stream"))
+"""
+
+
+@pytest.mark.fast
+def test_captions_are_there_without_docstrings():
+    done = subprocess.run(
+        [sys.executable, "-OO", "-c", WITHOUT_DOCSTRINGS],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == report(replayed(*stream(600)), "a stream")
 
 
 # ---- the verdict

@@ -1,0 +1,268 @@
+"""The documentation site: Sphinx over these pages, four files of the repository and the docstrings.
+
+Why Sphinx: it reads numpydoc docstrings itself, makes a warning of every broken link and reference
+and an error of every warning, and needs no network to build or to read. ``make docs``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
+
+from stream_can.version import __version__
+
+with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from stream_can.kafka import options
+
+ROOT = Path(__file__).resolve().parent.parent
+log = logging.getLogger(__name__)
+
+project, author, release = "stream_can", "the authors of stream_can", __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["package.md"]  # what a package index shows
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!stream_can).*"),  # types of other packages have no page here
+    ("py:class", r"stream_can\.stream\.records\.Source"),  # whatever has a record's attributes
+]
+html_theme = "furo"
+html_title = f"stream_can {release}"
+html_copy_source = False
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_theme_options = {"navigation_with_keys": True}
+html_math_renderer = "mathml"
+pygments_style = "friendly"
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "undoc-members": False}
+napoleon_google_docstring = False
+napoleon_custom_sections = ["Returns", "Yields"]  # prose: the signature says the type
+
+REFERENCE = {
+    "corrector": ["stream_can"],
+    "scores": ["stream_can.scores"],
+    "recordings": ["stream_can.recording", "stream_can.replay", "stream_can.report"],
+    "snapshot": ["stream_can.snapshot"],
+    "river": ["stream_can.river"],
+    "stream": ["stream_can.stream.task", "stream_can.stream.messages", "stream_can.stream.fields"],
+    "pipe": ["stream_can.pipe"],
+    "kafka": ["stream_can.kafka"],
+}
+"""Page of the reference -> the modules whose public names, their ``__all__``, it lists."""
+
+INCLUDED = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/RESULTS.md": "results.md",
+    "docker/README.md": "containers.md",
+}
+"""Files of the repository -> the page that shows them."""
+
+
+# -- pages: what stands elsewhere is put in, links are those of the repository ---------------------
+
+
+def expand(app: Any, docname: str, source: list[str]) -> None:
+    """Replace the comments that ask for something, and lead links to the page of what they name."""
+    page = Path(app.env.doc2path(docname))
+    text = rewrite_links(source[0], page.parent, page.parent)
+    source[0] = re.sub(r"^<!-- (\w+) (.+) -->$", lambda m: ASKED[m[1]](m[2]), text, flags=re.M)
+
+
+def include(name: str) -> str:
+    path = ROOT / name
+    return rewrite_links(path.read_text(), path.parent, ROOT / "docs")
+
+
+def program(name: str) -> str:
+    """The source of an example."""
+    return f"```{'python' if name.endswith('.py') else 'sh'}\n{(ROOT / name).read_text()}```"
+
+
+def command_help(command: str) -> str:
+    """What ``stream-can COMMAND --help`` says."""
+    env = os.environ | {"COLUMNS": "90", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_can", command, "--help"],
+        env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return f"```text\n{done.stdout.strip()}\n```"
+
+
+def settings(_: str) -> str:
+    """Every setting of ``stream-can run``."""
+    rows = [f"| `{option.name}` | {option.help} |" for option in options()]
+    return "\n".join(["| setting | what it says |", "|---|---|", *rows])
+
+
+def reference(module_name: str) -> str:
+    """Every public name of a module that no module before it has shown."""
+    module = importlib.import_module(module_name)
+    parts = [f".. py:module:: {module_name}\n   :no-index:\n"]
+    for name in public_names(module):
+        thing = getattr(module, name)
+        if (module_name, name) != shown_at(thing, name):
+            continue
+        full_name = f"{module_name}.{name}"
+        if inspect.isclass(thing):
+            kind = "exception" if issubclass(thing, BaseException) else "class"
+        elif callable(thing):
+            kind = "function"
+        else:
+            said = constant_doc(name, thing)
+            parts.append(f".. py:data:: {full_name}\n\n   {said}\n")
+            continue
+        parts.append(f".. auto{kind}:: {full_name}\n")
+        warn_of_gaps(full_name, thing)
+    return "```{eval-rst}\n" + "\n".join(parts) + "\n```"
+
+
+ASKED = {
+    "include": include,
+    "program": program,
+    "help": command_help,
+    "settings": settings,
+    "reference": reference,
+}
+
+
+def rewrite_links(text: str, folder: Path, page_folder: Path) -> str:
+    """Links of a file in ``folder`` to files of the repository, as links of a page elsewhere."""
+
+    def rewrite(match: re.Match[str]) -> str:
+        target, anchor = match[1], match[2] or ""
+        path = (folder / target).resolve()
+        path = path / "README.md" if path.is_dir() else path
+        name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+        goal = ROOT / "docs" / INCLUDED[name] if name in INCLUDED else path
+        return f"]({os.path.relpath(goal, page_folder)}{anchor})"
+
+    return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", rewrite, text)
+
+
+# -- the reference ---------------------------------------------------------------------------------
+
+
+def public_names(module: Any) -> list[str]:
+    """``__all__``, or what a module without one defines itself."""
+    own = [
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_") and getattr(thing, "__module__", None) == module.__name__
+    ]
+    return sorted(getattr(module, "__all__", own))
+
+
+def shown_at(thing: Any, name: str) -> tuple[str, str]:
+    """The first of the reference's modules that has a thing under this name."""
+    for names in REFERENCE.values():
+        for module_name in names:
+            module = importlib.import_module(module_name)
+            if name in public_names(module) and getattr(module, name) is thing:
+                return module_name, name
+    raise LookupError(name)
+
+
+def constant_doc(name: str, thing: Any) -> str:
+    """What stands below a constant, in whichever module defines it."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("stream_can.") and vars(module).get(name) is thing:
+            found = ModuleAnalyzer.for_module(module_name).find_attr_docs()
+            if ("", name) in found:
+                return " ".join(found["", name])
+    log.warning("%s is public and has no docstring", name)
+    return ""
+
+
+def warn_of_gaps(full_name: str, thing: Any) -> None:
+    """A public name or member without a docstring is a warning, so an error of the build."""
+    gaps = [] if inspect.getdoc(thing) else [full_name]
+    if inspect.isclass(thing):
+        gaps += [
+            f"{full_name}.{name}"
+            for name, member in vars(thing).items()
+            if not name.startswith("_")
+            and (inspect.isroutine(member) or isinstance(member, property))
+            and not inspect.getdoc(getattr(thing, name))
+        ]
+    for gap in gaps:
+        log.warning("%s is public and has no docstring", gap)
+
+
+class Verbatim(str):
+    """An annotation shown as it is written."""
+
+    __repr__ = str.__str__
+
+
+def signature(app: Any, what: str, name: str, thing: Any, *_: Any) -> tuple[str, str] | None:
+    """Annotations as the source writes them, not as they are once resolved."""
+    if what not in ("function", "method", "class") or not callable(thing):
+        return None
+    if what == "class" and "__init__" not in vars(thing):
+        return "", ""
+    found = inspect.signature(thing)
+    text = [
+        parameter.replace(annotation=written(parameter.annotation))
+        for parameter in found.parameters.values()
+        if parameter.name != "self"
+    ]
+    returned = written(found.return_annotation)
+    shown = str(found.replace(parameters=text, return_annotation=inspect.Signature.empty))
+    return shown, "" if what == "class" or returned is found.empty else str(returned)
+
+
+def written(annotation: Any) -> Any:
+    return Verbatim(annotation) if isinstance(annotation, str) else annotation
+
+
+def docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """The house's docstrings as reStructuredText: formulas, numbered sources, |x| as it stands."""
+    text = "\n".join(lines)
+    text = re.sub(
+        r"^( *)\$\$(.+?)\$\$", lambda m: f"{m[1]}.. math:: {' '.join(m[2].split())}", text,
+        flags=re.M | re.S,
+    )  # fmt: skip
+    text = re.sub(r"^( *)(?:\.\. \[(\d+)\]|\[\^(\d+)\]:) ", r"\1\2\3. ", text, flags=re.M)
+    text = re.sub(r"\[(\d+)\]_", r"[\1]", text)
+    lines[:] = [
+        line if "``" in line or ".. math::" in line or ">>>" in line else line.replace("|", "\\|")
+        for line in text.split("\n")
+    ]
+    if what in ("property", "attribute"):
+        lines[:0] = ["..", ""]  # napoleon takes the first line's text up to a colon for a type
+
+
+# -- formulas: MathML, which browsers draw themselves ----------------------------------------------
+
+
+def visit_math(self: Any, node: Any) -> None:
+    block = node.tagname == "math_block"
+    self.body.append('<div class="math">' if block else "")
+    self.body.append(tex2mathml(node.astext(), as_block=block))
+    self.body.append("</div>" if block else "")
+    raise nodes.SkipNode
+
+
+def setup(app: Any) -> None:
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
+    app.connect("source-read", expand)
+    app.connect("autodoc-process-signature", signature)
+    app.connect("autodoc-process-docstring", docstring, priority=400)  # before napoleon

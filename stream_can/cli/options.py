@@ -1,0 +1,53 @@
+"""The settings of a corrector as options of a command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from stream_can.method.settings import about
+
+__all__ = ["NO_OPTIONS", "CorrectorOptions", "listed"]
+
+CORRECTOR = Group("Corrector", help="Every default is good; see docs/method.md for what each does.")
+
+
+def _about(name: str) -> Parameter:
+    text = about(name)
+    return Parameter(help=f"{text[0].upper()}{text[1:]}.")
+
+
+@Parameter(name="*", group=CORRECTOR)
+@dataclass(frozen=True, kw_only=True)
+class CorrectorOptions:
+    """What a corrector can be told; None is "not given"."""
+
+    train_counts: str | None = None
+    """Training rows per class, in the order of the classes: 900,80,20."""
+    paths: str | None = None
+    """Paths to mix: raw,can,temperature,... (all)."""
+    half_life: Annotated[float | None, _about("half_life")] = None
+    uncertainty: Annotated[str | None, _about("uncertainty")] = None
+    k: Annotated[int | None, _about("k")] = None
+    threshold: Annotated[float | None, _about("threshold")] = None
+    pseudo_count: Annotated[float | None, _about("pseudo_count")] = None
+    prior_strength: Annotated[float | None, _about("prior_strength")] = None
+
+    def settings(self) -> dict[str, Any]:
+        """What was given, as keyword arguments of Corrector."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if "train_counts" in given:
+            given["train_counts"] = [float(count) for count in listed(given["train_counts"])]
+        if "paths" in given:
+            given["paths"] = listed(given["paths"])
+        return given
+
+
+NO_OPTIONS = CorrectorOptions()
+
+
+def listed(text: str) -> list[str]:
+    """A list as an option gives it: with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]

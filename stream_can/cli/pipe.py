@@ -1,0 +1,93 @@
+"""``stream-can pipe``: JSON lines from standard input to standard output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from stream_can.cli.arguments import argument_errors
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
+from stream_can.recording.recording import Recording
+
+__all__ = ["pipe_command"]
+
+
+def pipe_command(
+    *,
+    classes: str | None = None,
+    probs: str = "probs",
+    raw: str = "probs_raw",
+    label: str = "label",
+    id: str = "id",
+    digits: int | None = None,
+    labelled: Annotated[bool, Parameter(negative="")] = False,
+    state: Path | None = None,
+    save_every: int = 50_000,
+    skip: Annotated[bool, Parameter(negative="")] = False,
+    dead_letters: Path | None = None,
+    errors: Literal["dead-letter", "fail"] = "dead-letter",
+    recent_mb: float = 64,
+    validation: Path | None = None,
+    corrector: CorrectorOptions = NO_OPTIONS,
+) -> int:
+    """Correct JSON lines from standard input to standard output, as they come.
+
+    A line with probabilities comes out corrected; a line with a label and no probabilities is
+    learned. tail -f predictions.jsonl | stream-can pipe --classes cat,dog --state state.bin
+
+    Parameters
+    ----------
+    classes
+        Names of the classes in the order of the probabilities: cat,dog,eel. Not needed where the
+        state file exists.
+    probs
+        The field of the probabilities; dots reach inside.
+    raw
+        The field that keeps the original; empty keeps none.
+    label
+        The field of the label.
+    id
+        The field that joins labels to predictions.
+    digits
+        Round the output to so many digits.
+    labelled
+        Each line carries both: it is corrected first, then its label is learned.
+    state
+        Keep what was learned here and go on from it at the next start.
+    save_every
+        Lines between two saves of the state.
+    skip
+        The input begins at its first line again: pass over the lines that the state covers.
+    dead_letters
+        Append lines that cannot be read to this file (standard error).
+    errors
+        What to do with a line that cannot be read.
+    recent_mb
+        Memory for predictions that wait for their label.
+    validation
+        A file as replay takes it, with validation rows to fit; only for a new state.
+    """
+    from stream_can.pipe.run import pipe
+    from stream_can.stream.fields import Fields
+
+    names = None if classes is None else listed(classes)
+    with argument_errors():
+        settings = corrector.settings()
+    rows = None
+    if validation is not None:
+        rows = Recording(validation, probs=probs, label=label, classes=names).labelled()
+    return pipe(
+        names,
+        fields=Fields(probs=probs, raw=raw, label=label, id=id, digits=digits),
+        labelled=labelled,
+        state=state,
+        save_every=save_every,
+        skip=skip,
+        dead_letters=dead_letters,
+        errors=errors,
+        recent_bytes=int(recent_mb * (1 << 20)),
+        validation=rows,
+        **settings,
+    )

@@ -1,0 +1,119 @@
+"""``stream-can replay``: would it help my stream?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from stream_can import snapshot
+from stream_can.cli.arguments import argument_errors
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
+from stream_can.cli.terminal import print_json, progress_bar, show_replay
+from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError
+from stream_can.recording.recording import Recording
+from stream_can.replay.run import replay
+from stream_can.replay.steps import check_labels
+from stream_can.replay.verdict import verdict
+
+__all__ = ["replay_command"]
+
+RATES = (0.01, 0.05, 0.2, 1.0)
+"""The shares of labels of the report's figure of what labels buy."""
+
+
+def replay_command(
+    file: Path,
+    *,
+    probs: str = "probs",
+    labels: str = "label",
+    label_delay: int | None = None,
+    time: str | None = None,
+    label_time: str | None = None,
+    label_rate: float = 1.0,
+    seed: int = 0,
+    classes: str | None = None,
+    validation: Path | None = None,
+    corrector: CorrectorOptions = NO_OPTIONS,
+    state: Path | None = None,
+    report: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Would it help my stream? Replay recorded predictions and late labels, before and after.
+
+    Labels arrive --label-delay rows after their prediction, or at their own time (--time and
+    --label-time). A label that is empty never arrives.
+
+    Parameters
+    ----------
+    file
+        Recorded predictions: .csv, .jsonl, .parquet or .npz, in the order they were made.
+    probs
+        The column of the probabilities (a list in the order of the classes, or an object {class:
+        probability}), or the beginning of the names of one column per class: probs_cat, probs_dog.
+    labels
+        The column of the labels.
+    label_delay
+        How many rows late labels arrive.
+    time
+        The column that says when a row was predicted: numbers, or dates (ISO 8601).
+    label_time
+        The column that says when its label was known.
+    label_rate
+        Share of the labels that arrive at all.
+    seed
+        Which labels arrive at a label rate below 1.
+    classes
+        Names of the classes in the order of a list: cat,dog,eel.
+    validation
+        A file like FILE with validation rows to fit before the stream starts.
+    state
+        Keep what was learned here, for a deployment to start from.
+    report
+        Write an HTML page of figures here.
+    as_json
+        Print the result as JSON.
+    """
+    names = None if classes is None else listed(classes)
+    with argument_errors():
+        recording = Recording(
+            file, probs=probs, label=labels, time=time, label_time=label_time, classes=names
+        )
+        if label_delay is None and not recording.has_times:
+            raise StreamCANError(
+                "say when labels arrive: --label-delay ROWS, or --time COLUMN and "
+                "--label-time COLUMN"
+            )
+        check_labels(label_delay, label_rate)
+        settings = corrector.settings()
+        if recording.train_counts is not None:
+            settings.setdefault("train_counts", recording.train_counts)
+        start = Corrector(names or recording.classes, **settings)
+        if validation is not None:
+            start.fit(*Recording(validation, probs=probs, label=labels, classes=names).labelled())
+    if report is not None:
+        # Imported now, so that a missing extra is said before the replay and not behind it.
+        from stream_can.report.page import write_report
+    rates = () if report is None else RATES
+    replays = 1 + len({*rates} - {label_rate})
+    with progress_bar("replay", recording.rows * replays) as progress:
+        result = replay(
+            recording,
+            start,
+            label_delay=label_delay,
+            label_rate=label_rate,
+            seed=seed,
+            rates=rates,
+            progress=progress,
+        )
+    if state is not None:
+        snapshot.save(start.to_bytes(), state)
+    if report is not None:
+        write_report(result, file.name, report)
+    if as_json:
+        print_json(result.to_dict() | {"verdict": verdict(result)})
+    else:
+        show_replay(result, label_rate)
+    return 0

@@ -1,0 +1,67 @@
+"""The course of a stream: what went on in a window that slides over its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can.replay.result import Replay
+
+__all__ = ["Course"]
+
+POINTS = 240
+
+
+class Course:
+    """The points at which a replay is drawn, and a window of rows that ends at each."""
+
+    def __init__(self, result: Replay) -> None:
+        self.window = min(max(result.rows / 25, 500), result.rows / 2)
+        """Rows in the window."""
+        self.at = np.linspace(self.window, result.rows, POINTS)
+        """The row of each point."""
+        self.moments = result.moments
+        self._rows = np.array([moment.row for moment in result.moments])
+        self._dates = result.dates
+
+    def sums(self, values: ArrayLike) -> NDArray[np.float64]:
+        """What was added in the window before each point, shape (points, k).
+
+        Parameters
+        ----------
+        values
+            What each moment added, shape (moments, k).
+        """
+        total = np.cumsum(values, axis=0)
+        total = np.concatenate([np.zeros((1, total.shape[1])), total])
+        rows = np.append(0, self._rows)
+        ends = [
+            np.stack([np.interp(at, rows, column) for column in total.T], axis=1)
+            for at in (self.at, self.at - self.window)
+        ]
+        return np.asarray(ends[0] - ends[1])
+
+    def shares(self, what: str) -> NDArray[np.float64]:
+        """A pair of sums of the moments per labelled row, shape (2, points); nan without labels."""
+        sums = self.sums([(*getattr(m, what), m.labelled) for m in self.moments])
+        labelled = np.where(sums[:, 2] > 0, sums[:, 2], np.nan)
+        return np.asarray((sums[:, :2] / labelled[:, None]).T)
+
+    def values(self, values: NDArray[Any] | list[float]) -> NDArray[np.float64]:
+        """What the moments say, one number each, at each point."""
+        return np.asarray(np.interp(self.at, self._rows, values))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Rows of each moment."""
+        return np.diff(self._rows, prepend=0)
+
+    @property
+    def x(self) -> NDArray[Any]:
+        """Where the points are on the x axis: their dates, else their rows."""
+        if not self._dates:
+            return self.at
+        times = np.array([moment.time for moment in self.moments]).astype("datetime64[us]")
+        return self.values(times.astype(np.int64)).astype(np.int64).astype("datetime64[us]")

@@ -1,0 +1,60 @@
+"""The modules import downwards only, in no circle, and the picture of it is up to date."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+
+import rooms  # noqa: E402
+
+pytestmark = pytest.mark.fast
+
+
+def test_no_import_climbs_or_runs_in_a_circle():
+    assert rooms.faults(rooms.imports()) == []
+
+
+def test_every_module_is_in_a_room():
+    faces = {"", "__main__"}
+    assert [name for name in rooms.modules() if not rooms.room(name) and name not in faces] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "fault"),
+    [
+        ("corrector.py", "from stream_can.stream.task import Task", "corrector may not import str"),
+        ("kafka/client/member.py", "import stream_can.kafka.worker", "kafka.client may not import"),
+        (
+            "stream/task.py",
+            "def f():\n    from stream_can.pipe import run",
+            "stream may not import",
+        ),
+        ("pipe/run.py", "from stream_can.river.wrapper import X", "pipe may not import river"),
+        ("pipe/run.py", "from stream_can import Corrector", "through its own package's __init__"),
+        ("pipe/run.py", "from stream_can.pipe import BadLine", "through its own package's __init_"),
+        (
+            "stream/task.py",
+            "from stream_can.stream.records import X",
+            "a circle: stream.records ->",
+        ),
+        ("stream/task.py", "from stream_can.corrector import Corrector", None),
+        ("errors.py", "from stream_can.scores import Scores", "errors may not import scores"),
+    ],
+)
+def test_a_wrong_import_is_found(file, line, fault, tmp_path):
+    for path in rooms.modules().values():
+        copy = tmp_path / path.relative_to(rooms.SOURCE)
+        copy.parent.mkdir(exist_ok=True, parents=True)
+        copy.write_text("")
+    (tmp_path / "stream" / "records.py").write_text("import stream_can.stream.task")
+    (tmp_path / file).write_text(line)
+    said = rooms.faults(rooms.imports(tmp_path))
+    assert len(said) == (fault is not None)
+    assert fault is None or fault in said[0]
+
+
+def test_the_picture_shows_these_modules():
+    assert rooms.PICTURE.read_text() == rooms.draw(), "python docs/rooms.py draws it anew"
