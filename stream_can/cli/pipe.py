@@ -70,7 +70,7 @@ def pipe_command(
         A file as replay takes it, with validation rows to fit; only for a new state.
     """
     from stream_can.pipe.run import pipe
-    from stream_can.stream.messages import Fields
+    from stream_can.stream.fields import Fields
 
     names = None if classes is None else listed(classes)
     with argument_errors():
