@@ -14,7 +14,7 @@ from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
 from stream_can.method import validation
-from stream_can.method.classes import ClassName, check_distinct, class_names, preview
+from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Lock, Mode
 from stream_can.method.prior import laplace
 from stream_can.method.settings import DEFAULTS, Settings, check_settings
@@ -139,9 +139,7 @@ class Corrector:
         self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
 
     def _set_classes(self, names: tuple[Any, ...]) -> None:
-        check_distinct(names)
-        self._classes = names
-        self._index = {name: i for i, name in enumerate(names)}
+        self._classes, self._index = names, ClassIndex(names)
         self._is_range = names == tuple(range(len(names))) and all(
             type(name) is int for name in names
         )
@@ -451,12 +449,9 @@ class Corrector:
 
     def _index_of(self, y: Hashable, where: str) -> int:
         try:
-            return self._index[y]
-        except (KeyError, TypeError):
-            raise UnknownClass(
-                f"{where} {y!r} is none of the {len(self._classes)} classes: "
-                f"{preview(self._classes)}"
-            ) from None
+            return self._index.column(y)
+        except UnknownClass as error:
+            raise UnknownClass(f"{where} {error}") from None
 
     def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
         if isinstance(ys, str):
@@ -482,7 +477,7 @@ class Corrector:
                     "a fitted corrector cannot take another class: its validation rows lacked it"
                 )
             names = (*self._classes, *class_names([name]))
-            check_distinct(names)
+            ClassIndex(names)  # refuses a name that is there already
             counts = self._train_counts
             counts = None if counts is None else np.append(counts, 0.0)
             state = grown(self._state)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.fast
 
 ROOT = Path(__file__).parent.parent
 NOW, FIXTURES = mutations.NOW, mutations.FIXTURES
-OUTPUTS = {"format-1-task-1": None, "format-2-task-1": 0.0}
+OUTPUTS = {"format-1-task-1": None, "format-2-task-2": 0.0}
 """How far from those kept the outputs of a format may be; where it has none only the state counts:
 this release corrects otherwise than the one that wrote it."""
 
