@@ -23,12 +23,15 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"replay": (2, 3)},
     {"recording": (2, 2.7)},
     {"stream": (0, 2.3)},
-    {"corrector": (0, 4)},
+    {"corrector": (0, 3.4), "scores": (3.4, 4)},
     {"method": (0, 4)},
-    {"scores": (0, 1), "snapshot": (1, 2), "errors": (2, 3), "version": (3, 4)},
+    {"snapshot": (0, 1.3), "errors": (1.3, 2.7), "version": (2.7, 4)},
 )
 """From the top: the rooms, and where in the picture they begin and end. A module imports from its
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
+
+USED_BY_ALL = {"method", "scores", *FLOORS[-1]}
+"""Rooms that need no arrow from everywhere; ``method`` keeps the one from the corrector."""
 
 GAP, WIDTH = 18, 215
 """Between floors and of a column, in pixels."""
@@ -107,7 +110,8 @@ def arrows(found: list[Import]) -> list[tuple[str, str]]:
     And without the last floor, which everybody uses.
     """
     edges = {(room(i.importer), room(i.imported)) for i in found}
-    edges = {(a, b) for a, b in edges if a != b and a and b and b not in FLOORS[-1]}
+    edges = {(a, b) for a, b in edges if a != b and a and b}
+    edges = {(a, b) for a, b in edges if b not in USED_BY_ALL or (a, b) == ("corrector", "method")}
     reach = {a: {b for c, b in edges if c == a} for a, _ in edges}
     for names in reversed(FLOORS):  # below first
         for a in names:

@@ -14,7 +14,7 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
 from stream_can.method import validation
-from stream_can.method.classes import ClassName, class_names, preview
+from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Mode
 from stream_can.method.prior import laplace
 from stream_can.method.settings import DEFAULTS, Settings, check_settings
@@ -118,11 +118,7 @@ class Corrector:
         self._wire()
 
     def _set_classes(self, names: tuple[Any, ...]) -> None:
-        self._classes = names
-        self._index = {name: i for i, name in enumerate(names)}
-        if len(self._index) < len(names):
-            twice = next(name for i, name in enumerate(names) if self._index[name] != i)
-            raise ValueError(f"classes: {twice!r} is named twice")
+        self._classes, self._index = names, ClassIndex(names)
         self._is_range = names == tuple(range(len(names))) and all(
             type(name) is int for name in names
         )
@@ -349,12 +345,9 @@ class Corrector:
 
     def _index_of(self, y: Hashable, where: str) -> int:
         try:
-            return self._index[y]
-        except (KeyError, TypeError):
-            raise UnknownClass(
-                f"{where} {y!r} is none of the {len(self._classes)} classes: "
-                f"{preview(self._classes)}"
-            ) from None
+            return self._index.column(y)
+        except UnknownClass as error:
+            raise UnknownClass(f"{where} {error}") from None
 
     def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
         if isinstance(ys, str):

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.errors import UnknownClass
+from stream_can.method.kernel import checked
 
 __all__ = [
     "Reliability",
@@ -186,21 +187,7 @@ class Scores:
 
 
 def _check(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    probs = np.asarray(P, dtype=np.float64)
-    if probs.ndim != 2 or probs.shape[1] == 0:
-        raise InvalidPrediction(f"expected probabilities of shape (n, m), got {probs.shape}")
-    with np.errstate(invalid="ignore"):
-        total = probs.sum(axis=1)
-        bad = np.atleast_1d(~(np.isfinite(probs).all(axis=1) & (probs >= 0).all(axis=1)))
-        off = np.atleast_1d(bad | ~(np.abs(total - 1) <= 1e-3))
-    if off.any():
-        row = int(off.argmax())
-        reason = (
-            "an entry is negative, NaN or infinite"
-            if bad[row]
-            else f"probabilities sum to {total[row]:g}, expected 1 (within 0.001)"
-        )
-        raise InvalidPrediction(f"row {row}: {reason}")
+    probs = checked(P)
     labels = np.asarray(y)
     if labels.shape != (len(probs),):
         raise UnknownClass(f"expected one label per row, shape ({len(probs)},), got {labels.shape}")

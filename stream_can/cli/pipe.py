@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from stream_can.cli.arguments import argument_errors
+from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
 from stream_can.recording.recording import Recording
 
@@ -21,10 +21,10 @@ def pipe_command(
     raw: str = "probs_raw",
     label: str = "label",
     id: str = "id",
-    digits: int | None = None,
+    digits: Whole | None = None,
     labelled: Annotated[bool, Parameter(negative="")] = False,
     state: Path | None = None,
-    save_every: int = 50_000,
+    save_every: Whole = 50_000,
     skip: Annotated[bool, Parameter(negative="")] = False,
     dead_letters: Path | None = None,
     errors: Literal["dead-letter", "fail"] = "dead-letter",
@@ -70,7 +70,7 @@ def pipe_command(
         A file as replay takes it, with validation rows to fit; only for a new state.
     """
     from stream_can.pipe.run import pipe
-    from stream_can.stream.messages import Fields
+    from stream_can.stream.fields import Fields
 
     names = None if classes is None else listed(classes)
     with argument_errors():

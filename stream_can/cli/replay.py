@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from stream_can import snapshot
-from stream_can.cli.arguments import argument_errors
+from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
 from stream_can.cli.terminal import print_json, progress_bar, show_replay
 from stream_can.corrector import Corrector
@@ -29,11 +29,11 @@ def replay_command(
     *,
     probs: str = "probs",
     labels: str = "label",
-    label_delay: int | None = None,
+    label_delay: Whole | None = None,
     time: str | None = None,
     label_time: str | None = None,
     label_rate: float = 1.0,
-    seed: int = 0,
+    seed: Whole = 0,
     classes: str | None = None,
     validation: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
@@ -76,6 +76,7 @@ def replay_command(
     as_json
         Print the result as JSON.
     """
+    refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
     names = None if classes is None else listed(classes)
     with argument_errors():
         recording = Recording(
@@ -111,7 +112,11 @@ def replay_command(
     if state is not None:
         snapshot.save(start.to_bytes(), state)
     if report is not None:
-        write_report(result, file.name, report)
+        made_from = {
+            "file": f"{file} ({file.stat().st_size:,} bytes)",
+            "command": COMMAND_LINE.get(),
+        }
+        write_report(result, file.name, report, made_from=made_from)
     if as_json:
         print_json(result.to_dict() | {"verdict": verdict(result)})
     else:

@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
@@ -103,14 +104,16 @@ def show_inspection(found: dict[str, Any]) -> None:
         for step in fit["ladder"]:
             facts.append(("", ", ".join(f"{name} {_plain(value)}" for name, value in step.items())))
         if fit["missing"]:
-            facts.append(("", f"no validation row of: {', '.join(map(str, fit['missing']))}"))
+            facts.append(("", f"no validation row of: {', '.join(map(readable, fit['missing']))}"))
     for name, value in (found.get("stream") or {}).items():
         facts.append((name.replace("_", " "), _plain(value)))
     facts += [(name.replace("_", " "), _plain(value)) for name, value in found["settings"].items()]
     console.print(_two_columns(facts))
     console.print()
     mix = sorted(zip(found["classes"], found["prior"], strict=True), key=lambda pair: -pair[1])
-    console.print(_bars("class", "class mix %", [(str(name), 100 * q) for name, q in mix[:20]]))
+    console.print(
+        _bars("class", "class mix %", [(readable(name, 40), 100 * q) for name, q in mix[:20]])
+    )
     if len(mix) > 20:
         rest = 100 * sum(q for _, q in mix[20:])
         console.print(f"and {len(mix) - 20} more classes with {rest:.2f} % together")
@@ -130,7 +133,10 @@ def _as_json(value: Any) -> Any:
 
 def _console() -> Console:
     # What is piped on is for a program or a file, where a line must not break at 80 columns.
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    # Names are text: no markup, no :emoji:.
+    return Console(
+        width=None if sys.stdout.isatty() else 120, highlight=False, markup=False, emoji=False
+    )
 
 
 def _cells(scores: Scores, before: Scores | None = None) -> list[str]:

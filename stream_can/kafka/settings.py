@@ -13,7 +13,7 @@ from msgspec import Meta
 from stream_can.errors import StreamCANError
 from stream_can.method.settings import Settings as CorrectorSettings
 from stream_can.method.settings import about, check_settings
-from stream_can.stream.messages import Fields
+from stream_can.stream.fields import Fields
 
 Name = str | int | float
 

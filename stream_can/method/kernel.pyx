@@ -15,6 +15,7 @@ import numpy as np
 
 from stream_can.errors import InvalidPrediction
 from stream_can.method.paths import split
+from stream_can.method.rows import TOLERANCE, as_float64, reason
 
 cdef extern from "vectormath.h" nogil:
     double log_of(double x)
@@ -54,7 +55,7 @@ cdef enum:
     TOP = 5                 # the classes that speak in a matrix base
     FEW = 32                # up to here insertion finds the largest faster than sorting
 
-cdef double TOLERANCE = 1e-3            # how far a row's sum may be from 1
+cdef double tolerance = TOLERANCE
 cdef double LIKELIHOOD_FLOOR = 1e-6     # what a path is given at least for the label
 cdef double EM_STRENGTH = 20.0          # times m: pseudo-rows behind the prior of the fitted base
 cdef double EM_DECAY = 2.0 ** (-1.0 / 1000)
@@ -66,12 +67,12 @@ cdef Py_ssize_t first_bad(const double *P, Py_ssize_t n, Py_ssize_t m) noexcept 
     cdef Py_ssize_t i
     cdef double total
     for i in range(n):
-        if bad_row(P + i * m, m, &total) or not fabs(total - 1) <= TOLERANCE:
+        if bad_row(P + i * m, m, &total) or not fabs(total - 1) <= tolerance:
             return i
     return -1
 
 
-def bad_rows(P):
+def bad_rows(P, names=None):
     """What is wrong with the rows of P, shape (n, m), that are no probability vectors: {row: in words}."""
     cdef Py_buffer view
     cdef Py_ssize_t i = 0, bad, n = P.shape[0], m = P.shape[1]
@@ -79,7 +80,7 @@ def bad_rows(P):
     PyObject_GetBuffer(P, &view, PyBUF_C_CONTIGUOUS)
     while (bad := first_bad(<const double *>view.buf + i * m, n - i, m)) >= 0:
         i += bad
-        found[i] = reason(P[i])
+        found[i] = reason(P[i], names)
         i += 1
     PyBuffer_Release(&view)
     return found
@@ -106,43 +107,26 @@ cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view):
     return P
 
 
-def as_float64(P):
-    """P as a C-contiguous float64 array, or InvalidPrediction."""
-    try:
-        array = np.asarray(P)
-    except ValueError as error:
-        raise InvalidPrediction(f"predictions do not form an array: {error}") from None
-    if array.dtype.kind not in "fiub":
-        raise InvalidPrediction(f"predictions are {array.dtype}, expected real numbers")
-    return np.asarray(array, np.float64, order="C")
-
-
-def reason(row):
-    """Why a row is no probability vector, in words."""
-    for i, value in enumerate(row.tolist()):
-        if not value >= 0 or value == np.inf:
-            return f"entry {i} is {value}, expected a finite number >= 0"
-    with np.errstate(over="ignore"):
-        total = row.sum()
-    return f"probabilities sum to {total:.6g}, expected 1 (within {TOLERANCE:g})"
-
-
-def normalised(P):
-    """Rows, shape (n, m) with m >= 1, checked and divided by their sums: a new float64 array."""
+def checked(P):
+    """Rows, shape (n, m) with m >= 1, as a C-contiguous float64 array in which every one is a probability vector."""
     cdef Py_buffer view
-    cdef double *target
-    cdef Py_ssize_t i, n, m
     P = as_float64(P)
     if P.ndim != 2 or P.shape[1] == 0:
         raise InvalidPrediction(f"predictions have shape {P.shape}, expected (n, m): one column per class")
-    m = P.shape[1]
-    open_rows(P, 2, m, &view)
-    out = np.empty(P.shape)
-    target = memory(out)
-    n = view.len // (8 * m)
-    for i in range(n):
-        divide(<const double *>view.buf + i * m, sum_of(<const double *>view.buf + i * m, m), target + i * m, m)
+    open_rows(P, 2, P.shape[1], &view)
     PyBuffer_Release(&view)
+    return P
+
+
+def normalised(P):
+    """The same, divided by their sums: a new array."""
+    cdef double *target
+    cdef const double[:, ::1] rows = checked(P)
+    cdef Py_ssize_t i, n = rows.shape[0], m = rows.shape[1]
+    out = np.empty((n, m))
+    target = memory(out)
+    for i in range(n):
+        divide(&rows[i, 0], sum_of(&rows[i, 0], m), target + i * m, m)
     return out
 
 

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction
 from stream_can.method import kernel
+from stream_can.method.rows import as_float64
 from stream_can.method.settings import DEFAULTS, check_settings
 
 __all__ = ["any_topk_entropy", "entropy", "margin", "topk_entropy"]
@@ -139,7 +140,7 @@ def any_topk_entropy(p: ArrayLike) -> Array:
 
 
 def _measure(p: ArrayLike, kind: str, k: int) -> Array:
-    rows = kernel.as_float64(p)
+    rows = as_float64(p)
     if rows.ndim == 0 or rows.shape[-1] == 0:
         raise InvalidPrediction(f"predictions have shape {rows.shape}, expected (..., m)")
     flat = kernel.normalised(rows.reshape(-1, rows.shape[-1]))

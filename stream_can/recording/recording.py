@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.method.classes import ClassIndex, class_names
+from stream_can.method.kernel import bad_rows
 from stream_can.recording.formats import open_table
 from stream_can.recording.table import DATES, InvalidRecording, Table, Times
 
@@ -92,13 +94,13 @@ class Recording:
         stored = self._table.extra("classes")
         if classes is None and stored is not None:
             classes = stored.tolist()
-        self.classes: list[Any] = list(found if classes is None else classes)
+        self.classes: list[Any] = list(class_names(found if classes is None else classes))
         if len(self.classes) != len(found):
             raise InvalidRecording(
                 f"{self.path}: {len(found)} probabilities a row, but {len(self.classes)} classes: "
                 f"{', '.join(map(str, self.classes[:8]))}"
             )
-        self._numbers = _Index(self.classes)
+        self._columns = ClassIndex(self.classes, "file")
         self.rows = self._table.rows
         self.train_counts: NDArray[Any] | None = self._table.extra("train_counts")
         self.dates = False
@@ -116,7 +118,7 @@ class Recording:
             self._probs, self._keys, self._label, self._times, size
         ):
             P = self._check(probs, first)
-            y = self._numbers.of(labels, self.path, first)
+            y = self._columns_of(labels, first)
             arrives = y >= 0
             time = label_time = None
             if times:
@@ -139,22 +141,22 @@ class Recording:
                 f"{self.path}: row {first + 1}: {P.shape[1]} probabilities, "
                 f"expected {len(self.classes)}: a class is missing"
             )
-        with np.errstate(invalid="ignore"):
-            total = P.sum(axis=1, keepdims=True)
-            bad = ~((P >= 0).all(axis=1) & (np.abs(total[:, 0] - 1) <= 1e-3))
-        if bad.any():
-            i = int(bad.argmax())
-            raise InvalidPrediction(f"{self.path}: row {first + i + 1}: {self._reason(P[i])}")
-        scaled: NDArray[np.float64] = P / total
+        for i, why in bad_rows(P, self.classes).items():
+            raise InvalidPrediction(f"{self.path}: row {first + i + 1}: {why}")
+        scaled: NDArray[np.float64] = P / P.sum(axis=1, keepdims=True)
         return scaled
 
-    def _reason(self, p: NDArray[np.float64]) -> str:
-        for name, value in zip(self.classes, p.tolist(), strict=True):
-            if np.isnan(value):
-                return f"the probability of class {name!r} is missing"
-            if not 0 <= value < np.inf:
-                return f"the probability of class {name!r} is {value}"
-        return f"probabilities sum to {p.sum():.6g}, expected 1 (within 0.001)"
+    def _columns_of(self, labels: list[Any], first: int) -> NDArray[np.int64]:
+        try:
+            columns = {label: self._columns[label] for label in dict.fromkeys(labels)}
+            return np.array([columns[label] for label in labels], np.int64)
+        except (UnknownClass, TypeError):  # a list or an object is no key
+            for i, label in enumerate(labels):
+                try:
+                    self._columns.column(label)
+                except UnknownClass as error:
+                    raise UnknownClass(f"{self.path}: row {first + i + 1}: label {error}") from None
+            raise
 
     def _check_times(self, time: Times, label_time: Times, first: int, before: Any) -> None:
         if time.missing.any():
@@ -174,55 +176,6 @@ class Recording:
                 f"{self.path}: row {row}: {self._times[0]} is earlier than in the row before; "
                 "sort the rows by it"
             )
-
-
-class _Index(dict[Any, int]):
-    """From a label, however its format wrote it, to the index of its class."""
-
-    def __init__(self, classes: Sequence[Any]) -> None:
-        super().__init__()
-        self._names = {str(name): i for i, name in enumerate(classes)}
-        self._classes = classes
-        self._by_position = not any(_whole(name) is not None for name in self._names)
-
-    def __missing__(self, label: Any) -> int:
-        if label is None or label != label:
-            return -1
-        number = _whole(label)
-        # A column with gaps turns its whole numbers into 3.0, so the number is tried as well.
-        i = self._names.get(str(label), -1)
-        if i < 0 and number is not None:
-            i = self._names.get(str(number), -1)
-            if i < 0 and self._by_position and 0 <= number < len(self._classes):
-                i = number
-        if i < 0:
-            known = ", ".join(map(str, self._classes[:8])) + (
-                ", ..." if len(self._classes) > 8 else ""
-            )
-            raise UnknownClass(
-                f"label {label!r} is none of the {len(self._classes)} classes: {known}"
-            )
-        self[label] = i
-        return i
-
-    def of(self, labels: list[Any], path: Path, first: int) -> NDArray[np.int64]:
-        try:
-            return np.array([self[label] for label in labels], np.int64)
-        except (UnknownClass, TypeError):
-            for i, label in enumerate(labels):
-                try:
-                    self[label]
-                except (UnknownClass, TypeError) as error:
-                    raise UnknownClass(f"{path}: row {first + i + 1}: {error}") from None
-            raise
-
-
-def _whole(label: Any) -> int | None:
-    try:
-        value = float(label)
-        return int(value) if value.is_integer() else None
-    except (ValueError, TypeError):
-        return None
 
 
 def _layout(

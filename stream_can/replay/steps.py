@@ -14,11 +14,22 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector
 from stream_can.recording.recording import Chunk
 
-__all__ = ["Step", "check_labels", "steps"]
+__all__ = ["Arrivals", "Step", "check_labels", "steps"]
 
 DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384
 STEPS_PER_LENGTH = 256
+
+
+class Arrivals(NamedTuple):
+    """What is known of labels on their way, for one step."""
+
+    coming: int
+    """Rows of the step whose label will come, be it after the last row."""
+    rows: NDArray[np.int64]
+    """For each label learned in the step, the rows that went by since its own."""
+    time: NDArray[Any] | None
+    """The same as time between prediction and label, where labels come at their own time."""
 
 
 class Step(NamedTuple):
@@ -36,6 +47,8 @@ class Step(NamedTuple):
     """What each path made of it, shape (number of paths, n, m)."""
     time: NDArray[Any] | None
     """When each row was predicted, where that is known."""
+    arrivals: Arrivals | None = None
+    """The labels that set out and that came."""
 
 
 class _Labels(NamedTuple):
@@ -44,6 +57,8 @@ class _Labels(NamedTuple):
     due: NDArray[np.int64]
     """The row before which each is learned (once that is known), else the row after its own."""
     time: NDArray[Any]
+    asked: NDArray[Any]
+    """When the row was predicted, as `time` counts."""
     row: NDArray[np.int64]
     P: NDArray[np.float64]
     y: NDArray[np.int64]
@@ -55,8 +70,10 @@ class _Labels(NamedTuple):
 def _on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> _Labels:
     which = np.flatnonzero(chunk.arrives & given)
     rows = which + chunk.first
-    time = rows if chunk.label_time is None or delay is not None else chunk.label_time[which]
-    return _Labels(rows + 1 + (delay or 0), time, rows, chunk.P[which], chunk.y[which])
+    time = asked = rows
+    if chunk.time is not None and chunk.label_time is not None and delay is None:
+        time, asked = chunk.label_time[which], chunk.time[which]
+    return _Labels(rows + 1 + (delay or 0), time, asked, rows, chunk.P[which], chunk.y[which])
 
 
 def _join(parts: list[_Labels]) -> _Labels:
@@ -157,7 +174,12 @@ def steps(
                 explain=explain,
             )
             time = None if chunk.time is None else chunk.time[cut]
-            yield Step(start, P, chunk.y[cut], corrected, paths, time)
+            arrivals = Arrivals(
+                int((chunk.arrives & given)[cut].sum()),
+                due.due - due.row - 1,
+                due.time - due.asked if by_time else None,
+            )
+            yield Step(start, P, chunk.y[cut], corrected, paths, time, arrivals)
             start, done = stop, upto
 
 

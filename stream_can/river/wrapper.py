@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
+from stream_can.method.rows import divided
 from stream_can.method.settings import DEFAULTS
 
 try:
@@ -196,7 +197,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         try:
             self._corrector.observe_one(row)
         except InvalidPrediction:  # to be divided by its sum, or saying nothing
-            silent = bool(normalise(row[None])[0])
+            (row,), (silent,) = divided(row[None])
             if not silent:
                 self._corrector.observe_one(row)
         if y is not None:
@@ -256,7 +257,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         rows = np.zeros((len(P), len(classes)))
         column = {name: i for i, name in enumerate(classes)}
         rows[:, [column[name] for name in names]] = P
-        silent = normalise(rows)
+        rows, silent = divided(rows)
         if self._corrector is None:
             rows[silent] = 1 / max(len(classes), 1)
             return classes, rows
@@ -297,21 +298,6 @@ def in_order(p: Probabilities, corrector: Corrector) -> Array:
 def named(classes: Sequence[Any], row: Array) -> Probabilities:
     """{class: probability}; rounding may leave a sum of weights an ulp above the 1 river allows."""
     return dict(zip(classes, np.minimum(row, 1.0).tolist(), strict=True))
-
-
-def normalise(P: Array) -> NDArray[np.bool_]:
-    """Divide each row by its sum, in place, unless it is near enough to 1 for the corrector.
-
-    Returns
-    -------
-    Which rows say nothing (NaN, negative, infinite or all zeros) and were left, shape (n,).
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = P.sum(axis=1)
-        silent = ~(np.isfinite(total) & (total > 0) & (P >= 0).all(axis=1))
-        off = ~silent & (np.abs(total - 1) > 0.999e-3)
-    P[off] /= total[off, None]
-    return np.asarray(silent)
 
 
 def without_weight(kwargs: dict[str, Any]) -> dict[str, Any]:

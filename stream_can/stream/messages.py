@@ -9,7 +9,6 @@ twice counts where it occurs last, as in every common JSON parser, and is writte
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,13 +16,14 @@ import msgspec
 from msgspec import Raw
 
 from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.method.classes import ClassIndex, json_name
+from stream_can.stream.fields import Fields
 
 __all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
 
 WIDEST = 2.2250738585072014e-308
 """The float with the longest text, 23 characters."""
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _read_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
 _read_any = msgspec.json.Decoder().decode
@@ -38,40 +38,6 @@ class BadMessage(StreamCANError, ValueError):
     full_name = "stream_can.messages.BadMessage"
 
 
-class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where in a message everything is. Names are dotted paths: ``model.probs`` reaches inside."""
-
-    probs: str = "probs"
-    """The probabilities of a prediction."""
-    raw: str = "probs_raw"
-    """The name, beside ``probs``, that keeps the original; a label may echo it. Empty: dropped."""
-    label: str = "label"
-    """The class name of a label."""
-    id: str | None = None
-    """What joins labels to predictions; None is the record's key."""
-    digits: int | None = None
-    """Decimal places of the corrected probabilities; None: as many as read back equal."""
-
-    def __post_init__(self) -> None:
-        for name in ("probs", "label", "id"):
-            path = getattr(self, name)
-            if path is not None and not all(path.split(".")):
-                raise ValueError(f"{name}: {path!r} is no field name or dotted path")
-        above, dot, last = self.probs.rpartition(".")
-        if "." in self.raw or self.raw == last:
-            raise ValueError(
-                f"raw: {self.raw!r}, expected a name without a dot, other than that of probs"
-            )
-        beside = f"{above}{dot}{self.raw}" if self.raw else None
-        paths = [path for path in (self.probs, beside, self.label, self.id) if path is not None]
-        for path in paths:
-            inside = [other for other in paths if other.startswith(f"{path}.")]
-            if inside or paths.count(path) > 1:
-                raise ValueError(f"fields: {path!r} is two things at once; give each its own place")
-        if self.digits is not None and not 1 <= self.digits <= 17:
-            raise ValueError(f"digits: {self.digits}, expected 1 to 17")
-
-
 class Prediction(msgspec.Struct, gc=False):
     """A prediction's message, opened: its row, and what it takes to write it back."""
 
@@ -84,6 +50,8 @@ class Prediction(msgspec.Struct, gc=False):
     """An object's keys and their columns; 1.0 for one number; None for an array."""
     label: int | None = None
     """The column of the label that the same message carries, where that is looked for."""
+    number: int = -1
+    """Which of the rows of a batch is its own."""
 
 
 class Label(msgspec.Struct, gc=False):
@@ -94,6 +62,8 @@ class Label(msgspec.Struct, gc=False):
     row: list[float] | None
     """The raw prediction it is for, where it echoes one."""
     id: bytes | None
+    number: int = -1
+    """Which of the rows of a batch is the one it brings; -1 where it brings none."""
 
 
 class Messages:
@@ -127,14 +97,7 @@ class Messages:
         self.classes, self.fields = tuple(classes), fields or Fields()
         self._m = len(self.classes)
         self._names = [json_name(name) for name in self.classes]
-        self._index = {name: i for i, name in enumerate(self._names)}
-        if len(self._index) < self._m:
-            twice = next(name for i, name in enumerate(self._names) if self._index[name] != i)
-            raise ValueError(f"classes: two are {twice!r} in JSON")
-        numeric = [(float(name), i) for name, i in self._index.items() if _NUMBER.fullmatch(name)]
-        values = [value for value, _ in numeric]
-        # "1" and "1.0" as two classes: no number tells which one is meant, the text must.
-        self._numbers = {value: i for value, i in numeric if values.count(value) == 1}
+        self._index = ClassIndex(self.classes, "json")
         self.probs_path = self.fields.probs.split(".")
         *self._parents, self._probs = self.probs_path
         self._raw = self.fields.raw
@@ -189,12 +152,12 @@ class Messages:
 
     def _columns(self, probs: dict[str, float]) -> dict[str, int]:
         """The columns of the keys of an object {class: probability}."""
-        try:
-            columns = {name: self._index[name] for name in probs}
-        except KeyError as error:
+        index = self._index
+        if strange := [name for name in probs if name not in index]:
             raise UnknownClass(
-                f"{self.fields.probs}: {error} is none of the {self._m} classes"
-            ) from None
+                f"{self.fields.probs}: {strange[0]!r} is none of the {self._m} classes"
+            )
+        columns = {name: index[name] for name in probs}
         if len(columns) < self._m:
             missing = next(name for name in self._names if name not in probs)
             raise BadMessage(f"{self.fields.probs}: no probability for class {missing!r}")
@@ -262,21 +225,16 @@ class Messages:
             label = _read_any(text)
         except _UNREADABLE as error:
             raise BadMessage(f"{self.fields.label}: {error}") from None
-        if type(label) is str:
-            index = self._index.get(label)
-        elif type(label) is bool:
-            index = self._index.get(json_name(label))
-        elif type(label) in (int, float):
-            index = self._numbers.get(label)
-            if index is None:
-                index = self._index.get(bytes(text).decode())
-        else:
+        if not isinstance(label, str | int | float):
             what = "null" if label is None else type(label).__name__
             raise BadMessage(f"{self.fields.label}: {what}, expected the name of a class")
-        if index is None:
+        try:
+            return self._index[label]
+        except UnknownClass:
             shown = bytes(text)[:80].decode(errors="replace")
-            raise UnknownClass(f"{self.fields.label}: {shown} is none of the {self._m} classes")
-        return index
+            raise UnknownClass(
+                f"{self.fields.label}: {shown} is none of the {self._m} classes"
+            ) from None
 
     def id_of(self, fields: dict[str, Any], key: bytes | None) -> bytes | None:
         """What joins the message: its key, or the text of its id field; None where it has none."""
@@ -295,6 +253,8 @@ class Messages:
     def find(fields: dict[str, Any], path: list[str]) -> Any:
         """The text of the value at a path, None where there is none."""
         value: Any = fields.get(path[0])
+        if len(path) == 1:
+            return value
         for name in path[1:]:
             if type(value) is Raw:
                 try:
@@ -315,8 +275,3 @@ def open_object(value: bytes) -> dict[str, Any]:
         return _read_object(value)
     except _UNREADABLE as error:
         raise BadMessage(f"not a JSON object: {error}") from None
-
-
-def json_name(name: Any) -> str:
-    """A class as the key of a JSON object: 3 -> "3", True -> "true"."""
-    return name if isinstance(name, str) else _write(name).decode()

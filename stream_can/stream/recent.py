@@ -29,9 +29,11 @@ class Recent(msgspec.Struct, gc=False):
 
     offset: int
     timestamp: int
-    raw: bytes
+    raw: bytes = b""
     sent: bytes | None = None
     """The corrected row as it was sent; None where that is not known (any more)."""
+    number: int = -1
+    """Which prediction of the batch at hand, whose rows are not here yet; -1 once they are."""
 
 
 class RecentPredictions:

@@ -29,9 +29,7 @@ The same records in the same order give the same outputs, dead letters and bytes
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
@@ -41,10 +39,12 @@ from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.corrector import Corrector
-from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
-from stream_can.method.kernel import bad_rows
+from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.scores import Scores
-from stream_can.stream.messages import BadMessage, Fields, Label, Messages, Prediction
+from stream_can.stream.batch import Batch
+from stream_can.stream.fields import Fields
+from stream_can.stream.messages import Label, Messages, Prediction
+from stream_can.stream.opening import Opened, open_records
 from stream_can.stream.recent import Recent, RecentPredictions
 from stream_can.stream.records import (
     Counts,
@@ -64,12 +64,9 @@ FORMAT = 1
 """Version of the head of a task's snapshot; the envelope around it has its own."""
 
 VERSION_HEADER = ("stream-can-version", __version__.encode())
-_CANNOT_READ = (BadMessage, UnknownClass)
 
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Array = NDArray[np.float64]
-Opened = Prediction | Label | StreamCANError | None
-"""What a record says, or what is wrong with it; None is a tombstone."""
 
 
 class Version(msgspec.Struct):
@@ -87,27 +84,6 @@ class Head(msgspec.Struct):
     oldest: Position
     counts: Counts
     ids: list[bytes] | None
-
-
-class Batch:
-    """What some records ask of the corrector, in their order."""
-
-    def __init__(self) -> None:
-        self.predictions: list[tuple[Prediction, bytes, Output, Recent | None]] = []
-        # For Corrector.play: labels, their rows, and before which prediction each is learned.
-        self.ys: list[int] = []
-        self.rows: list[bytes | None] = []
-        self.due: list[int] = []
-        self.joined: list[tuple[Recent, int]] = []
-        """Labels of recent predictions, to be scored."""
-        self.labelled: list[tuple[int, int]] = []
-        """Predictions of this batch, by number, that had their labels with them."""
-
-    def learn(self, y: int, row: bytes | None) -> None:
-        """A label, to be learned here."""
-        self.ys.append(y)
-        self.rows.append(row)
-        self.due.append(len(self.predictions))
 
 
 class Task:
@@ -184,39 +160,39 @@ class Task:
         """
         records = list(records)
         self._check_offsets(records)
-        result, batch = Result([], [], [], None), Batch()
+        opened, rows = self._open(records)
+        result, batch = Result([], [], [], None), Batch(rows)
         counts, keeps, added = self.counts, self._labels_topic is not None, self._added()
-        for record, found, row in zip(records, *self._open(records), strict=True):
+        for record, says in zip(records, opened, strict=True):
             is_label = record.topic == self._labels_topic
-            if row is not None and type(found) is Prediction:
-                headers = headers_of(record) + added if record.headers else added
-                output = Output(record.key, None, headers, record.timestamp)
-                result.outputs.append(output)
-                entry = self._keep(record, found, row) if keeps else None
-                batch.predictions.append((found, row, output, entry))
-                counts.corrected += 1
-                if found.label is not None:
-                    batch.learn(found.label, row)
-                    batch.labelled.append((len(batch.predictions) - 1, found.label))
-                    counts.labels += 1
-                    counts.matched += 1
-            elif type(found) is Label:
-                entry = self._recent.get(found.id)
-                if entry is not None:
-                    batch.joined.append((entry, found.index))
-                    result.delays.append(record.timestamp - entry.timestamp)
-                    row = row or entry.raw
-                batch.learn(found.index, row)
-                counts.matched += row is not None
-                counts.unmatched += row is None
-            elif isinstance(found, StreamCANError):
-                if self._errors == "fail":
-                    result.stopped = (record, found)
-                    break
-                self._reject(record, found, result)
-            elif not is_label:  # a tombstone
-                headers = headers_of(record) + added if record.headers else added
-                result.outputs.append(Output(record.key, None, headers, record.timestamp))
+            match says:
+                case Prediction():
+                    headers = headers_of(record) + added if record.headers else added
+                    output = Output(record.key, None, headers, record.timestamp)
+                    result.outputs.append(output)
+                    batch.predict(says, output, self._keep(record, says) if keeps else None)
+                    counts.corrected += 1
+                    if says.label is not None:
+                        counts.labels += 1
+                        counts.matched += 1
+                case Label():
+                    entry = self._recent.get(says.id)
+                    batch.learn(says, entry)
+                    if entry is not None:
+                        result.delays.append(record.timestamp - entry.timestamp)
+                    if entry is None and says.number < 0:
+                        counts.unmatched += 1
+                    else:
+                        counts.matched += 1
+                case None:
+                    if not is_label:  # a tombstone
+                        headers = headers_of(record) + added if record.headers else added
+                        result.outputs.append(Output(record.key, None, headers, record.timestamp))
+                case error:
+                    if self._errors == "fail":
+                        result.stopped = (record, error)
+                        break
+                    self._reject(record, error, result)
             if is_label:
                 counts.labels += 1
                 self.next_label = record.offset + 1
@@ -245,106 +221,28 @@ class Task:
                 )
             expected[is_label] = record.offset + 1
 
-    # ---- open the messages
-
-    def _open(self, records: Sequence[Source]) -> tuple[list[Opened], list[bytes | None]]:
-        """What each record says, or what is wrong with it; the row of each, where it has one."""
-        opened: list[Opened] = []
-        rows: list[list[float]] = []
-        where: list[int] = []
-        messages, labels_topic, limit = self.messages, self._labels_topic, self._max_bytes
-        # Nearly every message is far below the limit; only the others are measured.
-        far_below = (math.inf if limit is None else limit - 24 * self._m - 200) / 2
-        for i, record in enumerate(records):
-            found: Opened = None  # a tombstone
-            value = record.value
-            try:
-                if record.topic == labels_topic:
-                    if value is not None:
-                        found = messages.read_label(value, record.key)
-                elif value is not None:
-                    found = messages.read(value)
-                    if self.labelled:
-                        found.label = messages.label_in(found.fields)
-                    if len(value) > far_below or record.headers or len(record.key or b"") > 100:
-                        self._check_size(record, found)
-                elif record.key is None:
-                    raise BadMessage(
-                        "key and value are both null; this letter's value is empty instead"
-                    )
-            except _CANNOT_READ as error:
-                found = error
-            opened.append(found)
-            if type(found) is Prediction or (type(found) is Label and found.row is not None):
-                rows.append(found.row)  # type: ignore[arg-type]
-                where.append(i)
-        P = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self._m)
-        data, width = P.tobytes(), 8 * self._m
-        found_rows: list[bytes | None] = [None] * len(opened)
-        for k, i in enumerate(where):
-            found_rows[i] = data[k * width : (k + 1) * width]
-        for k, reason in bad_rows(P.reshape(-1, self._m)).items():
-            i, fields = where[k], self.messages.fields
-            field = fields.probs if type(opened[i]) is Prediction else fields.raw
-            opened[i], found_rows[i] = InvalidPrediction(f"{field}: {reason}"), None
-        return opened, found_rows
-
-    def _check_size(self, record: Source, prediction: Prediction) -> None:
-        limit = self._max_bytes
-        if limit is None:
-            return
-        other = len(record.key or b"") + sum(len(k) + len(v or b"") for k, v in record.headers)
-        if 2 * len(record.value or b"") + 24 * self._m + other + 100 <= limit:
-            return
-        size = self.messages.largest(prediction) + other
-        if size > limit:
-            raise BadMessage(
-                f"the output could take {size} bytes, more than the {limit} that a record may have"
-            )
-
-    # ---- correct and learn
+    def _open(self, records: Sequence[Source]) -> tuple[list[Opened], Array]:
+        return open_records(
+            records,
+            self.messages,
+            labels_topic=self._labels_topic,
+            labelled=self.labelled,
+            max_bytes=self._max_bytes,
+        )
 
     def _correct_and_learn(self, batch: Batch) -> None:
         """Run the batch through the corrector; fill in the outputs and what was sent."""
-        labelled = [row for row in batch.rows if row is not None]
-        P, first = (
-            self._matrix(labelled + [row for _, row, _, _ in batch.predictions]),
-            len(labelled),
-        )
-        rows = np.array([row is not None for row in batch.rows], int)
-        rows = np.where(rows, np.cumsum(rows) - 1, -1)
-        Q, _ = self.corrector.play(
-            P, np.array(batch.ys, int), rows, np.array(batch.due, int), first=first
-        )
-        P = P[first:]
+        P, Q = batch.play(self.corrector)
         if self._digits is not None:
             Q = np.round(Q, self._digits)
-        corrected = Q.tolist()
-        if not all(map(math.isfinite, map(sum, corrected))):  # JSON would say null
+        if not np.isfinite(Q).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
-        write, data, width = self.messages.write, Q.tobytes(), 8 * self._m
-        start = 0
-        for (found, _, output, entry), row in zip(batch.predictions, corrected, strict=True):
-            output.value = write(found, row)
-            if entry is not None:
-                entry.sent = data[start : start + width]
-            start += width
-        known = [(entry.raw, entry.sent, y) for entry, y in batch.joined if entry.sent is not None]
-        if known:
-            raw, sent, labels = zip(*known, strict=True)
-            self._add_scores(self._matrix(raw), self._matrix(sent), labels)
-        if batch.labelled:
-            at, labels = zip(*batch.labelled, strict=True)
-            self._add_scores(P[list(at)], Q[list(at)], labels)
-
-    def _matrix(self, rows: Sequence[bytes]) -> Array:
-        return np.frombuffer(b"".join(rows)).reshape(-1, self._m)
-
-    def _add_scores(self, raw: Array, sent: Array, labels: Sequence[int]) -> None:
-        """Score predictions whose labels came, before and after, as they were sent."""
-        y = np.array(labels)
-        self.raw_scores.add_checked(raw / raw.sum(axis=1, keepdims=True), y)
-        self.sent_scores.add_checked(sent, y)
+        write = self.messages.write
+        for (prediction, output, _), row in zip(batch.predictions, Q.tolist(), strict=True):
+            output.value = write(prediction, row)
+        if self._labels_topic is not None:
+            batch.keep(P, Q)
+        batch.score(P, Q, self.raw_scores, self.sent_scores)
 
     def rebuild(self, records: Iterable[Source]) -> None:
         """Keep recent predictions again, after ``from_bytes``; nothing is learned and nothing sent.
@@ -368,14 +266,15 @@ class Task:
                     f"the task is at {self.next_prediction}"
                 )
         self._rebuild_from = None
-        for record, found, row in zip(records, *self._open(records), strict=True):
-            if row is not None and type(found) is Prediction:
-                self._keep(record, found, row)
+        opened, rows = self._open(records)
+        for record, says in zip(records, opened, strict=True):
+            if isinstance(says, Prediction):
+                self._keep(record, says).raw = rows[says.number].tobytes()
 
-    def _keep(self, record: Source, found: Prediction, row: bytes) -> Recent:
-        """Put a prediction among the recent ones."""
-        entry = Recent(record.offset, record.timestamp, row)
-        self._recent.add(self.messages.id_of(found.fields, record.key), entry)
+    def _keep(self, record: Source, prediction: Prediction) -> Recent:
+        """Put a prediction among the recent ones; its rows are filled in later."""
+        entry = Recent(record.offset, record.timestamp)
+        self._recent.add(self.messages.id_of(prediction.fields, record.key), entry)
         return entry
 
     def _reject(self, record: Source, error: StreamCANError, result: Result) -> None:

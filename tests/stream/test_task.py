@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import stream_can
 from stream_can import Corrector, SnapshotMismatch, snapshot
-from stream_can.stream.messages import Fields
+from stream_can.stream.fields import Fields
 from stream_can.stream.task import Record, Task
 
 pytestmark = pytest.mark.fast

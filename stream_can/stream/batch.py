@@ -1,0 +1,114 @@
+"""What the records of one batch ask of the corrector, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.corrector import Corrector
+from stream_can.scores import Scores
+from stream_can.stream.messages import Label, Prediction
+from stream_can.stream.recent import Recent
+from stream_can.stream.records import Output
+
+__all__ = ["Batch"]
+
+Array = NDArray[np.float64]
+
+
+class Batch:
+    """Predictions to correct and labels to learn, gathered for one call of the compiled loop.
+
+    Parameters
+    ----------
+    rows
+        The rows of the opened records, shape (n, m), to which the records' numbers refer.
+    """
+
+    def __init__(self, rows: Array) -> None:
+        self.predictions: list[tuple[Prediction, Output, Recent | None]] = []
+        self._rows, self._m = rows, rows.shape[1]
+        self._at: list[int] = []  # the row of each prediction
+        self._earlier: list[bytes] = []  # rows of labels that are none of this batch's predictions
+        # Of each label: the class, the number of its row, whether that is among the predictions
+        # or the earlier rows, and after how many predictions it is learned.
+        self._labels: list[tuple[int, int, bool, int]] = []
+        # To be scored: kept predictions whose labels came, and those that carry their own.
+        self._joined: list[tuple[Recent, int]] = []
+        self._labelled: list[tuple[int, int]] = []
+
+    def predict(self, prediction: Prediction, output: Output, entry: Recent | None) -> None:
+        """A prediction, to be corrected here; ``entry`` where it is kept for its label.
+
+        The label that its message carries, where there is one, is learned right after it.
+        """
+        number = len(self._at)
+        self._at.append(prediction.number)
+        self.predictions.append((prediction, output, entry))
+        if entry is not None:
+            entry.number = number
+        if prediction.label is not None:
+            self._labels.append((prediction.label, number, True, number + 1))
+            self._labelled.append((number, prediction.label))
+
+    def learn(self, label: Label, entry: Recent | None) -> None:
+        """A label, to be learned here; ``entry`` is its prediction, where that is kept."""
+        of, here, row = -1, False, None
+        if entry is not None:
+            self._joined.append((entry, label.index))
+            of, here = entry.number, entry.number >= 0
+            row = None if here else entry.raw
+        if label.number >= 0:  # the row that it brings goes before the kept one
+            here, row = False, self._rows[label.number].tobytes()
+        if row is not None:
+            of = len(self._earlier)
+            self._earlier.append(row)
+        self._labels.append((label.index, of, here, len(self._at)))
+
+    def play(self, corrector: Corrector) -> tuple[Array, Array]:
+        """Correct and learn; the rows of the predictions and the corrected ones, each (n, m)."""
+        P, first = self._rows, len(self._earlier)
+        if len(self._at) < len(P):
+            P = P[self._at]
+        flat = np.fromiter(chain.from_iterable(self._labels), np.int64, 4 * len(self._labels))
+        ys, of, here, due = flat.reshape(-1, 4).T.copy()
+        corrected, _ = corrector.play(
+            np.concatenate([self._matrix(self._earlier), P]) if first else P,
+            ys,
+            of + first * here,
+            due,
+            first=first,
+        )
+        return P, corrected
+
+    def keep(self, P: Array, sent: Array) -> None:
+        """Fill in the rows of the kept predictions."""
+        raw, corrected, width = P.tobytes(), sent.tobytes(), 8 * self._m
+        for i, (_, _, entry) in enumerate(self.predictions):
+            if entry is not None:
+                cut = slice(i * width, (i + 1) * width)
+                entry.raw, entry.sent, entry.number = raw[cut], corrected[cut], -1
+
+    def score(self, P: Array, sent: Array, before: Scores, after: Scores) -> None:
+        """Add the predictions whose labels came to the scores; after :meth:`keep`."""
+        known = [(entry.raw, entry.sent, y) for entry, y in self._joined if entry.sent is not None]
+        if known:
+            raw, was_sent, ys = zip(*known, strict=True)
+            add(self._matrix(raw), self._matrix(was_sent), ys, before, after)
+        if self._labelled:
+            numbers, ys = zip(*self._labelled, strict=True)
+            at = list(numbers)
+            add(P[at], sent[at], ys, before, after)
+
+    def _matrix(self, rows: Sequence[bytes]) -> Array:
+        return np.frombuffer(b"".join(rows)).reshape(-1, self._m)
+
+
+def add(raw: Array, sent: Array, ys: Sequence[int], before: Scores, after: Scores) -> None:
+    """Add rows and their labels to the scores before and after."""
+    y = np.array(ys)
+    before.add_checked(raw / raw.sum(axis=1, keepdims=True), y)
+    after.add_checked(sent, y)

@@ -1,0 +1,41 @@
+"""Where in a message everything is."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Fields"]
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where in a message everything is. Names are dotted paths: ``model.probs`` reaches inside."""
+
+    probs: str = "probs"
+    """The probabilities of a prediction."""
+    raw: str = "probs_raw"
+    """The name, beside ``probs``, that keeps the original; a label may echo it. Empty: dropped."""
+    label: str = "label"
+    """The class name of a label."""
+    id: str | None = None
+    """What joins labels to predictions; None is the record's key."""
+    digits: int | None = None
+    """Decimal places of the corrected probabilities; None: as many as read back equal."""
+
+    def __post_init__(self) -> None:
+        for name in ("probs", "label", "id"):
+            path = getattr(self, name)
+            if path is not None and not all(path.split(".")):
+                raise ValueError(f"{name}: {path!r} is no field name or dotted path")
+        above, dot, last = self.probs.rpartition(".")
+        if "." in self.raw or self.raw == last:
+            raise ValueError(
+                f"raw: {self.raw!r}, expected a name without a dot, other than that of probs"
+            )
+        beside = f"{above}{dot}{self.raw}" if self.raw else None
+        paths = [path for path in (self.probs, beside, self.label, self.id) if path is not None]
+        for path in paths:
+            inside = [other for other in paths if other.startswith(f"{path}.")]
+            if inside or paths.count(path) > 1:
+                raise ValueError(f"fields: {path!r} is two things at once; give each its own place")
+        if self.digits is not None and not 1 <= self.digits <= 17:
+            raise ValueError(f"digits: {self.digits}, expected 1 to 17")

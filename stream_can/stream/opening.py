@@ -1,0 +1,95 @@
+"""Records -> the rows and labels they hold, or what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
+from stream_can.method.kernel import bad_rows
+from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
+from stream_can.stream.records import Source
+
+__all__ = ["Opened", "open_records"]
+
+Array = NDArray[np.float64]
+
+
+Opened = Prediction | Label | StreamCANError | None
+"""What a record says, or what is wrong with it; None is a tombstone."""
+
+
+def open_records(
+    records: Sequence[Source],
+    messages: Messages,
+    *,
+    labels_topic: str | None,
+    labelled: bool,
+    max_bytes: int | None,
+) -> tuple[list[Opened], Array]:
+    """Open records: what each says, and the rows, checked, that predictions and labels number.
+
+    Parameters
+    ----------
+    messages
+        Reads what the records hold.
+    labels_topic, labelled, max_bytes
+        Those of :class:`stream_can.stream.task.Task`.
+    """
+    opened: list[Opened] = []
+    rows: list[list[float]] = []
+    m = len(messages.classes)
+    # Nearly every message is far below the limit; only the others are measured.
+    far_below = (math.inf if max_bytes is None else max_bytes - 24 * m - 200) / 2
+    for record in records:
+        says: Prediction | Label | None = None
+        value = record.value
+        try:
+            if record.topic == labels_topic:
+                if value is not None:
+                    says = messages.read_label(value, record.key)
+            elif value is not None:
+                says = messages.read(value)
+                if labelled:
+                    says.label = messages.label_in(says.fields)
+                if len(value) > far_below or record.headers or len(record.key or b"") > 100:
+                    check_size(record, says, messages, max_bytes)
+            elif record.key is None:
+                raise BadMessage(
+                    "key and value are both null; this letter's value is empty instead"
+                )
+        except (BadMessage, UnknownClass) as error:
+            opened.append(error)
+            continue
+        if says is not None and says.row is not None:
+            says.number = len(rows)
+            rows.append(says.row)
+        opened.append(says)
+    P = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * m).reshape(-1, m)
+    if bad := bad_rows(P):
+        fields = messages.fields
+        for i, one in enumerate(opened):
+            if isinstance(one, Prediction | Label) and one.number in bad:
+                field = fields.probs if isinstance(one, Prediction) else fields.raw
+                opened[i] = InvalidPrediction(f"{field}: {bad[one.number]}")
+    return opened, P
+
+
+def check_size(
+    record: Source, prediction: Prediction, messages: Messages, max_bytes: int | None
+) -> None:
+    """BadMessage where the output of a prediction could be larger than a record may be."""
+    if max_bytes is None:
+        return
+    other = len(record.key or b"") + sum(len(k) + len(v or b"") for k, v in record.headers)
+    if 2 * len(record.value or b"") + 24 * len(messages.classes) + other + 100 <= max_bytes:
+        return
+    size = messages.largest(prediction) + other
+    if size > max_bytes:
+        raise BadMessage(
+            f"the output could take {size} bytes, more than the {max_bytes} that a record may have"
+        )
