@@ -104,7 +104,7 @@ def same_inside(oracle, corrector, tolerance):
     )
     np.testing.assert_allclose(corrector.coverage, oracle.coverage, atol=1e-9)
     np.testing.assert_allclose(
-        list(corrector.recent_log_loss.values()), oracle.recent_log_loss, rtol=tolerance * 10
+        list(corrector.recent_log_loss.values()), oracle.recent_log_loss, atol=tolerance * 10
     )
     for name, sums in corrector.confident_sums.items():
         np.testing.assert_allclose(sums, oracle.S[name], atol=tolerance * 100)
