@@ -18,8 +18,8 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
-	$(PY) -m pip install -q -c constraints.txt --group dev
-	$(PY) -m pip install -q -c constraints.txt --no-build-isolation -e '.[cli,kafka,report,river]'
+	$(PY) -m pip install -q --no-compile -c constraints.txt --group dev
+	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[cli,kafka,report,river]'
 	touch $@
 
 demo: setup  ## correct ten months of real flights, without Kafka; writes out/flights.html
@@ -45,7 +45,7 @@ docs: .venv/ready-docs  ## the documentation site: out/site/index.html
 	@echo "read it: out/site/index.html"
 
 .venv/ready-docs: .venv/ready
-	$(PY) -m pip install -q -c constraints.txt --group docs
+	$(PY) -m pip install -q --no-compile -c constraints.txt --group docs
 	touch $@
 
 bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka

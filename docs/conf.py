@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 project, author, release = "stream_can", "the authors of stream_can", __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["**/__pycache__"]
+exclude_patterns = ["package.md"]  # what a package index shows
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!stream_can).*"),  # types of other packages have no page here
@@ -173,9 +173,10 @@ def public_names(module: Any) -> list[str]:
 def shown_at(thing: Any, name: str) -> tuple[str, str]:
     """The first of the reference's modules that has a thing under this name."""
     for names in REFERENCE.values():
-        for module in names:
-            if getattr(importlib.import_module(module), name, None) is thing:
-                return module, name
+        for module_name in names:
+            module = importlib.import_module(module_name)
+            if name in public_names(module) and getattr(module, name) is thing:
+                return module_name, name
     raise LookupError(name)
 
 
@@ -245,6 +246,8 @@ def docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: l
         line if "``" in line or ".. math::" in line or ">>>" in line else line.replace("|", "\\|")
         for line in text.split("\n")
     ]
+    if what in ("property", "attribute"):
+        lines[:0] = ["..", ""]  # napoleon takes the first line's text up to a colon for a type
 
 
 # -- formulas: MathML, which browsers draw themselves ----------------------------------------------

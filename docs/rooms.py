@@ -30,8 +30,8 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
 """From the top: the rooms, and where in the picture they begin and end. A module imports from its
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
 
-HEIGHT, GAP, WIDTH = 66, 18, 215
-"""Of a floor, between floors and of a column, in pixels."""
+GAP, WIDTH = 18, 215
+"""Between floors and of a column, in pixels."""
 
 
 class Import(NamedTuple):
@@ -66,9 +66,9 @@ def imports(source: Path = SOURCE) -> list[Import]:
                 continue
             for name in names:
                 if name.partition(".")[0] == PACKAGE:
-                    inside = name.partition(".")[2]
-                    inside = inside if inside in known else inside.rpartition(".")[0]
-                    found.append(Import(importer, inside, node.lineno))
+                    imported = name.partition(".")[2]
+                    imported = imported if imported in known else imported.rpartition(".")[0]
+                    found.append(Import(importer, imported, node.lineno))
     return found
 
 
@@ -119,34 +119,33 @@ def arrows(found: list[Import]) -> list[tuple[str, str]]:
 
 def draw(source: Path = SOURCE) -> str:
     """The rooms with their modules, floor by floor, and the arrows between them, as SVG."""
-    box: dict[str, tuple[float, float, float]] = {}
-    for n, names in enumerate(FLOORS):
-        for name, (left, right) in names.items():
-            box[name] = (left * WIDTH + 6, right * WIDTH - 6, n * (HEIGHT + GAP) + 6)
     known = modules(source)
-    parts = []
-    for name, (left, right, top) in box.items():
-        files = sorted(
-            inside.removeprefix(f"{name}.")
-            for inside, path in known.items()
-            if inside.startswith(f"{name}.") and room(inside) == name
-            if path.name != "__init__.py"
-        )
-        lines = wrapped(files, int((right - left) / 6.2))
-        parts.append(
-            f'<rect x="{left:g}" y="{top}" width="{right - left:g}" height="{HEIGHT}" rx="6"/>'
-        )
-        middle = (left + right) / 2
-        y = top + HEIGHT / 2 + 5 - 7 * len(lines)
-        parts.append(f'<text class="room" x="{middle:g}" y="{y:g}">{name}</text>')
-        for i, line in enumerate(lines):
-            parts.append(f'<text x="{middle:g}" y="{y + 15 + 13 * i:g}">{line}</text>')
+    box: dict[str, tuple[float, float, float, float]] = {}
+    parts, top = [], 6
+    for names in FLOORS:
+        lines = {
+            name: wrapped(inside(name, known), int((right - left) * WIDTH / 6.6))
+            for name, (left, right) in names.items()
+        }
+        height = 34 + 13 * max(map(len, lines.values()))
+        for name, (column, end) in names.items():
+            left, right = column * WIDTH + 6, end * WIDTH - 6
+            box[name] = (left, right, top, top + height)
+            parts.append(
+                f'<rect x="{left:g}" y="{top}" width="{right - left:g}" height="{height}" rx="6"/>'
+            )
+            middle = (left + right) / 2
+            y = top + height / 2 + 5 - 6.5 * len(lines[name])
+            parts.append(f'<text class="room" x="{middle:g}" y="{y:g}">{name}</text>')
+            for i, line in enumerate(lines[name]):
+                parts.append(f'<text x="{middle:g}" y="{y + 15 + 13 * i:g}">{line}</text>')
+        top += height + GAP
     taken: list[tuple[float, float, float]] = []
     for upper, lower in arrows(imports(source)):
-        begin, end = box[upper][2] + HEIGHT, box[lower][2]
+        begin, end = box[upper][3], box[lower][2]
         left, right = max(box[upper][0], box[lower][0]), min(box[upper][1], box[lower][1])
-        between = [(a, b) for a, b, top in box.values() if begin < top < end]
-        between += [(x - 12, x + 12) for x, top, bottom in taken if top < end and bottom > begin]
+        between = [(a, b) for a, b, y, _ in box.values() if begin < y < end]
+        between += [(x - 12, x + 12) for x, y, bottom in taken if y < end and bottom > begin]
         middle = (left + right) / 2
         free = [
             left + 14 + step
@@ -158,7 +157,7 @@ def draw(source: Path = SOURCE) -> str:
         x = min(free, key=lambda x: abs(x - middle))
         taken.append((x, begin, end))
         parts.append(f'<path d="M{x:g} {begin}V{end - 7}" marker-end="url(#tip)"/>')
-    size = f"{4 * WIDTH} {len(FLOORS) * (HEIGHT + GAP) - GAP + 12}"
+    size = f"{4 * WIDTH} {top - GAP + 6}"
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img">
 <title>The rooms of stream_can from the top; an arrow goes to a room that is imported</title>
@@ -174,6 +173,15 @@ text {{ font: 11px sans-serif; text-anchor: middle; fill: #333; }}
 {chr(10).join(parts)}
 </svg>
 """
+
+
+def inside(name: str, known: dict[str, Path]) -> list[str]:
+    """The modules of a room."""
+    return [
+        module.removeprefix(f"{name}.")
+        for module, path in sorted(known.items())
+        if module != name and room(module) == name and path.name != "__init__.py"
+    ]
 
 
 def wrapped(words: list[str], width: int) -> list[str]:

@@ -1,7 +1,8 @@
 """How good is a stream of predictions: accuracy, log loss, Brier, calibration error.
 
 Every score is a mean of sums over rows, so :class:`Scores` can add a stream up chunk by chunk in
-memory that does not grow, and the functions beside it are one chunk of that.
+memory that does not grow, parts of a stream add up to the whole, and the functions beside it are
+one chunk of that.
 """
 
 from __future__ import annotations
@@ -43,10 +44,23 @@ class Reliability(NamedTuple):
 class Scores:
     """Scores of a stream, added up chunk by chunk.
 
+    Those of several streams add up too: ``sum(parts, Scores())`` has the scores of all their rows.
+
     Parameters
     ----------
     bins
         Equal bins of confidence for :attr:`ece`, :attr:`mce` and :attr:`reliability`, 1 <= bins.
+
+    Attributes
+    ----------
+    n
+        Rows added.
+    hits
+        Rows whose likeliest class is the label.
+    log_loss_sum
+        Sum of -log p[y] in nats, p[y] no smaller than 1e-6.
+    brier_sum
+        Sum of the squared distances to the label's unit vector.
 
     Examples
     --------
@@ -55,15 +69,18 @@ class Scores:
     >>> scores.add([[0.6, 0.4], [0.3, 0.7]], [1, 1])
     >>> scores.n, round(scores.accuracy, 4), round(scores.log_loss, 4)
     (3, 0.6667, 0.4987)
+    >>> both = scores + scores
+    >>> both.n, both.hits, round(both.accuracy, 4)
+    (6, 4, 0.6667)
     """
 
     def __init__(self, bins: int = BINS) -> None:
         if bins < 1:
             raise ValueError(f"bins: expected at least 1, got {bins}")
         self.n = 0
-        self._hits = 0
-        self._log_loss = 0.0
-        self._brier = 0.0
+        self.hits = 0
+        self.log_loss_sum = 0.0
+        self.brier_sum = 0.0
         self._count = np.zeros(bins, np.int64)
         self._confidence = np.zeros(bins)
         self._correct = np.zeros(bins)
@@ -99,9 +116,9 @@ class Scores:
         hit = best == y
         hits, loss = float(hit.sum()), float(-np.log(np.maximum(of_label, FLOOR)).sum())
         self.n += n
-        self._hits += int(hits)
-        self._log_loss += loss
-        self._brier += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
+        self.hits += int(hits)
+        self.log_loss_sum += loss
+        self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
         bins = len(self._count)
         # Bins are open to the left: 1/15 belongs to the first, as in Guo et al.'s own code.
         inside = np.clip(np.ceil(confidence * bins).astype(np.intp) - 1, 0, bins - 1)
@@ -110,23 +127,40 @@ class Scores:
         self._correct += np.bincount(inside, hit, bins)
         return hits, loss
 
+    def __add__(self, other: Scores) -> Scores:
+        """The scores of both streams' rows; ValueError where their bins differ."""
+        if not isinstance(other, Scores):
+            return NotImplemented
+        bins = len(self._count)
+        if len(other._count) != bins:
+            raise ValueError(f"bins: {bins} and {len(other._count)} cannot be added up")
+        both = Scores(bins)
+        both.n = self.n + other.n
+        both.hits = self.hits + other.hits
+        both.log_loss_sum = self.log_loss_sum + other.log_loss_sum
+        both.brier_sum = self.brier_sum + other.brier_sum
+        both._count = self._count + other._count
+        both._confidence = self._confidence + other._confidence
+        both._correct = self._correct + other._correct
+        return both
+
     def _mean(self, total: float) -> float:
         return total / self.n if self.n else float("nan")
 
     @property
     def accuracy(self) -> float:
         """Share of the rows whose likeliest class is the label; nan before the first row."""
-        return self._mean(self._hits)
+        return self._mean(self.hits)
 
     @property
     def log_loss(self) -> float:
         """Mean of -log p[y] in nats, p[y] no smaller than 1e-6; nan before the first row."""
-        return self._mean(self._log_loss)
+        return self._mean(self.log_loss_sum)
 
     @property
     def brier(self) -> float:
         """Mean squared distance to the label's unit vector, in [0, 2]; nan before the first row."""
-        return self._mean(self._brier)
+        return self._mean(self.brier_sum)
 
     @property
     def reliability(self) -> Reliability:

@@ -37,7 +37,7 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
 # Of bytes that are no payload, or hold what no payload holds: beside msgspec's own errors a deep
 # nesting, bad UTF-8, a map as a key, a shape that is not that of its bytes.
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, TypeError, ValueError, OverflowError)
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Decoded(NamedTuple):
@@ -101,7 +101,7 @@ def decode(data: bytes) -> Decoded:
     return Decoded(content.head, arrays, version)
 
 
-def typed(head: dict[str, Any], kind: type[T]) -> T:
+def typed(head: dict[str, Any], kind: type[_T]) -> _T:
     """The head as a struct, or SnapshotMismatch that says which field is missing or wrong."""
     try:
         return msgspec.convert(head, kind)

@@ -79,8 +79,10 @@ def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> No
 
 
 def test_every_metric_that_is_named_exists() -> None:
-    there = {sample.name for family in Metrics().collect() for sample in family.samples}
-    there |= {f"{family.name}{end}" for family in Metrics().collect() for end in ("", "_total")}
+    there = {sample.name for family in Metrics().registry.collect() for sample in family.samples}
+    there |= {
+        f"{family.name}{end}" for family in Metrics().registry.collect() for end in ("", "_total")
+    }
     recorded = r"stream_can:\w+:\w+"
     for path in (DOCKER / "alerts.yml", ROOT / "docs" / "operations.md"):
         text = re.sub(recorded, "", path.read_text())
@@ -201,6 +203,7 @@ def test_the_dockerfile_run_by_hand(tmp_path: Path) -> None:
             for source in sources:
                 for found in root.glob(source.removeprefix("/src/")):
                     goal = folders[stage] / target
+                    goal.parent.mkdir(parents=True, exist_ok=True)
                     if found.is_dir():
                         skip = shutil.ignore_patterns("__pycache__", "*.so", "kernel.c")
                         shutil.copytree(found, goal, ignore=skip)

@@ -12,6 +12,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def run_sh(code):
 
 
 def load_toml(code):
-    settings = importlib.import_module("stream_can.kafka.settings")
+    settings = importlib.import_module("stream_can.kafka")
     Path("app.toml").write_text(code)
     assert settings.load("app.toml", {}, {}).classes
 
@@ -103,6 +104,12 @@ def test_links(name):
     for target in re.findall(r"\]\(([^)#\s]+?)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_what_a_package_index_shows():
+    """No relative link and no picture: they would lead nowhere there."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "](" not in (ROOT / pyproject["project"]["readme"]).read_text()
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])

@@ -4,6 +4,8 @@ import doctest
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn import metrics
 
 from stream_can import scores
@@ -70,6 +72,35 @@ def test_chunks_add_up():
     for cut in np.array_split(np.arange(len(y)), 7):
         parts.add(P[cut], y[cut])
     assert parts.summary() == pytest.approx(whole.summary(), abs=1e-12)
+
+
+@given(st.lists(st.integers(0, 40), max_size=6), st.integers(1, 20), st.integers(0, 2**32 - 1))
+def test_the_sum_of_parts_equals_the_whole(sizes, bins, seed):
+    whole, parts = scores.Scores(bins), []
+    P, y = stream(n=sum(sizes), seed=seed)
+    whole.add(P, y)
+    for stop, size in zip(np.cumsum(sizes, dtype=int), sizes, strict=True):
+        parts.append(scores.Scores(bins))
+        parts[-1].add(P[stop - size : stop], y[stop - size : stop])
+    before = [part.summary() for part in parts]
+    found = sum(parts, scores.Scores(bins))
+    assert (found.n, found.hits) == (whole.n, whole.hits)
+    assert found.log_loss_sum == pytest.approx(whole.log_loss_sum, abs=1e-9)
+    assert found.brier_sum == pytest.approx(whole.brier_sum, abs=1e-9)
+    assert found.summary() == pytest.approx(whole.summary(), abs=1e-9, nan_ok=True)
+    for ours, theirs in zip(found.reliability, whole.reliability, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-9, nan_ok=True)
+    # The parts are as they were: nothing is shared.
+    found.add([[1.0, 0.0]], [0])
+    again = [part.summary() for part in parts]
+    assert again == [pytest.approx(one, abs=0, nan_ok=True) for one in before]
+
+
+def test_only_scores_of_equal_bins_add_up():
+    with pytest.raises(ValueError, match="bins: 15 and 10"):
+        scores.Scores() + scores.Scores(10)
+    with pytest.raises(TypeError):
+        scores.Scores() + 1
 
 
 def test_zero_probability_costs_the_floor_and_no_more():

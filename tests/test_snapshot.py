@@ -2,23 +2,29 @@
 
 import json
 import math
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector, SnapshotMismatch, StreamCANError, snapshot
-from stream_can.stream import task
+from stream_can.cli.inspection import read_snapshot
 from stream_can.stream.task import Task
+from tests import mutations
 from tests.fixtures import make
 from tests.test_corrector import GOOD, lived_in
 
 pytestmark = pytest.mark.fast
 
-FIXTURES = Path(__file__).parent / "fixtures"
-NOW = f"format-{snapshot.VERSION}-task-{task.FORMAT}"
+ROOT = Path(__file__).parent.parent
+NOW, FIXTURES = mutations.NOW, mutations.FIXTURES
 OUTPUTS = {"format-1-task-1": None, "format-2-task-1": 0.0}
 """How far from those kept the outputs of a format may be; where it has none only the state counts:
 this release corrects otherwise than the one that wrote it."""
@@ -96,6 +102,137 @@ def test_truncated_or_flipped_bytes_are_refused(draw):
     flipped[at] ^= 1 << draw.draw(st.integers(0, 7))
     with pytest.raises(SnapshotMismatch, match="snapshot: "):
         Corrector.from_bytes(bytes(flipped))
+
+
+def test_mutations_with_good_checksums_are_refused_or_give_probabilities():
+    """STREAM_CAN_MUTATIONS=100000 makes a long run of it; see tests/mutations.py."""
+    count = os.environ.get("STREAM_CAN_MUTATIONS", "4000")
+    command = [sys.executable, "-W", "error", "-m", "tests.mutations", "--count", count]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert sum(seen.values()) == int(count)
+    for mutation in mutations.MUTATIONS:
+        assert seen[f"{mutation.__name__} refused"] > 10
+        assert seen[f"{mutation.__name__} taken"] > 10
+
+
+WRONG_ARRAYS = {
+    "short": ({"counts": np.zeros(1, np.int64)}, r"counts is int64 of shape \(1,\), expected"),
+    "flat": ({"A.matrix": np.zeros(9, np.float32)}, r"A.matrix is float32 of shape \(9,\)"),
+    "type": ({"labels": np.zeros(3, np.float32)}, "labels is float32"),
+    "more": ({"Q": np.zeros(4)}, "Q does not belong"),
+    "NaN": ({"S.raw": np.array([1, math.nan, 1])}, "S.raw holds a number that is not from 0"),
+    "huge": ({"labels": np.full(3, 1e308)}, "labels holds a number"),
+    "steep": ({"u.vector": np.array([2.5, 0, 0])}, "u.vector holds a number"),
+    "negative": ({"counts": np.array([1, 1, -2])}, "counts holds a number"),
+    "weights": ({"weights": np.zeros(8)}, "weights does not sum to 1"),
+}
+
+
+@pytest.mark.parametrize(("arrays", "why"), WRONG_ARRAYS.values(), ids=WRONG_ARRAYS)
+def test_arrays_are_held_against_the_table(arrays, why):
+    head, state, _ = snapshot.decode(lived_in().to_bytes())
+    with pytest.raises(SnapshotMismatch, match=f"snapshot: array {why}"):
+        Corrector.from_bytes(snapshot.encode(head, state | arrays))
+
+
+def test_an_array_too_few_is_named():
+    head, state, _ = snapshot.decode(lived_in().to_bytes())
+    for name in state:
+        less = {key: array for key, array in state.items() if key != name}
+        with pytest.raises(SnapshotMismatch, match=f"array {re.escape(name)} is missing"):
+            Corrector.from_bytes(snapshot.encode(head, less))
+
+
+WRONG_HEADS = {
+    "classes": ({"classes": "abc"}, r"Expected `array`, got `str` - at `\$.classes`"),
+    "twice": ({"classes": ["a", "b", "a"]}, "classes: 'a' is named twice"),
+    "none": ({"classes": []}, "classes: expected at least 1"),
+    "counts": ({"train_counts": [1, 2]}, "train_counts: 2 counts for 3 classes"),
+    "nan": ({"train_counts": [1, 2, math.nan]}, "train_counts: training counts: each must be fin"),
+    "order": ({"paths": ["can", "raw"]}, r"paths: \['can', 'raw'\], expected \['raw', 'can'\]"),
+    "path": ({"paths": ["raw", "x"]}, "paths: 'x' is not one of"),
+    "fitted": ({"paths": ["raw", "fitted", "fitted+can"]}, "paths: .* expected"),
+    "fit": ({"fit": {"rows": 3}}, "missing required field `step`"),
+    "setting": ({"settings": {"k": 3}}, "settings: 'half_life' is missing or unknown"),
+}
+
+
+@pytest.mark.parametrize(("fields", "why"), WRONG_HEADS.values(), ids=WRONG_HEADS)
+def test_heads_are_typed(fields, why):
+    head, state, _ = snapshot.decode(lived_in().to_bytes())
+    with pytest.raises(SnapshotMismatch, match=f"snapshot: .*{why}"):
+        Corrector.from_bytes(snapshot.encode(head | fields, state))
+    for name in fields.keys() - {"classes"}:
+        less = {key: value for key, value in head.items() if key != name}
+        with pytest.raises(SnapshotMismatch, match=f"missing required field `{name}`"):
+            Corrector.from_bytes(snapshot.encode(less, state))
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"), [({"k": 1}, "k: 1, exp"), ({"half_life": math.nan}, "half_life: nan")]
+)
+def test_settings_of_a_snapshot_are_checked(setting, why):
+    head, state, _ = snapshot.decode(lived_in().to_bytes())
+    head["settings"] |= setting
+    with pytest.raises(SnapshotMismatch, match=f"snapshot: {why}"):
+        Corrector.from_bytes(snapshot.encode(head, state))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"\x91" * 50_000, b"\x82\xa4head\x81\x80\x01\xa6arrays\x80", b"\xdd\xff\xff\xff\xff", b""],
+    ids=["nested", "a map as a key", "long", "nothing"],
+)
+def test_other_payloads_are_refused(payload):
+    with pytest.raises(SnapshotMismatch, match="snapshot: unreadable payload"):
+        Corrector.from_bytes(mutations.sealed(payload))
+
+
+def test_heads_of_tasks_are_typed(tmp_path):
+    head, arrays, _ = snapshot.decode(make.taken().to_bytes(recent=True))
+    file = tmp_path / "state"
+    for fields, why in [
+        ({"task": 0}, "Expected `int` >= 1"),
+        ({"task": "1"}, "Expected `int`, got `str`"),
+        ({"next_label": -1}, r"Expected `int` >= 0 - at `\$.next_label`"),
+        ({"next_prediction": 1.5}, "Expected `int`, got `float`"),
+        ({"oldest": 10**6}, "oldest 1000000 is behind next_prediction 20"),
+        ({"counts": {"labels": -1}}, r"at `\$.counts.labels`"),
+        ({"corrector": b""}, "0 bytes, too short to be one"),
+        ({"corrector": make.taken().to_bytes()}, "a task's"),
+        ({"corrector": Corrector([1, "1"]).to_bytes()}, "classes: two are '1' in JSON"),
+        ({"ids": "abc"}, r"Expected `array \| null`, got `str`"),
+    ]:
+        data = snapshot.encode(head | fields, arrays)
+        with pytest.raises(SnapshotMismatch, match=why):
+            Task.from_bytes(data)
+        file.write_bytes(data)
+        with pytest.raises(SnapshotMismatch, match=f"state: snapshot: .*{why}"):
+            read_snapshot(file)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "why"),
+    [
+        (0, math.nan, "offsets and timestamps"),
+        (0, 0.5, "offsets and timestamps"),
+        (1, math.inf, "offsets and timestamps"),
+        (0, 20, "offset is not below 20"),
+        (2, 0.9, "recent prediction 3: probabilities sum to"),
+        (2, math.nan, "recent prediction 3: entry 0 is nan"),
+        (5, math.nan, "corrected row"),
+        (5, 7, "corrected row"),
+    ],
+)
+def test_recent_predictions_are_checked(at, value, why):
+    head, arrays, _ = snapshot.decode(make.taken().to_bytes(recent=True))
+    arrays["recent"][3, at] = value
+    with pytest.raises(SnapshotMismatch, match=why):
+        Task.from_bytes(snapshot.encode(head, arrays), labels_topic="labels")
+    with pytest.raises(SnapshotMismatch, match="20 ids of recent predictions, rows none"):
+        Task.from_bytes(snapshot.encode(head, {}), labels_topic="labels")
 
 
 def test_other_bytes_are_refused():

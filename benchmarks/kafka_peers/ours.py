@@ -32,7 +32,9 @@ from msgspec import Raw
 
 from stream_can.kafka import Settings, Worker
 from stream_can.kafka.client import unpacking
-from stream_can.kafka.client.member import Client
+from stream_can.kafka.client.member import Member
+from stream_can.kafka.client.transaction import Transaction
+from stream_can.kafka.partitions import Partitions
 from stream_can.stream.messages import Prediction
 from stream_can.stream.records import Output, Result
 from stream_can.stream.task import VERSION_HEADER, Task
@@ -76,20 +78,20 @@ class WithoutJson:
         return value + self._longer
 
 
-class WithoutTransaction(Client):
+class WithoutTransaction(Transaction):
     """An idempotent producer instead of a transactional one; offsets are committed afterwards."""
 
+    member: Member
+
     def _open_producer(self) -> None:
-        options = self.options.producer
+        options = self._options.producer
         options.pop("transaction_timeout_ms")
         self._producer = KafkaProducer(**options, allow_auto_create_topics=False)
         self._producer.begin_transaction = lambda: None
 
     def commit(self, offsets: Any, token: Any) -> None:
-        self._producer.begin_transaction = lambda: None
-        self._producer.send_offsets_to_transaction = lambda positions, _: self._consumer.commit(
-            positions
-        )
+        consumer = self.member._consumer
+        self._producer.send_offsets_to_transaction = lambda where, _: consumer.commit(where)
         self._producer.commit_transaction = lambda: None
         super().commit(offsets, token)
 
@@ -97,7 +99,7 @@ class WithoutTransaction(Client):
         self._sent, self._begun = [], None
 
 
-class OneByOne(Client):
+class OneByOne(Transaction):
     """Records sent one by one; see also where `unpacking` is left out."""
 
     def send_all(self, topic: str, partition: int, outputs: Any) -> None:
@@ -105,20 +107,21 @@ class OneByOne(Client):
             self.send(topic, partition, out.key, out.value, out.headers, out.timestamp)
 
 
-class Metered(Worker):
-    """Stops after so many records."""
+class Metered(Partitions):
+    """Stops its worker after so many records."""
 
+    worker: Worker
     meter, enough = Meter(), 0
 
-    def _handle(self, partition: int, records: list[Any]) -> None:
+    def handle(self, partition: int, records: list[Any]) -> None:
         self.meter.begin()
-        super()._handle(partition, records)
+        super().handle(partition, records)
 
-    def _commit(self) -> None:
-        super()._commit()
-        if self.enough and self.progress.records >= self.enough:
-            self.meter.end(self.progress.records)
-            self.stop()
+    def commit(self) -> None:
+        super().commit()
+        if self.enough and self.committed >= self.enough:
+            self.meter.end(self.committed)
+            self.worker.stop()
 
 
 def main() -> None:
@@ -128,14 +131,15 @@ def main() -> None:
         instance="0", classes=list(range(int(m))), commit_interval_ms=int(interval),
         create_topics=True,
     )  # fmt: skip
-    worker = Metered(settings)
-    worker.enough = int(records)
+    worker = Worker(settings)
+    worker._partitions.__class__ = Metered
+    worker._partitions.worker, worker._partitions.enough = worker, int(records)  # type: ignore[attr-defined]
     if kind.startswith("pass-through"):
-        worker._fresh = lambda prediction, label: Identity(  # type: ignore[method-assign]
+        worker.start.fresh = lambda prediction, label: Identity(  # type: ignore[method-assign]
             worker.start.corrector(), next_prediction=prediction, next_label=label
         )
     if kind in ("uncorrected", "without-json"):
-        fresh = worker._fresh
+        fresh = worker.start.fresh
 
         def without(prediction: int, label: int) -> Task:
             task = fresh(prediction, label)
@@ -145,12 +149,13 @@ def main() -> None:
                 task.messages = WithoutJson(int(m))  # type: ignore[assignment]
             return task
 
-        worker._fresh = without  # type: ignore[method-assign]
+        worker.start.fresh = without  # type: ignore[method-assign]
     if kind == "pass-through-one-by-one":
-        worker.client.__class__ = OneByOne
+        worker.client.transaction.__class__ = OneByOne
         unpacking.install = lambda consumer: None  # type: ignore[assignment]
     elif kind == "at-least-once":
-        worker.client.__class__ = WithoutTransaction
+        worker.client.transaction.__class__ = WithoutTransaction
+        worker.client.transaction.member = worker.client.member  # type: ignore[attr-defined]
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     path = os.environ.get("PROFILE")  # of the worker's thread; the sender has its own
     if path is None:

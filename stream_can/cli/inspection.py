@@ -11,6 +11,7 @@ from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.snapshot import decode
+from stream_can.stream.task import Task
 
 __all__ = ["describe", "inspect_command", "read_snapshot"]
 
@@ -83,8 +84,8 @@ def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
         head = decode(data).head
         if "task" not in head:
             return Corrector.from_bytes(data), {}
-        stream = {name: head[name] for name in ("next_prediction", "next_label", "counts")}
-        return Corrector.from_bytes(head["corrector"]), stream
+        corrector = Task.from_bytes(data).corrector  # which checks the head
+        return corrector, {name: head[name] for name in ("next_prediction", "next_label", "counts")}
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"{path}: {error}") from None
 

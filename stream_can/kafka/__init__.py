@@ -15,8 +15,11 @@ from stream_can.kafka.client.guards import (
     RebuildError,
     RetryError,
 )
-from stream_can.kafka.settings import Option, Settings, SettingsError, load, options
-from stream_can.kafka.worker import EXIT_CODES, UnreadableRecord, Worker, run
+from stream_can.kafka.loading import load
+from stream_can.kafka.partitions import UnreadableRecord
+from stream_can.kafka.process import EXIT_CODES, run
+from stream_can.kafka.settings import Option, Settings, SettingsError, options
+from stream_can.kafka.worker import Worker
 
 __all__ = [
     "EXIT_CODES",

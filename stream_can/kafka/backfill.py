@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from stream_can.corrector import Corrector
 from stream_can.kafka import restore as state
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.client.member import Client
+from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker
 from stream_can.scores import Scores
@@ -52,17 +52,15 @@ class Backfill(NamedTuple):
         found: dict[str, Any] = {
             name: getattr(self.counts, name) for name in Counts.__struct_fields__
         }
-        found["scored"] = n = sum(task.raw_scores.n for task in self.tasks.values())
-        sides: dict[str, list[Scores]] = {
-            "before": [task.raw_scores for task in self.tasks.values() if task.raw_scores.n],
-            "after": [task.sent_scores for task in self.tasks.values() if task.sent_scores.n],
+        tasks = self.tasks.values()
+        sides = {
+            "before": sum((task.raw_scores for task in tasks), Scores()),
+            "after": sum((task.sent_scores for task in tasks), Scores()),
         }
+        found["scored"] = sides["before"].n
         for stage, scores in sides.items():
-            if n:
-                found[stage] = {
-                    "accuracy": sum(s.accuracy * s.n for s in scores) / n,
-                    "log_loss": sum(s.log_loss * s.n for s in scores) / n,
-                }
+            if scores.n:
+                found[stage] = {"accuracy": scores.accuracy, "log_loss": scores.log_loss}
         found["next_offsets"] = {
             partition: {"input": task.next_prediction, "labels": task.next_label}
             for partition, task in self.tasks.items()
@@ -94,7 +92,7 @@ def backfill(
         No broker answers.
     """
     worker = Worker(settings)
-    client, s = worker.client, settings
+    client, readers, s = worker.client, worker.client.readers, settings
     try:
         worker.check()
         if start_group and not client.group_is_new():
@@ -103,9 +101,9 @@ def backfill(
                 " own state; take another application_id, or only write a snapshot"
             )
         corrector = worker.start.corrector()
-        spans = client.spans(s.input)
-        label_spans = client.spans(s.labels) if s.labels else {}
-        options = worker.task_options()
+        spans = readers.spans(s.input)
+        label_spans = readers.spans(s.labels) if s.labels else {}
+        options = worker.start.task_options()
         tasks = {
             p: Task(
                 corrector,
@@ -115,9 +113,11 @@ def backfill(
             )
             for p, (begin, _) in spans.items()
         }
-        streams = [_records(client, s.input, p, *span) for p, span in spans.items()]
+        streams = [_records(client.readers, s.input, p, *span) for p, span in spans.items()]
         if s.labels:
-            streams += [_records(client, s.labels, p, *span) for p, span in label_spans.items()]
+            streams += [
+                _records(client.readers, s.labels, p, *span) for p, span in label_spans.items()
+            ]
         total = sum(end - begin for begin, end in (*spans.values(), *label_spans.values()))
         done, said = 0, time.monotonic()
         # Equal timestamps: the prediction first, so that its label finds it.
@@ -147,10 +147,10 @@ def backfill(
         client.close()
 
 
-def _records(client: Client, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
+def _records(readers: Readers, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
     """The committed records of [start, stop), a chunk at a time: all streams share one reader."""
     while start < stop:
-        chunk = list(islice(client.read(topic, partition, start, stop), CHUNK))
+        chunk = list(islice(readers.read(topic, partition, start, stop), CHUNK))
         if not chunk:
             return
         yield from chunk
@@ -159,6 +159,7 @@ def _records(client: Client, topic: str, partition: int, start: int, stop: int) 
 
 def _start_group(worker: Worker, tasks: dict[int, Task]) -> None:
     s = worker.settings
+    state_topic, _ = s.own_topics
 
     def offsets(written: list[int]) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -167,6 +168,6 @@ def _start_group(worker: Worker, tasks: dict[int, Task]) -> None:
         return found
 
     records = [
-        (worker.state_topic, p, state.key(s.input, p), task.to_bytes()) for p, task in tasks.items()
+        (state_topic, p, state.key(s.input, p), task.to_bytes()) for p, task in tasks.items()
     ]
     worker.client.start_group(records, offsets)

@@ -8,7 +8,8 @@ import msgspec
 
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
-from stream_can.kafka.client.member import Client
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
 from stream_can.stream.task import Task
 
 NEAR = (100, 2_000)
@@ -42,11 +43,11 @@ def newest(
     DeniedError, RetryError
         The topic cannot be read; no broker answers.
     """
-    client = Client(bootstrap_servers, "", "", input=topic, options=options)
+    readers = Readers(Options(bootstrap_servers, options))
     try:
         found = {}
-        for partition, (begin, end) in client.spans(topic).items():
-            for record in _last_of_each_key(client, topic, partition, begin, end):
+        for partition, (begin, end) in readers.spans(topic).items():
+            for record in _last_of_each_key(readers, topic, partition, begin, end):
                 try:
                     task = Task.from_bytes(record.value)
                 except SnapshotMismatch as error:
@@ -62,18 +63,18 @@ def newest(
                 )
         return found
     finally:
-        client.close()
+        readers.close()
 
 
 def _last_of_each_key(
-    client: Client, topic: str, partition: int, begin: int, end: int
+    readers: Readers, topic: str, partition: int, begin: int, end: int
 ) -> list[Any]:
     """The newest record of each key; a state topic has one key a partition, so mostly the first
     look is enough."""
     for start in (*(max(begin, end - near) for near in NEAR), begin):
         found = {
             record.key: record
-            for record in client.read(topic, partition, start, end)
+            for record in readers.read(topic, partition, start, end)
             if record.key is not None
         }
         if found:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stream_can.errors import SnapshotMismatch
+from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.client.member import Client, Offset
+from stream_can.kafka.client.transaction import Offset
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ def restore(
     if task.oldest < task.next_prediction:
         oldest = task.oldest
         task.rebuild(())  # also where none of them is left
-        records = client.read(client.input, partition, oldest, task.next_prediction)
+        records = client.readers.read(client.input, partition, oldest, task.next_prediction)
         while batch := list(itertools.islice(records, 1000)):
             task.rebuild(batch)
     return task
@@ -141,7 +142,7 @@ def _span(client: Client, topic: str, partition: int, at: int | None) -> tuple[i
     """
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        begin, end = client.span(topic, partition)
+        begin, end = client.member.span(topic, partition)
         if at is None or at <= end or time.monotonic() > deadline:
             return begin, end
         time.sleep(0.2)
@@ -159,7 +160,7 @@ class _Found(NamedTuple):
 def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], Task]) -> _Found:
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        committed = client.committed(partition)
+        committed = client.member.committed(partition)
         here = committed[client.input]
         label = committed.get(client.labels) if client.labels else None
         label_at = None if label is None else label.offset
@@ -182,7 +183,7 @@ def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], 
                 f"offset {here.offset} was committed by something else: no pointer to a snapshot"
             )
             return _Found(None, here.offset, label_at, problem)
-        record = client.read_at(state, partition, so)
+        record = client.readers.read_at(state, partition, so)
         if record is None or record.key != key(client.input, partition) or record.value is None:
             problem = f"the snapshot of offset {here.offset} is not at {so} in {state!r} any more"
         else:
@@ -208,5 +209,5 @@ def _any_snapshot(client: Client, partition: int, state: str) -> bool:
     wanted = key(client.input, partition)
     return any(
         record.key == wanted and record.value is not None
-        for record in client.read(state, partition, 0, 1 << 62)
+        for record in client.readers.read(state, partition, 0, 1 << 62)
     )

@@ -1,18 +1,10 @@
-"""The settings of ``stream-can run``: a TOML file, each also an option and an environment variable.
-
-An option wins over an environment variable (``STREAM_CAN_`` + the name in capitals), that one over
-the file. ``[client]`` passes options through to kafka-python; in the environment they are
-``STREAM_CAN_CLIENT_...``, and each may end in ``_from_file`` to name a file that holds the value.
-"""
+"""Everything that ``stream-can run`` can be told, with its bounds and its help."""
 
 from __future__ import annotations
 
-import difflib
 import re
 import socket
-import tomllib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -23,7 +15,6 @@ from stream_can.method.settings import Settings as CorrectorSettings
 from stream_can.method.settings import about, check_settings
 from stream_can.stream.messages import Fields
 
-PREFIX = "STREAM_CAN_"
 Name = str | int | float
 
 
@@ -167,104 +158,4 @@ def options() -> list[Option]:
         type_, meta = get_args(hints[name])
         kind = type_ if type_ is bool else dict if get_origin(type_) is dict else str
         found.append(Option(name, kind, meta.description))
-    return found
-
-
-def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
-    """Settings from a file, the environment and the command line.
-
-    Parameters
-    ----------
-    path
-        TOML file, or None.
-    overrides
-        Values by name, as given on the command line (strings are converted; None is "not given");
-        ``client`` may be a dict or a list of ``NAME=VALUE``.
-    env
-        Usually ``os.environ``.
-
-    Raises
-    ------
-    SettingsError
-        Naming the setting and the nearest known name.
-    """
-    known = Settings.__struct_fields__
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            values = tomllib.loads(Path(path).read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SettingsError(f"{path}: {error}") from None
-        _refuse_unknown(values, known, f"{path}: ")
-        if isinstance(values.get("classes_from_file"), str):  # as seen from the file that names it
-            values["classes_from_file"] = str(Path(path).parent / values["classes_from_file"])
-    client = values.pop("client", {})
-    if not isinstance(client, dict):
-        raise SettingsError(f"{path}: client is a table of kafka-python's options: [client]")
-    for variable, text in env.items():
-        if variable.startswith(PREFIX + "CLIENT_"):
-            client[variable.removeprefix(PREFIX + "CLIENT_").lower()] = text
-        elif variable.startswith(PREFIX):
-            name = variable.removeprefix(PREFIX).lower()
-            _refuse_unknown([name], known, f"environment variable {variable}: ")
-            values[name] = text
-    for name, value in overrides.items():
-        if value is not None and name != "client":
-            _refuse_unknown([name], known, "")
-            values[name] = value
-    client |= _pairs(overrides.get("client") or {})
-    values = {name: _listed(name, value) for name, value in values.items()}
-    try:
-        return msgspec.convert(values | {"client": _client(client)}, Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
-
-
-def _refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingsError(f"{where}unknown setting {name!r}{hint}")
-
-
-def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    pairs = [text.partition("=") for text in given]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise SettingsError(f"client option {name!r}: expected NAME=VALUE")
-    return {name: value for name, _, value in pairs}
-
-
-def _listed(name: str, value: Any) -> Any:
-    """Lists are written with commas where there is only text."""
-    if name in ("bootstrap_servers", "classes", "train_counts", "paths") and isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
-
-
-def _client(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of kafka-python, typed like its defaults, secrets read from their files."""
-    from stream_can.kafka.client.options import OURS, option_defaults
-
-    defaults, found = option_defaults(), {}
-    for name, value in given.items():
-        if name not in defaults and name.endswith("_from_file"):
-            name = name.removesuffix("_from_file")
-            try:
-                value = Path(value).read_text().strip()
-            except OSError as error:
-                raise SettingsError(f"client.{name}_from_file: {error}") from None
-        if name in OURS:
-            raise SettingsError(f"client.{name}: stream_can sets it itself")
-        _refuse_unknown([name], defaults, "client: ")
-        kind = type(defaults[name])
-        if isinstance(value, str) and kind in (bool, int, float):
-            try:
-                value = msgspec.convert(value, kind, strict=False)
-            except msgspec.ValidationError as error:
-                raise SettingsError(f"client.{name}: {value!r}: {error}") from None
-        found[name] = value
     return found

@@ -1,4 +1,4 @@
-"""What every partition starts from: classes and training counts, or a snapshot that has learned."""
+"""The task of a partition: new, from classes and counts or a snapshot that learned, or stored."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from stream_can.corrector import Corrector
 from stream_can.kafka.settings import Settings, SettingsError
 from stream_can.snapshot import MAGIC
+from stream_can.stream.task import Task
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -20,7 +21,7 @@ class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Start:
-    """Makes the Corrector of a partition that begins.
+    """Makes the tasks of partitions that begin or go on.
 
     Parameters
     ----------
@@ -56,7 +57,40 @@ class Start:
         self.classes = corrector.classes
         self.settings: dict[str, Any] = {**corrector.settings, "paths": settings.paths}
         """For a stored Corrector: settings in force, and the paths it must have where given."""
+        self._given = settings
+        self._partitions = 1
+        self._max_bytes: int | None = None
+
+    def fit_to(self, partitions: int, max_bytes: int) -> None:
+        """Share the memory among so many partitions, keep to what the output topic takes."""
+        self._partitions, self._max_bytes = partitions, max_bytes
 
     def corrector(self) -> Corrector:
         """A new one, equal for every partition."""
         return Corrector.from_bytes(self._snapshot)  # type: ignore[arg-type]
+
+    def task_options(self) -> dict[str, Any]:
+        """Arguments of a `Task` over these topics, but for its Corrector and positions."""
+        s = self._given
+        return {
+            "fields": s.fields,
+            "labels_topic": s.labels,
+            "recent_bytes": int(s.recent_mb * (1 << 20)) // self._partitions,
+            "max_bytes": self._max_bytes,
+            "errors": s.errors,
+        }
+
+    def fresh(self, next_prediction: int, next_label: int) -> Task:
+        """One that begins at these offsets of input and labels."""
+        return Task(
+            self.corrector(),
+            **self.task_options(),
+            next_prediction=next_prediction,
+            next_label=next_label,
+        )
+
+    def stored(self, snapshot: bytes) -> Task:
+        """One from its snapshot, with the settings in force."""
+        return Task.from_bytes(
+            snapshot, classes=self.classes, settings=self.settings, **self.task_options()
+        )

@@ -774,7 +774,8 @@ cdef class Kernel:
             r[self.silent[i]] = 0
         total = sum_of(r, self.m)
         if total > 0:
-            scale(r, 1 / total, self.m)
+            for i in range(self.m):
+                r[i] /= total  # not times 1 / total: that of a denormal number is infinite
 
     cdef void judge(self, Py_ssize_t y, const float *receipt, Py_ssize_t stride) noexcept nogil:
         """What was sent, or would be now: its log loss, the odds of what it is mixed from, its temperature."""
@@ -906,7 +907,7 @@ cdef class Kernel:
             self.judge(y, receipt, stride)
         else:
             self.mix(self.mixed)
-            self.note_loss(self.mixed[y], y)
+            self.note_loss(receipt[0] if receipt != NULL and receipt[0] >= 0 else self.mixed[y], y)
         self.reweigh(y)
         for i in range(self.n_bases):
             if self.bases[i].learns:

@@ -135,7 +135,7 @@ def check_state(state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str])
             raise ValueError(
                 f"array {name} holds a number that is not from {kind.least} to {kind.most}"
             )
-    if not abs(state["weights"].sum() - 1) < 1e-3:
+    if not abs(state["weights"].sum() - 1) < 1e-9:
         raise ValueError("array weights does not sum to 1")
     if ("Q" in state) != ("ref" in state):
         raise ValueError("arrays Q and ref go together")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from stream_can.errors import StreamCANError
 
 __all__ = ["Counts", "Output", "Record", "Result", "Source"]
 
 Headers = Sequence[tuple[str, bytes | None]]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Source(Protocol):
@@ -61,16 +63,16 @@ class Result(msgspec.Struct):
 class Counts(msgspec.Struct):
     """What a task has taken since its state began."""
 
-    predictions: int = 0
+    predictions: Count = 0
     """Records of predictions, tombstones and dead letters included."""
-    corrected: int = 0
-    labels: int = 0
+    corrected: Count = 0
+    labels: Count = 0
     """Records of labels, tombstones and dead letters included."""
-    matched: int = 0
+    matched: Count = 0
     """Labels learned with their prediction: echoed, or found among the recent ones."""
-    unmatched: int = 0
+    unmatched: Count = 0
     """Labels that taught the prior alone."""
-    dead_letters: int = 0
+    dead_letters: Count = 0
 
 
 def headers_of(record: Source) -> list[tuple[str, bytes]]:

@@ -118,7 +118,7 @@ class Chaos:
                 self.begin(name)
             deadline = time.monotonic() + seconds
             while self.script or time.monotonic() < deadline:
-                self.sleep(0.5, 4)
+                self.sleep(0.3, 2)
                 trouble = self.script.pop(0) if self.script else self.rng.choices(
                     [self.kill_worker, self.freeze_worker, self.join_and_leave, self.kill_broker,
                      self.stop_broker], [5, 2, 2, 2, 1],
@@ -131,7 +131,7 @@ class Chaos:
             for name, process in self.workers.items():
                 self.wait_for(name)
                 process.terminate()
-            codes = [process.wait(40) for process in self.workers.values()]
+            codes = [process.wait(90) for process in self.workers.values()]
             assert codes == [0] * len(codes), f"exit codes {codes}"
             return self.app.verify()
         finally:
@@ -149,7 +149,7 @@ class Chaos:
     def wait_for(self, name: str) -> None:
         """Until a worker has joined: before, SIGTERM finds nobody who handles it."""
         log = self.directory / f"{name}.log"
-        wait(f"{log}: joined", lambda: b"restored" in log.read_bytes()[self.seen[name] :], 60)
+        wait(f"{log}: joined", lambda: b"restored" in log.read_bytes()[self.seen[name] :])
 
     def revive(self) -> None:
         """Start again whatever ended, as a supervisor would: 4 is no broker for a minute."""
@@ -183,7 +183,7 @@ class Chaos:
         self.begin("2")
         process = self.workers["2"]
         self.wait_for("2")
-        self.sleep(1, 4)
+        self.sleep(0.5, 2)
         process.terminate()
         code = process.wait(60)
         assert code == 0, f"{self.directory}/2.log: left with {code}"

@@ -15,6 +15,7 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with im
     import kafka  # noqa: F401
 
 from tests.kafka.broker.broker import VERSIONS, Broker
+from tests.kafka.brokers import Brokers
 from tests.kafka.streams import App
 
 HERE = Path(__file__).parent
@@ -32,27 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kafka")
 
 
-class Brokers:
-    """The brokers of this session, by version, started when first asked for."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.running: dict[str, Broker] = {}
-
-    def __getitem__(self, version: str) -> Broker:
-        if version not in self.running:
-            broker = Broker(version, self.directory / version)
-            self.running[version] = broker
-            broker.start()
-        return self.running[version]
-
-
 @pytest.fixture(scope="session")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     brokers = Brokers(tmp_path_factory.mktemp("brokers"))
     yield brokers
-    for broker in brokers.running.values():
-        broker.remove()
+    brokers.remove()
 
 
 @pytest.fixture(autouse=True)

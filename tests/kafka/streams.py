@@ -17,8 +17,10 @@ from kafka.errors import RetriableError
 
 from stream_can.kafka import Settings, Worker
 from stream_can.stream.task import Output, Task
-from tests.kafka.topics import create, read, unique
+from tests.kafka.topics import create, produce, read, unique
 
+STAMP = 1_700_000_000_000
+"""When the first record was made, in milliseconds."""
 CLASSES = ["a", "b", "c", "d"]
 COMMAND = (
     "import os, sys; from stream_can.kafka import load, run;"
@@ -38,6 +40,28 @@ def prediction(rng: random.Random, number: int) -> tuple[bytes, bytes, str]:
 
 def label(truth: str) -> bytes:
     return json.dumps({"label": truth}).encode()
+
+
+def fill(app: App, n: int, seed: int = 0, *, delay: int = 40) -> None:
+    """n predictions, a millisecond apart, and a label for each, so many milliseconds later."""
+    rng = random.Random(seed)
+    predictions, labels = [], []
+    for i in range(n):
+        key, value, truth = prediction(rng, i)
+        partition, stamp = i % app.partitions, STAMP + seed * 1_000_000 + i
+        predictions.append((app.given["input"], partition, key, value, [("h", b"1")], stamp))
+        labels.append((app.given["labels"], partition, key, label(truth), [], stamp + delay))
+    produce(app.servers, predictions + labels if app.given["labels"] else predictions)
+
+
+def write_config(app: App, directory: Path, instance: str = "0") -> str:
+    """The settings of one instance in a file; its path."""
+    path = directory / f"{instance}.toml"
+    given = {**app.given, "instance": instance}
+    lines = [f"{k} = {json.dumps(v)}\n" for k, v in given.items() if k != "client" and v]
+    lines += ["[client]\n", *(f"{k} = {json.dumps(v)}\n" for k, v in given["client"].items())]
+    path.write_text("".join(lines))
+    return str(path)
 
 
 class App:
@@ -65,7 +89,7 @@ class App:
             "output": f"{self.id}-out",
             "labels": f"{self.id}-labels" if labels else None,
             "classes": CLASSES,
-            "connect_seconds": 60,
+            "connect_seconds": 120,
             **settings,
         }
         self.given["client"] = QUICK | settings.get("client", {})
@@ -87,14 +111,10 @@ class App:
 
     def process(self, directory: Path, instance: str = "0") -> subprocess.Popen[bytes]:
         """One in a process of its own; its log is ``directory/instance.log``."""
-        config = directory / f"{instance}.toml"
-        given = {**self.given, "instance": instance}
-        lines = [f"{k} = {json.dumps(v)}\n" for k, v in given.items() if k != "client" and v]
-        lines += ["[client]\n", *(f"{k} = {json.dumps(v)}\n" for k, v in given["client"].items())]
-        config.write_text("".join(lines))
+        config = write_config(self, directory, instance)
         with open(directory / f"{instance}.log", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", COMMAND, str(config)],
+                [sys.executable, "-c", COMMAND, config],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
@@ -136,9 +156,9 @@ class App:
         compared = 0
         for partition in range(self.partitions):
             out = self.outputs(partition)
-            dead = read(self.servers, worker.dead_letters, partition)
+            dead = read(self.servers, settings.own_topics[1], partition)
             labels = read(self.servers, settings.labels, partition) if settings.labels else []
-            task = worker._fresh(0, 0)
+            task = worker.start.fresh(0, 0)
             want, want_dead = replay(
                 task, read(self.servers, settings.input, partition), labels, out
             )
@@ -202,7 +222,7 @@ class Running:
         self.worker.stop()
         self.join()
 
-    def join(self, seconds: float = 60) -> None:
+    def join(self, seconds: float = 120) -> None:
         self.thread.join(seconds)
         assert not self.thread.is_alive(), "the worker does not stop"
         if self.error is not None:

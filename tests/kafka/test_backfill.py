@@ -14,11 +14,8 @@ from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import CLASSES, App, label, plain, prediction, replay
-from tests.kafka.test_worker import fill
+from tests.kafka.streams import CLASSES, STAMP, App, fill, label, plain, prediction, replay
 from tests.kafka.topics import produce, read, wait
-
-STAMP = 1_700_000_000_000
 
 
 def by_hand(app: App) -> tuple[Corrector, dict[int, Task]]:
@@ -26,7 +23,7 @@ def by_hand(app: App) -> tuple[Corrector, dict[int, Task]]:
     worker = Worker(app.settings())
     worker.check()
     corrector, s = worker.start.corrector(), worker.settings
-    tasks = {p: Task(corrector, **worker.task_options()) for p in range(app.partitions)}
+    tasks = {p: Task(corrector, **worker.start.task_options()) for p in range(app.partitions)}
     records = [
         (record.timestamp, topic != s.input, record.partition, record)
         for topic in (s.input, s.labels)
@@ -114,7 +111,7 @@ def test_a_started_group_goes_on_where_the_history_ended(broker: Broker) -> None
     worker = Worker(app.settings())
     worker.check()
     for p, snapshot in snapshots.items():
-        task = Task.from_bytes(snapshot, **worker.task_options())
+        task = Task.from_bytes(snapshot, **worker.start.task_options())
         history = [
             [r for r in read(app.servers, app.given[kind], p) if r.offset >= position]
             for kind, position in (("input", task.next_prediction), ("labels", task.next_label))

@@ -15,8 +15,8 @@ from kafka.admin import (
     ResourceType,
 )
 
+from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
-from stream_can.kafka.client.member import Client
 from tests.kafka.broker.broker import CACHE, USERS, Broker
 from tests.kafka.topics import create, unique
 
@@ -50,14 +50,14 @@ def name(broker: Broker) -> str:
 def test_all_is_well(broker: Broker, name: str) -> None:
     c = client(broker.bootstrap_servers, name)
     assert check(c) == 2
-    assert c.limits == {f"{name}-out": 1_048_588, f"{name}-state": 1_048_588}
+    assert c.transaction.limits == {f"{name}-out": 1_048_588, f"{name}-state": 1_048_588}
 
 
 def test_no_broker_is_worth_a_retry() -> None:
     begin = time.monotonic()
     with pytest.raises(RetryError, match=r"no answer from 127\.0\.0\.1:9"):
-        check(client("127.0.0.1:9"))
-    assert time.monotonic() - begin < 10
+        check(client("127.0.0.1:9", bootstrap_timeout_ms=1_000))
+    assert time.monotonic() - begin < 30
 
 
 def test_missing_topics_are_named_and_not_created(broker: Broker) -> None:
@@ -77,7 +77,7 @@ def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
     create(broker.bootstrap_servers, {f"{name}-in": {}})
     c = client(broker.bootstrap_servers, name)
     check(c, state_bytes=3_000_000, create=True)
-    assert c.limits[f"{name}-state"] == 6_000_000
+    assert c.transaction.limits[f"{name}-state"] == 6_000_000
 
 
 def test_partition_counts_must_be_equal(broker: Broker) -> None:
@@ -116,11 +116,13 @@ class TestSecurity:
             DeniedError, match=r"SaslAuthenticationFailed|are user and password right"
         ):
             check(c)
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 30  # not connect_seconds
 
     def test_an_unknown_certificate_is_fatal_at_once(self, own_broker: Broker) -> None:
         with pytest.raises(DeniedError, match=r"(?i)certificate.verify.failed"):
-            check(client(own_broker.tls_servers, security_protocol="SSL"))
+            check(
+                client(own_broker.tls_servers, security_protocol="SSL", bootstrap_timeout_ms=1_000)
+            )
 
     def test_a_missing_file_is_named(self, own_broker: Broker) -> None:
         options = {"security_protocol": "SSL", "ssl_cafile": "/nowhere/ca.pem"}

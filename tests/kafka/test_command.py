@@ -7,10 +7,11 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 from stream_can.kafka import EXIT_CODES
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import COMMAND, App, prediction
+from tests.kafka.streams import COMMAND, App, prediction, write_config
 from tests.kafka.topics import produce, read
 
 
@@ -24,7 +25,7 @@ def run(app: App, **env: str) -> tuple[int, str]:
     command = COMMAND.replace("load(sys.argv[1], {}, os.environ)", "load(None, {}, os.environ)")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", command],
-        env={**os.environ, **variables, **env}, capture_output=True, text=True, timeout=60,
+        env={**os.environ, **variables, **env}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode in EXIT_CODES
     return done.returncode, done.stderr
@@ -46,9 +47,22 @@ def test_exit_codes(broker: Broker) -> None:
     assert (code, "k: 1, expected an integer >= 2" in log) == (2, True), log
     code, log = run(app, STREAM_CAN_OUTPUT="no-such-topic")
     assert (code, "missing topics: no-such-topic" in log) == (3, True), log
-    code, log = run(app, STREAM_CAN_BOOTSTRAP_SERVERS="127.0.0.1:9", STREAM_CAN_CONNECT_SECONDS="1")
+    code, log = run(app, STREAM_CAN_BOOTSTRAP_SERVERS="127.0.0.1:9", STREAM_CAN_CONNECT_SECONDS="1",
+                    STREAM_CAN_CLIENT_BOOTSTRAP_TIMEOUT_MS="1000")  # fmt: skip
     assert (code, "no answer from 127.0.0.1:9" in log) == (4, True), log
     key, value, _ = prediction(random.Random(0), 0)
     produce(app.servers, [(app.given["input"], 0, key, value[:-5])])
     code, log = run(app, STREAM_CAN_ERRORS="fail")
     assert (code, f"offset 0 of {app.given['input']}-0: not a JSON object" in log) == (6, True), log
+
+
+def test_a_bug_is_told_with_its_traceback(broker: Broker, tmp_path: Path) -> None:
+    """Whoever calls `run`, the command line included, which says other ValueErrors in a line."""
+    app = App(broker.bootstrap_servers, partitions=1, labels=False)
+    plant = "import kafka; kafka.KafkaConsumer.poll = lambda *_: int('a bug'); "
+    code = plant + "import sys; from stream_can.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-W", "ignore", "-c", code, "run", write_config(app, tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" in done.stderr
+    assert "ValueError: invalid literal for int() with base 10: 'a bug'" in done.stderr

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.kafka.broker.broker import CACHE, free_ports, libraries
-from tests.kafka.conftest import Brokers
+from tests.kafka.brokers import Brokers
 from tests.kafka.topics import read, wait
 from tests.programs import program
 
@@ -100,12 +100,12 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
             start(name, [sys.executable, "-m", "stream_can", *words[1:]], env, tmp_path)
         for name in ("corrector-0", "corrector-1"):
             url = f"http://127.0.0.1:{ports[name]}/readyz"
-            wait(f"{name} is ready", lambda url=url: get(url), 60)
+            wait(f"{name} is ready", lambda url=url: get(url))
             test = services[name]["healthcheck"]["test"][1:]
             test = [word.replace(":9400", f":{ports[name]}") for word in test]
             health = [sys.executable, *test[1:]]
             # Not at once: the first has to give up partitions when the second joins.
-            wait("healthy", lambda h=health: subprocess.run(h, timeout=30).returncode == 0, 60)
+            wait("healthy", lambda h=health: subprocess.run(h, timeout=30).returncode == 0)
 
         assert demo == ["python", "examples/kafka_producer.py"]
         words = [here(word) for word in (*demo[1:], *services["producer"]["command"])]
@@ -115,6 +115,7 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
         config = (ROOT / "docker" / "prometheus.yml").read_text()
         for name in ("corrector-0", "corrector-1"):
             config = config.replace(f"{name}:9400", f"127.0.0.1:{ports[name]}")
+        config = config.replace("_interval: 5s", "_interval: 1s")  # two scrapes make a rate
         (tmp_path / "prometheus.yml").write_text(config)
         shutil.copy(ROOT / "docker" / "alerts.yml", tmp_path)
         prometheus = [found, "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
@@ -122,10 +123,10 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
         start("prometheus", prometheus, {}, tmp_path)
 
         total = f"sum(stream_can_predictions_total) == {FLIGHTS}"
-        wait("every flight is corrected and scraped", lambda: query(total), 60)
+        wait("every flight is corrected and scraped", lambda: query(total))
         assert [row["value"][1] for row in query("up")] == ["1", "1"]
         assert query("sum(stream_can_partitions)")[0]["value"][1] == "4"
-        wait("the recorded rates", lambda: len(query("stream_can:accuracy:rate1h")) == 2, 60)
+        wait("the recorded rates", lambda: len(query("stream_can:accuracy:rate1h")) == 2)
         assert query('ALERTS{alertstate="firing"}') == []
         ids = [
             json.loads(record.value)["flight"]

@@ -13,7 +13,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from stream_can.kafka import UnreadableRecord
 from stream_can.kafka.client import appending
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.client.member import Client
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
 from stream_can.stream.records import Output
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, label, prediction
@@ -158,10 +159,10 @@ def test_header_names_that_are_not_utf8(broker: Broker) -> None:
     running = app.worker()
     wait("all committed", lambda: running.error or app.lag() == 0)
     running.stop()
-    client = Client([app.servers], app.id, "reader", input=app.given["output"])
-    outs = list(client.read(app.given["output"], 0, 0, 100))
-    (letter,) = client.read(f"{app.id}-dead-letters", 0, 0, 100)
-    client.close()
+    readers = Readers(Options([app.servers]))
+    outs = list(readers.read(app.given["output"], 0, 0, 100))
+    (letter,) = readers.read(f"{app.id}-dead-letters", 0, 0, 100)
+    readers.close()
     assert [out.headers[0] for out in outs][:1] == [letter.headers[0]] == [(name, b"1")]
     assert len(outs) == 2
 

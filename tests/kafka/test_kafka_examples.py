@@ -26,10 +26,10 @@ def test_library_and_consumer(own_broker: Broker) -> None:
         env={**os.environ, "STREAM_CAN_BOOTSTRAP_SERVERS": servers},
     )
     try:
-        wait("the topic", lambda: library.poll() is None and "corrected" in names(servers), 60)
-        wait("outputs", lambda: len(read(servers, "corrected", 0)) == 50, 60, 0.5)
+        wait("the topic", lambda: library.poll() is None and "corrected" in names(servers))
+        wait("outputs", lambda: len(read(servers, "corrected", 0)) == 50, every=0.5)
         library.send_signal(signal.SIGTERM)
-        assert library.wait(30) == 0
+        assert library.wait(60) == 0
     finally:
         library.kill()
         library.wait()

@@ -19,14 +19,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import stream_can
 from stream_can.kafka import DeniedError, Worker
+from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.metrics import Metrics
-from stream_can.kafka.watch.port import Health, Port
+from stream_can.kafka.watch.port import Port
 from tests.kafka.broker.broker import Broker, free_ports
-from tests.kafka.streams import CLASSES, App, Running, label, prediction
+from tests.kafka.streams import CLASSES, STAMP, App, Running, label, prediction
 from tests.kafka.topics import produce, wait
 from tests.programs import program
-
-STAMP = 1_700_000_000_000
 
 
 def get(port: Port | int, path: str, accept: str = "") -> tuple[int, str]:
@@ -215,7 +214,7 @@ def test_what_is_given_up_and_done_again_counts_once(
     monkeypatch.setattr(client, "commit", fails)
     port = ready(running)
     sent = mixed(app, 3000, seed=2)
-    wait("all committed", lambda: running.error or app.lag() == 0, 60)
+    wait("all committed", lambda: running.error or app.lag() == 0)
     samples = scrape(port)
     running.stop()
     outcomes = {
@@ -313,7 +312,7 @@ def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
 
 @pytest.fixture
 def port() -> Any:
-    port = Port("127.0.0.1", 0, Health(60), Metrics())
+    port = Port("127.0.0.1", 0, Health(60), Metrics().registry)
     yield port
     port.close()
 
@@ -341,7 +340,7 @@ def test_only_the_three_pages(port: Port) -> None:
 @pytest.mark.fast
 def test_a_port_in_use_is_named(port: Port) -> None:
     with pytest.raises(DeniedError, match=f"http_port {port.number} on '127.0.0.1'"):
-        Port("127.0.0.1", port.number, Health(60), Metrics())
+        Port("127.0.0.1", port.number, Health(60), Metrics().registry)
 
 
 @pytest.mark.fast

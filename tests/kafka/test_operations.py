@@ -14,8 +14,7 @@ import pytest
 
 from stream_can import Corrector
 from tests.kafka.broker.broker import Broker, free_ports
-from tests.kafka.streams import App
-from tests.kafka.test_worker import fill
+from tests.kafka.streams import App, fill, write_config
 from tests.kafka.topics import produce, wait
 
 
@@ -26,18 +25,10 @@ def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def write_config(app: App, path: Path) -> str:
-    given = {name: value for name, value in app.given.items() if value and name != "client"}
-    lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
-    lines += ["[client]\n", *(f"{n} = {json.dumps(v)}\n" for n, v in app.given["client"].items())]
-    path.write_text("".join(lines))
-    return str(path)
-
-
 def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
     app = App(broker.bootstrap_servers)
     fill(app, 600)
-    config, warm = write_config(app, tmp_path / "app.toml"), tmp_path / "warm.bin"
+    config, warm = write_config(app, tmp_path), tmp_path / "warm.bin"
     done = command("backfill", config, "--snapshot", str(warm), "--start-group")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -77,7 +68,7 @@ def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
 
 def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
     app = App(broker.bootstrap_servers)
-    config = write_config(app, tmp_path / "app.toml")
+    config = write_config(app, tmp_path)
     for arguments, message in {
         ("backfill", config): "--snapshot FILE or --start-group",
         ("inspect",): "file of a snapshot, or --topic or --config",
@@ -122,7 +113,7 @@ def test_a_port_in_use_stops_the_start(broker: Broker, tmp_path: Path) -> None:
     app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
     running = app.worker()
     port = wait("the port", lambda: running.worker.port)
-    config = write_config(app, tmp_path / "app.toml")
+    config = write_config(app, tmp_path)
     begin = time.monotonic()
     done = command("run", config, "--http-port", str(port.number), "--instance", "1")
     running.stop()

@@ -9,11 +9,9 @@ that raise and listeners that block, which the client does not use (their option
 from __future__ import annotations
 
 import os
-import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -21,13 +19,16 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, NoOffsetForPartitionError
 
-from stream_can.kafka import worker as worker_module
-from stream_can.kafka.client import member as client_module
+from stream_can.kafka.client import member as member_module
+from stream_can.kafka.client import transaction as transaction_module
 from stream_can.kafka.client.admin import Admin
-from stream_can.kafka.client.guards import RebuildError
-from stream_can.kafka.client.member import Assignment, Client, Offset
+from stream_can.kafka.client.client import Client
+from stream_can.kafka.client.guards import RebuildError, RetryError
+from stream_can.kafka.client.member import Assignment, Member
+from stream_can.kafka.client.transaction import Offset, Transaction
+from stream_can.kafka.patience import Patience
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, prediction
+from tests.kafka.streams import App, fill
 from tests.kafka.topics import create, produce, read, unique, wait
 
 
@@ -41,19 +42,23 @@ class Pass:
         self.servers = servers
         self.client = Client([servers], self.name, "0", input=self.input, options=options)
 
+    def rebuild(self) -> None:
+        """As a worker does: again while the brokers are only just back."""
+        Patience(120, "0", threading.Event(), lambda: None).until_answered(self.client.rebuild)
+
     def open(self) -> Assignment:
         self.client.open()
 
         def assigned() -> Assignment | None:
-            self.client.poll(100)
-            found = self.client.take_rebalance()
+            self.client.member.poll(100)
+            found = self.client.member.take_rebalance()
             return found if found and found.partitions else None
 
         return wait("assignment", assigned)
 
     def send(self, n: int) -> None:
         for i in range(n):
-            self.client.send(self.out, 0, b"k", b"%d" % i)
+            self.client.transaction.send(self.out, 0, b"k", b"%d" % i)
 
     def commit(self, token: Any, offset: int = 1, metadata: str = "") -> None:
         self.client.commit({(self.input, 0): Offset(offset, metadata)}, token)
@@ -62,49 +67,40 @@ class Pass:
         return [record.value for record in read(self.servers, self.out, 0)]
 
 
-@pytest.fixture
-def stalled(each_broker: Broker) -> Iterator[Any]:
-    """A function that stops the broker's process for some seconds; it goes on by itself."""
-    assert each_broker.process is not None
-    pid = each_broker.process.pid
-    timers = []
-
-    def stall(seconds: float) -> None:
-        os.kill(pid, signal.SIGSTOP)
-        timers.append(threading.Timer(seconds, os.kill, (pid, signal.SIGCONT)))
-        timers[-1].start()
-
-    yield stall
-    for timer in timers:
-        timer.join()
-    os.kill(pid, signal.SIGCONT)
-
-
 class TestLostBatch:
     """A batch that expires inside a transaction: the commit says OK with part of the output."""
 
     options: ClassVar = {
-        "delivery_timeout_ms": 2_000,
+        "delivery_timeout_ms": 4_000,
         "request_timeout_ms": 1_000,
-        "max_block_ms": 30_000,
-        "transaction_timeout_ms": 120_000,
+        "max_block_ms": 120_000,
+        "transaction_timeout_ms": 300_000,
     }
 
-    def lose(self, p: Pass, stalled: Any) -> Any:
+    def lose(self, p: Pass, broker: Broker) -> Any:
+        """One record acknowledged, five expired while the broker's process stood still."""
         token = p.open().token
         p.send(1)
-        p.client.deliver()
-        stalled(5)
-        p.send(5)
-        time.sleep(5.5)
+        p.client.transaction.deliver()
+        assert broker.process is not None
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        try:
+            p.send(5)
+            self.expired(p)
+        finally:
+            os.kill(broker.process.pid, signal.SIGCONT)
         return token
 
-    def test_deliver_finds_it(self, each_broker: Broker, stalled: Any) -> None:
+    def expired(self, p: Pass) -> None:
+        futures = p.client.transaction._sent
+        wait("the batch expires", lambda: all(future.is_done for future in futures))
+
+    def test_deliver_finds_it(self, each_broker: Broker) -> None:
         p = Pass(each_broker.bootstrap_servers, **self.options)
-        token = self.lose(p, stalled)
+        token = self.lose(p, each_broker)
         with pytest.raises(RebuildError):
             p.commit(token)
-        p.client.rebuild()
+        p.rebuild()
         p.client.close()
         assert p.stored() == []
 
@@ -112,12 +108,12 @@ class TestLostBatch:
         p = Pass(each_broker.bootstrap_servers, **self.options)
         token = p.open().token
         p.send(1)
-        p.client.deliver()
+        p.client.transaction.deliver()
         each_broker.kill()
         p.send(5)
-        time.sleep(3)
+        self.expired(p)
         each_broker.start()
-        p.client._sent = []  # the guard taken out
+        p.client.transaction._sent = []  # the guard taken out
         try:
             p.commit(token)
         except RebuildError as error:
@@ -133,14 +129,16 @@ class TestBrokerDies:
     def start(self, p: Pass, broker: Broker) -> Any:
         token = p.open().token
         p.send(3)
-        p.client.deliver()
+        p.client.transaction.deliver()
         broker.kill()
         back = threading.Timer(1.5, broker.start)
         back.start()
         return token, back
 
     def test_commit_goes_through_once_it_is_back(self, own_broker: Broker) -> None:
-        p = Pass(own_broker.bootstrap_servers, max_block_ms=30_000)
+        # The broker takes its time to come back; its transactions must not time out before.
+        patient = {"max_block_ms": 120_000, "transaction_timeout_ms": 300_000}
+        p = Pass(own_broker.bootstrap_servers, **patient)
         token, back = self.start(p, own_broker)
         begin = time.monotonic()
         p.commit(token)
@@ -153,15 +151,15 @@ class TestBrokerDies:
     def test_unpatched_it_never_returns_and_the_time_out_ends_it(
         self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(client_module, "patch_await_ready", lambda producer: None)
+        monkeypatch.setattr(transaction_module, "patch_await_ready", lambda producer: None)
         p = Pass(own_broker.bootstrap_servers, max_block_ms=8_000)
         token, back = self.start(p, own_broker)
         begin = time.monotonic()
         with pytest.raises(RebuildError, match="did not return within 8 s"):
             p.commit(token)
-        back.join()
         assert time.monotonic() - begin < 30
-        p.client.rebuild()
+        back.join()
+        p.rebuild()
         p.client.close()
 
 
@@ -178,16 +176,16 @@ class TestMarkerLeftOut:
         admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", configs=verify)])
         admin.close()
         p = Pass(broker.bootstrap_servers)
-        p.client.limits = {p.out: 1 << 20}
+        p.client.transaction.limits = {p.out: 1 << 20}
         p.open()
-        producer = p.client._producer
+        producer = p.client.transaction._producer
         producer.begin_transaction()
         producer._transaction_manager._partitions_in_transaction.add(TopicPartition(p.out, 0))
         producer.send(p.out, b"aborted", partition=0).get(10)
         return p
 
     def go_on(self, p: Pass) -> list[bytes]:
-        p.client.rebuild()
+        p.rebuild()
         token = p.open().token
         p.send(2)
         p.commit(token)
@@ -200,7 +198,7 @@ class TestMarkerLeftOut:
     def test_without_that_its_commit_commits_them(
         self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Client, "_settle", lambda self, **_: None)
+        monkeypatch.setattr(Transaction, "_settle", lambda self, **_: None)
         assert self.go_on(self.leave_open(own_broker)) == [b"aborted", b"0", b"1"]
 
     def test_what_was_committed_is_not_aborted(
@@ -214,13 +212,13 @@ class TestMarkerLeftOut:
         p = Pass(broker.bootstrap_servers)
 
         def ended() -> str | None:
-            with p.client._admin() as admin:
-                return admin.last_ended(p.client.identity)
+            with Admin(p.client.options, p.client.group) as admin:
+                return admin.last_ended(p.client.transaction.identity)
 
         assert ended() is None
         token = p.open().token
         p.send(1)
-        p.client.deliver()
+        p.client.transaction.deliver()
         assert ended() == "abort"
         p.commit(token)
         assert ended() == "commit"
@@ -253,11 +251,11 @@ def test_long_metadata_is_refused_and_the_pointer_is_short(broker: Broker) -> No
 def test_poll_between_assignment_and_restore(broker: Broker) -> None:
     p = Pass(broker.bootstrap_servers)
     p.open()
-    assert p.client.poll(500) == {}
+    assert p.client.member.poll(500) == {}
 
     def polls() -> None:
         for _ in range(20):
-            p.client._consumer.poll(100)
+            p.client.member._consumer.poll(100)
 
     with pytest.raises(NoOffsetForPartitionError):
         polls()
@@ -267,13 +265,13 @@ def test_poll_between_assignment_and_restore(broker: Broker) -> None:
 def test_close_that_raises_is_survived(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     p = Pass(broker.bootstrap_servers)
     p.open()
-    close = p.client._consumer.close
+    close = p.client.member._consumer.close
 
     def raising(*args: Any) -> None:
         close(*args)
         raise KafkaError("as seen")
 
-    monkeypatch.setattr(p.client._consumer, "close", raising)
+    monkeypatch.setattr(p.client.member._consumer, "close", raising)
     p.client.close()
 
 
@@ -290,21 +288,54 @@ def test_a_compacted_pointer_is_seen(broker: Broker) -> None:
         time.sleep(1)
         offsets = [record.offset for record in read(servers, topic, 0)]
     client = Client([servers], topic, "0", input=topic)
-    assert client.read_at(topic, 0, 0) is None
-    assert client.read_at(topic, 0, offsets[-1]).offset == offsets[-1]
-    assert client.read_at(topic, 0, offsets[-1] + 1) is None
+    assert client.readers.read_at(topic, 0, 0) is None
+    assert client.readers.read_at(topic, 0, offsets[-1]).offset == offsets[-1]
+    assert client.readers.read_at(topic, 0, offsets[-1] + 1) is None
     client.close()
 
 
+class TestNotKnownYet:
+    """A lag that cannot be told is asked for again; what is wrong otherwise is a bug."""
+
+    def test_a_partition_without_a_leader(self, broker: Broker) -> None:
+        """Asked for several, kafka-python forgets it and then looks it up."""
+        p = Pass(broker.bootstrap_servers)
+        p.open()
+        here, nowhere = TopicPartition(p.input, 0), TopicPartition(unique("nowhere"), 0)
+        with pytest.raises(KeyError):
+            p.client.member._consumer.end_offsets([here, nowhere], timeout_ms=5_000)
+        with pytest.raises(RetryError, match=f"no leader is known of .*{nowhere.topic}"):
+            p.client.member.lag([here, nowhere])
+        p.client.close()
+
+    def test_no_position_in_time(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        """kafka-python says None, not that time was up."""
+        p = Pass(broker.bootstrap_servers)
+        p.open()
+        consumer = p.client.member._consumer
+        position = consumer.position
+        monkeypatch.setattr(consumer, "position", lambda tp, **_: position(tp, timeout_ms=0))
+        with pytest.raises(RetryError, match=f"no position in .*{p.input}"):
+            p.client.member.lag([(p.input, 0)])
+        p.client.close()
+
+
+@pytest.mark.parametrize("bug", [TypeError("bug"), KeyError("bug"), ValueError("bug")], ids=repr)
+def test_a_bug_ends_the_worker_at_once(broker: Broker, bug: Exception) -> None:
+    """It is nobody's outage: no retries for `connect_seconds`, and its own traceback."""
+    app = App(broker.bootstrap_servers, partitions=1, labels=False)
+    running = app.worker()
+    wait("assignment", lambda: running.error or running.worker.tasks)
+
+    def poll(*_: object) -> None:
+        raise bug
+
+    running.worker.client.member._consumer.poll = poll
+    with pytest.raises(type(bug), match="bug"):
+        running.join(30)
+
+
 # -- traps of the worker: what it must do with what the client tells it --------------------------
-
-
-def fill(app: App, n: int, seed: int = 0) -> None:
-    rng = random.Random(seed)
-    messages = [prediction(rng, i)[:2] for i in range(n)]
-    produce(
-        app.servers, [(app.given["input"], i % app.partitions, *m) for i, m in enumerate(messages)]
-    )
 
 
 def commit_fails_after(app: App, monkeypatch: pytest.MonkeyPatch, *, really: bool) -> None:
@@ -341,14 +372,14 @@ def test_positions_survive_so_a_restore_without_seek_loses(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = App(broker.bootstrap_servers, partitions=1, labels=False)
-    start_at, first = Client.start_at, []
+    start_at, first = Member.start_at, []
 
-    def only_once(self: Client, *where: Any) -> None:
+    def only_once(self: Member, *where: Any) -> None:
         if not first:
             first.append(None)
             start_at(self, *where)
 
-    monkeypatch.setattr(Client, "start_at", only_once)
+    monkeypatch.setattr(Member, "start_at", only_once)
     commit_fails_after(app, monkeypatch, really=False)
     with pytest.raises(AssertionError):
         app.verify()
@@ -360,22 +391,24 @@ class TestEvicted:
 
     def stall(self, broker: Any, monkeypatch: pytest.MonkeyPatch) -> App:
         app = App(broker.bootstrap_servers, partitions=1, labels=False)
-        client = {**app.given["client"], "max_poll_interval_ms": 2_000}
+        # What the first has begun must still be open when it wakes up.
+        client = {**app.given["client"], "transaction_timeout_ms": 300_000}
         fill(app, 300)
         stalling = threading.Event()
         woken = threading.Event()
-        deliver = worker_module.Client.deliver
+        deliver = Transaction.deliver
 
-        def slow(self: Client) -> None:
+        def slow(self: Transaction) -> None:
             deliver(self)
             if self.identity.endswith("-first") and not stalling.is_set():
                 stalling.set()
-                woken.wait(30)
+                woken.wait(240)
 
-        monkeypatch.setattr(Client, "deliver", slow)
-        first = app.worker("first", client=client)
-        assert stalling.wait(30)
-        second = app.worker("second", client={**client, "max_poll_interval_ms": 300_000})
+        monkeypatch.setattr(Transaction, "deliver", slow)
+        evicted_soon = {"max_poll_interval_ms": 2_000, "session_timeout_ms": 3_000}
+        first = app.worker("first", client=client | evicted_soon)
+        assert stalling.wait(120)
+        second = app.worker("second", client=client)
         wait("the second to take over", lambda: second.error or app.lag() == 0)
         woken.set()
         time.sleep(2)
@@ -392,17 +425,17 @@ class TestEvicted:
 
     def test_a_live_one_is_not(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nor is static membership, which fences the same, in the way."""
-        commit, open_consumer = Client.commit, Client._open_consumer
+        commit, open_consumer = Client.commit, member_module.open_consumer
 
-        def dynamic(self: Client, *args: Any, **options: Any) -> Any:
+        def dynamic(*args: Any, **options: Any) -> Any:
             options.pop("group_instance_id", None)
-            return open_consumer(self, *args, **options)
+            return open_consumer(*args, **options)
 
         def live(self: Client, offsets: Any, token: Any) -> None:
-            commit(self, offsets, self._consumer.group_metadata())
+            commit(self, offsets, self.member._consumer.group_metadata())
 
-        monkeypatch.setattr(Client, "_require_ours", lambda self, token: None)
-        monkeypatch.setattr(Client, "_open_consumer", dynamic)
+        monkeypatch.setattr(Member, "require", lambda self, token: None)
+        monkeypatch.setattr(member_module, "open_consumer", dynamic)
         monkeypatch.setattr(Client, "commit", live)
         app = self.stall(broker, monkeypatch)
         with pytest.raises(AssertionError):

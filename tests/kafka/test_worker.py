@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, label, prediction
-from tests.kafka.topics import produce, wait
-
-
-def fill(app: App, n: int, seed: int = 0, stamp: int = 1_700_000_000_000) -> None:
-    """n predictions and a label for each, 40 predictions later."""
-    rng = random.Random(seed)
-    records, waiting = [], []
-    for i in range(n):
-        key, value, truth = prediction(rng, i)
-        partition = i % app.partitions
-        records.append((app.given["input"], partition, key, value, [("h", b"1")], stamp + i))
-        waiting.append((app.given["labels"], partition, key, label(truth), [], stamp + i + 40))
-    if app.given["labels"]:
-        records += waiting
-    produce(app.servers, records)
+from tests.kafka.streams import App, fill
+from tests.kafka.topics import wait
 
 
 def test_smoke(each_broker: Broker) -> None:

@@ -63,8 +63,8 @@ def read(servers: str, topic: str, partition: int, isolation: str = "read_commit
         consumer.close()
 
 
-def wait(what: str, condition: Any, seconds: float = 30, every: float = 0.1) -> Any:
-    """The first true value of ``condition()``."""
+def wait(what: str, condition: Any, seconds: float = 120, every: float = 0.1) -> Any:
+    """The first true value of ``condition()``; time enough for a machine with other work."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -273,14 +273,14 @@ class Live:
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
-    def line(self, timeout=20):
+    def line(self, timeout=60):
         ready, _, _ = select.select([self.process.stdout], [], [], timeout)
         assert ready, "no line came"
         return self.process.stdout.readline()
 
     def end(self, signum):
         self.process.send_signal(signum)
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err.decode()
 
 
@@ -305,7 +305,7 @@ def test_tail_f_through_a_pipe(tmp_path):
     tail.stdout.close()
     try:
         for i in range(3):
-            ready, _, _ = select.select([process.stdout], [], [], 20)
+            ready, _, _ = select.select([process.stdout], [], [], 60)
             assert ready
             assert json.loads(process.stdout.readline())["id"] == i
             with file.open("ab") as more:
@@ -313,7 +313,7 @@ def test_tail_f_through_a_pipe(tmp_path):
     finally:
         tail.kill()
         tail.wait()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 0  # the input ended
 
 

@@ -16,6 +16,14 @@ from stream_can import (
     margin,
     topk_entropy,
 )
+from stream_can.kafka import EXIT_CODES, Settings, Worker, load
+from stream_can.pipe import pipe
+from stream_can.recording import Chunk, Recording
+from stream_can.replay import Replay, Step, replay, steps, verdict
+from stream_can.report import report
+from stream_can.river import CorrectedClassifier, FrozenClassifier
+from stream_can.scores import Scores, accuracy
+from stream_can.snapshot import save
 
 Array = NDArray[np.float64]
 
@@ -40,3 +48,33 @@ assert_type(entropy([0.5]), Array)
 assert_type(margin([0.5]), Array)
 assert_type(any_topk_entropy([0.5]), Array)
 error: StreamCANError = InvalidPrediction("row 0: ...")
+
+# -- scores, recordings, replay, report
+
+scores = Scores(bins=10)
+scores.add([[0.5, 0.5]], [0])
+assert_type(scores.log_loss, float)
+assert_type(scores.summary(), dict[str, float])
+assert_type(accuracy([[0.5, 0.5]], np.array([0])), float)
+
+recording = Recording("stream.csv", probs="p_")
+assert_type(next(recording.chunks(100)), Chunk)
+result = replay(recording, Corrector(recording.classes), label_delay=500)
+assert_type(result, Replay)
+assert_type(result.corrector, Corrector)
+for step in steps(recording.chunks(), corrector, explain=False):
+    assert_type(step, Step)
+    assert_type(step.corrected, Array)
+assert_type(verdict(result), str)
+assert_type(report(result, "title"), str)
+
+# -- river, Kafka, pipe, snapshot
+
+assert_type(CorrectedClassifier(FrozenClassifier(lambda x: {"a": 1.0})).corrector, Corrector | None)
+assert_type(load("app.toml", {"half_life": 3}, {}), Settings)
+worker = Worker(load(None, {}, {}))
+worker.run()
+assert_type(worker.stop(), None)
+assert_type(EXIT_CODES, dict[int, str])
+assert_type(pipe(["a", "b"], state="state.bin", errors="fail", half_life=3), int)
+assert_type(save(corrector.to_bytes(), "state.bin"), None)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
+from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 
-from stream_can.kafka.client.guards import (
-    DeniedError,
-    RetryError,
-    classify,
-    close,
-    errors_as,
-    within,
-)
-from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.connecting import connect
+from stream_can.kafka.client.guards import DeniedError, RetryError, classify, close, within
+from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 
 log = logging.getLogger(__name__)
 
-MESSAGE_BYTES = 1_048_588
-"""``max.message.bytes`` of a topic that nobody changed."""
 COORDINATOR_SECONDS = 8.0
 """How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
 OVERHEAD_BYTES = 1_024
@@ -38,43 +29,6 @@ _NO_COORDINATOR_YET = (
     kafka_errors.CoordinatorLoadInProgressError,
     kafka_errors.NotCoordinatorError,
 )
-
-
-class Reasons(logging.Handler):
-    """Trap: every TLS, SASL or address error is the same "Unable to bootstrap"; the reason is only
-    in kafka-python's log."""
-
-    FATAL = ("SaslAuthenticationFailed", "UnsupportedSaslMechanism", "CERTIFICATE_VERIFY_FAILED",
-             "WRONG_VERSION_NUMBER", "certificate verify failed")  # fmt: skip
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fatal: str | None = None
-        self.failed: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if record.exc_info and record.exc_info[1]:
-            text += f": {record.exc_info[1]}"
-        if any(word in text for word in self.FATAL):
-            self.fatal = text
-        if text.startswith("Bootstrap connection"):
-            self.failed.append(text)
-
-    def __enter__(self) -> Reasons:
-        logger = logging.getLogger("kafka")
-        self.before = logger.level, logger.propagate
-        if logger.getEffectiveLevel() > logging.WARNING:  # heard here, still not shown
-            logger.propagate = False
-            logger.setLevel(logging.WARNING)
-        logger.addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        logger = logging.getLogger("kafka")
-        logger.removeHandler(self)
-        logger.setLevel(self.before[0])
-        logger.propagate = self.before[1]
 
 
 class Admin:
@@ -96,8 +50,8 @@ class Admin:
     """
 
     def __init__(self, options: Options, group: str) -> None:
-        self._options, self.group = options, group
-        self._admin = self._connect()
+        self.group = group
+        self._admin = connect(options)
 
     def __enter__(self) -> Self:
         return self
@@ -110,29 +64,6 @@ class Admin:
 
     def _ask(self, seconds: float, name: str, *args: Any) -> Any:
         return within(seconds, getattr(self._admin, name), *args, otherwise=RetryError)
-
-    def _connect(self) -> Any:
-        for name, value in self._options.given.items():
-            if name.endswith("file") and value is not None and not os.access(value, os.R_OK):
-                raise DeniedError(f"{name}: cannot read {value}")
-        with Reasons() as reasons, errors_as(RetryError):
-            try:
-                return KafkaAdminClient(**self._options.admin)
-            except (kafka_errors.KafkaError, OSError, ValueError) as error:
-                where, failed = ", ".join(self._options.servers), reasons.failed
-                if reasons.fatal or isinstance(error, ValueError):
-                    raise DeniedError(
-                        f"cannot connect to {where}: {reasons.fatal or error}"
-                    ) from error
-                closed = sum("socket disconnected" in text for text in failed)
-                if "SASL" in str(self._options.given.get("security_protocol")) and closed > 2:
-                    # kafka-python often sees the end of the connection before the reason.
-                    raise DeniedError(
-                        f"cannot connect to {where}: connections are closed while they"
-                        " authenticate; are user and password right?"
-                    ) from error
-                last = failed[-1] if failed else error
-                raise RetryError(f"no answer from {where}: {last}") from error
 
     # -- topics ----------------------------------------------------------------------------------
 

@@ -70,21 +70,11 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
 
 @contextlib.contextmanager
 def errors_as(otherwise: type[ClientError]) -> Iterator[None]:
+    """What kafka-python and sockets raise becomes one of the four; all else is a bug and stays."""
     try:
         yield
     except (kafka_errors.KafkaError, OSError) as error:
         raise classify(error, otherwise) from error
-
-
-@contextlib.contextmanager
-def taken_away() -> Iterator[None]:
-    """Trap: where a rebalance on the I/O thread takes a partition from under a call, or a fetch
-    ends between assignment and restore, a position is None or a key is gone, and that is raised."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        text = f"{type(error).__name__}: {error}"
-        raise RetryError(f"a partition was taken away meanwhile ({text})") from error
 
 
 def within(
@@ -115,7 +105,7 @@ def close(client: Any, *args: Any) -> None:
     """Close a client of kafka-python that may be None. Trap: it can raise, can hang, and can leave
     its thread behind."""
     if client is not None:
-        with contextlib.suppress(ClientError, RuntimeError, AttributeError, ValueError):
+        with contextlib.suppress(ClientError):
             within(5, client.close, *args)
 
 

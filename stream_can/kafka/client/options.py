@@ -9,6 +9,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from stream_can.kafka.client.guards import DeniedError
 
+MESSAGE_BYTES = 1_048_588
+"""``max.message.bytes`` of a topic that nobody changed."""
 ADMIN = {"bootstrap_timeout_ms": 5_000, "request_timeout_ms": 10_000}
 CONSUMER = {"reconnect_backoff_max_ms": 1_000, "bootstrap_timeout_ms": 5_000}
 PRODUCER = {

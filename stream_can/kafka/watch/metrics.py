@@ -1,26 +1,21 @@
 """What a worker has done and knows, as numbers that Prometheus can scrape.
 
-The loop counts with plain numbers, when a transaction is committed, so that what is given up and
-done again counts once. ``prometheus_client`` is imported where somebody scrapes.
+The loop counts when a transaction is committed, so that what is given up and done again counts
+once; a scrape sees all of a commit or nothing of it.
 """
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
 
 from stream_can.stream.task import Result, Task
 from stream_can.version import __version__
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
-
-    from stream_can.scores import Scores
 
 DELAYS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 3 * 86400, 7 * 86400, 30 * 86400)
 """Upper ends, in seconds, of the buckets of the label delay."""
@@ -28,83 +23,117 @@ COMMITS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 RESTORES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 
 
-class Buckets:
-    """Counts of values by size, and their sum."""
+class Registry(CollectorRegistry):
+    """The metrics of one worker, collected while its loop changes none of them."""
 
-    def __init__(self, ends: Sequence[float]) -> None:
-        self.ends = ends
-        self.counts = [0] * (len(ends) + 1)
-        self.sum = 0.0
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
 
-    def add(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.ends, value)] += 1
-        self.sum += value
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        """(upper end, values up to it), the form that Prometheus wants."""
-        found, total = [], 0
-        for end, count in zip((*map(float, self.ends), "+Inf"), self.counts, strict=True):
-            total += count
-            found.append((str(end), float(total)))
-        return found
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, without the times at which its counters were made."""
+        with self.lock:
+            found = list(super().collect())
+        for metric in found:
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            for sample in metric.samples:
+                if sample.labels.get("le", "+Inf") != "+Inf":
+                    # As ever: 2592000.0 and prometheus_client's 2.592e+06 would be two series.
+                    sample.labels["le"] = str(float(sample.labels["le"]))
+        yield from found
 
 
-class _Before(msgspec.Struct):
+class _Before(NamedTuple):
     """What a task had counted when it was committed last."""
 
     counts: dict[str, int]
-    scores: tuple[float, ...]
+    scored: int
+    hits: dict[str, int]
+    log_loss: dict[str, float]
 
     @classmethod
     def of(cls, task: Task) -> _Before:
-        return cls(msgspec.to_builtins(task.counts), _sums(task.raw_scores, task.sent_scores))
-
-
-def _sums(raw: Scores, sent: Scores) -> tuple[float, ...]:
-    """Rows, hits before and after, log loss before and after."""
-    if not raw.n:
-        return (0, 0, 0, 0.0, 0.0)
-    sides = (raw, sent)
-    return (
-        raw.n,
-        *(round(side.accuracy * side.n) for side in sides),
-        *(side.log_loss * side.n for side in sides),
-    )
+        sides = {"before": task.raw_scores, "after": task.sent_scores}
+        return cls(
+            msgspec.to_builtins(task.counts),
+            task.raw_scores.n,
+            {stage: scores.hits for stage, scores in sides.items()},
+            {stage: scores.log_loss_sum for stage, scores in sides.items()},
+        )
 
 
 class Metrics:
-    """The numbers of one worker; its loop writes them, `collect` reads them from any thread."""
+    """The numbers of one worker; its loop writes them, whoever has ``registry`` reads them."""
 
     def __init__(self) -> None:
-        self.predictions: Counter[str] = Counter(corrected=0, tombstone=0, dead_letter=0)
-        self.labels: Counter[str] = Counter(matched=0, unmatched=0, tombstone=0, dead_letter=0)
-        self.transactions: Counter[str] = Counter(committed=0, aborted=0, unknown=0)
-        self.scored = [0.0] * 5
-        self.rebalances = 0
-        self.snapshot_bytes = 0
-        self.delays, self.commits = Buckets(DELAYS), Buckets(COMMITS)
-        self.restores = Buckets(RESTORES)
-        self.learned: dict[int, tuple[float, dict[str, float]]] = {}
-        """Partition -> effective sample size, path weights."""
-        self.lag: dict[tuple[str, int], int] = {}
-        """(input or labels, partition) -> records not yet taken."""
+        self.registry = registry = Registry()
+
+        def counter(name: str, help_: str, label: str = "", *values: str) -> Counter:
+            made = Counter(f"stream_can_{name}", help_, [label] if label else [], registry=registry)
+            for value in values:  # there before the first of them, or rate() misses it
+                made.labels(value)
+            return made
+
+        def gauge(name: str, help_: str, *labels: str) -> Gauge:
+            return Gauge(f"stream_can_{name}", help_, labels, registry=registry)
+
+        def histogram(name: str, help_: str, ends: tuple[float, ...]) -> Histogram:
+            return Histogram(f"stream_can_{name}", help_, buckets=ends, registry=registry)
+
+        self._predictions = counter(
+            "predictions", "Input records committed", "result",
+            "corrected", "tombstone", "dead_letter",
+        )  # fmt: skip
+        self._labels = counter(
+            "labels", "Label records committed", "result",
+            "matched", "unmatched", "tombstone", "dead_letter",
+        )  # fmt: skip
+        self._transactions = counter(
+            "transactions", "Transactions", "outcome", "committed", "aborted", "unknown"
+        )
+        self._rebalances = counter("rebalances", "Assignments taken over")
+        self._snapshot_bytes = counter("snapshot_bytes", "Bytes of state committed")
+        self._scored = counter("scored", "Predictions sent whose label came")
+        self._hits = counter(
+            "hits", "Scored predictions whose likeliest class was the label", "stage",
+            "before", "after",
+        )  # fmt: skip
+        self._log_loss = counter(
+            "log_loss", "Sum of the scored predictions' log loss, in nats", "stage",
+            "before", "after",
+        )  # fmt: skip
+        self._delay = histogram(
+            "label_delay_seconds", "From a prediction to its label, by their timestamps", DELAYS
+        )
+        self._commit = histogram(
+            "commit_seconds", "From the snapshots to the committed transaction", COMMITS
+        )
+        self._restore = histogram(
+            "restore_seconds", "To restore the partitions of one assignment", RESTORES
+        )
+        self._assigned = gauge("partitions", "Partitions assigned and restored")
+        self._size = gauge(
+            "effective_sample_size", "Decayed sum of the labels learned", "partition"
+        )
+        self._weight = gauge("path_weight", "Share of a path in the output", "partition", "path")
+        self._lag = gauge("lag_records", "Offsets not yet taken", "source", "partition")
+        gauge("build_info", "The release that runs", "version").labels(__version__).set(1)
+        ProcessCollector(registry=registry)
+
         self._before: dict[int, _Before] = {}
         self._open = False
         self._outputs = 0
         self._delays: list[int] = []
-        self._lock = threading.Lock()
-
-    # -- called by the loop ----------------------------------------------------------------------
 
     def restored(self, tasks: Mapping[int, Task], seconds: float) -> None:
         """These partitions are ours now."""
-        with self._lock:
-            self.rebalances += 1
-            self.restores.add(seconds)
+        with self.registry.lock:
+            self._rebalances.inc()
+            self._restore.observe(seconds)
+            self._forget()
             self._before = {partition: _Before.of(task) for partition, task in tasks.items()}
-            self.learned, self.lag = {}, {}
-            self._learn(tasks)
+            self._assigned.set(len(tasks))
+            self._learned(tasks)
 
     def handled(self, result: Result) -> None:
         """A batch is in the transaction that is open."""
@@ -114,103 +143,60 @@ class Metrics:
 
     def committed(self, tasks: Mapping[int, Task], seconds: float, snapshot_bytes: int) -> None:
         """The transaction with these tasks' records is committed."""
-        with self._lock:
-            self.transactions["committed"] += 1
-            self.commits.add(seconds)
-            self.snapshot_bytes += snapshot_bytes
-            done: Counter[str] = Counter()
+        with self.registry.lock:
+            self._transactions.labels("committed").inc()
+            self._commit.observe(seconds)
+            self._snapshot_bytes.inc(snapshot_bytes)
+            done: Tally[str] = Tally()
             for partition, task in tasks.items():
                 now, before = _Before.of(task), self._before[partition]
                 done.update({name: n - before.counts[name] for name, n in now.counts.items()})
-                steps = zip(self.scored, now.scores, before.scores, strict=True)
-                self.scored = [total + new - old for total, new, old in steps]
+                self._scored.inc(now.scored - before.scored)
+                for stage in now.hits:
+                    self._hits.labels(stage).inc(now.hits[stage] - before.hits[stage])
+                    self._log_loss.labels(stage).inc(now.log_loss[stage] - before.log_loss[stage])
                 self._before[partition] = now
             dead = done["predictions"] - self._outputs
-            self.predictions["corrected"] += done["corrected"]
-            self.predictions["tombstone"] += self._outputs - done["corrected"]
-            self.predictions["dead_letter"] += dead
+            self._predictions.labels("corrected").inc(done["corrected"])
+            self._predictions.labels("tombstone").inc(self._outputs - done["corrected"])
+            self._predictions.labels("dead_letter").inc(dead)
             dead = done["dead_letters"] - dead
-            self.labels["matched"] += done["matched"]
-            self.labels["unmatched"] += done["unmatched"]
-            self.labels["dead_letter"] += dead
-            self.labels["tombstone"] += done["labels"] - done["matched"] - done["unmatched"] - dead
+            self._labels.labels("matched").inc(done["matched"])
+            self._labels.labels("unmatched").inc(done["unmatched"])
+            self._labels.labels("dead_letter").inc(dead)
+            self._labels.labels("tombstone").inc(
+                done["labels"] - done["matched"] - done["unmatched"] - dead
+            )
             for delay in self._delays:  # a label stamped before its prediction came at once
-                self.delays.add(max(delay, 0) / 1000)
+                self._delay.observe(max(delay, 0) / 1000)
             self._open, self._outputs, self._delays = False, 0, []
-            self._learn(tasks)
+            self._learned(tasks)
 
     def given_up(self, outcome: str) -> None:
         """The transaction, if one is open, is "aborted", or "unknown"; its tasks are dropped."""
-        with self._lock:
+        with self.registry.lock:
             if self._open:
-                self.transactions[outcome] += 1
+                self._transactions.labels(outcome).inc()
             self._open, self._outputs, self._delays = False, 0, []
-            self._before = {}
-            self.learned, self.lag = {}, {}
+            self._forget()
 
-    def _learn(self, tasks: Mapping[int, Task]) -> None:
+    def lags(self, lag: Mapping[tuple[str, int], int]) -> None:
+        """(input or labels, partition) -> records not yet taken."""
+        with self.registry.lock:
+            self._lag.clear()
+            for (source, partition), records in lag.items():
+                self._lag.labels(source, partition).set(records)
+
+    def _forget(self) -> None:
+        """Nothing is assigned."""
+        self._before = {}
+        self._assigned.set(0)
+        for gauge in (self._size, self._weight, self._lag):
+            gauge.clear()
+
+    def _learned(self, tasks: Mapping[int, Task]) -> None:
         for partition, task in tasks.items():
             corrector = task.corrector
-            self.learned[partition] = corrector.effective_sample_size, corrector.weights
-
-    # -- called by whoever scrapes ---------------------------------------------------------------
-
-    def collect(self) -> Iterator[Metric]:
-        """Every metric, for a ``prometheus_client`` registry."""
-        from prometheus_client.core import CounterMetricFamily as Counted
-        from prometheus_client.core import GaugeMetricFamily as Gauge
-        from prometheus_client.core import HistogramMetricFamily as Histogram
-
-        def by(name: str, help_: str, label: str, counts: Mapping[str, float]) -> Metric:
-            family = Counted(name, help_, labels=[label])
-            for value, count in counts.items():
-                family.add_metric([value], count)
-            return family
-
-        def histogram(name: str, help_: str, buckets: Buckets) -> Metric:
-            return Histogram(name, help_, buckets=buckets.cumulative(), sum_value=buckets.sum)
-
-        with self._lock:
-            rows, hits_before, hits_after, loss_before, loss_after = self.scored
-            families = [
-                by("stream_can_predictions", "Input records committed", "result",
-                   self.predictions),
-                by("stream_can_labels", "Label records committed", "result", self.labels),
-                by("stream_can_transactions", "Transactions", "outcome", self.transactions),
-                Counted("stream_can_rebalances", "Assignments taken over", value=self.rebalances),
-                Counted("stream_can_snapshot_bytes", "Bytes of state committed",
-                        value=self.snapshot_bytes),
-                Counted("stream_can_scored", "Predictions sent whose label came", value=rows),
-                by("stream_can_hits", "Scored predictions whose likeliest class was the label",
-                   "stage", {"before": hits_before, "after": hits_after}),
-                by("stream_can_log_loss", "Sum of the scored predictions' log loss, in nats",
-                   "stage", {"before": loss_before, "after": loss_after}),
-                histogram("stream_can_label_delay_seconds",
-                          "From a prediction to its label, by their timestamps", self.delays),
-                histogram("stream_can_commit_seconds",
-                          "From the snapshots to the committed transaction", self.commits),
-                histogram("stream_can_restore_seconds",
-                          "To restore the partitions of one assignment", self.restores),
-                Gauge("stream_can_partitions", "Partitions assigned and restored",
-                      value=len(self._before)),
-            ]  # fmt: skip
-            families += self._partitions(Gauge)
-        yield from families
-
-    def _partitions(self, gauge: Any) -> list[Metric]:
-        size = gauge("stream_can_effective_sample_size", "Decayed sum of the labels learned",
-                     labels=["partition"])  # fmt: skip
-        weight = gauge("stream_can_path_weight", "Share of a path in the output",
-                       labels=["partition", "path"])  # fmt: skip
-        lag = gauge(
-            "stream_can_lag_records", "Offsets not yet taken", labels=["source", "partition"]
-        )
-        for partition, (sample, weights) in self.learned.items():
-            size.add_metric([str(partition)], sample)
-            for path, share in weights.items():
-                weight.add_metric([str(partition), path], share)
-        for (source, partition), records in self.lag.items():
-            lag.add_metric([source, str(partition)], records)
-        info = gauge("stream_can_build_info", "The release that runs", labels=["version"])
-        info.add_metric([__version__], 1)
-        return [size, weight, lag, info]
+            self._size.labels(partition).set(corrector.effective_sample_size)
+            for path, share in corrector.weights.items():
+                self._weight.labels(partition, path).set(share)

@@ -13,37 +13,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
 from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.watch.health import Health
 
 log = logging.getLogger(__name__)
-
-
-class Health:
-    """What the loop says of itself; read from other threads."""
-
-    def __init__(self, live_seconds: float) -> None:
-        self.live_seconds = live_seconds
-        self.ready = False
-        self._beat = time.monotonic()
-
-    def beat(self) -> None:
-        """The loop came round."""
-        self._beat = time.monotonic()
-
-    @property
-    def silence(self) -> float:
-        """Seconds since the last beat."""
-        return time.monotonic() - self._beat
-
-    @property
-    def live(self) -> bool:
-        """Whether the loop came round within ``live_seconds``."""
-        return self.silence <= self.live_seconds
 
 
 class Port:
@@ -55,8 +35,8 @@ class Port:
         Where to listen; port 0 takes a free one, which `number` names.
     health
         What /livez and /readyz say.
-    metrics
-        Anything with ``collect``, as a ``prometheus_client`` registry wants it.
+    registry
+        What /metrics shows.
 
     Raises
     ------
@@ -64,12 +44,7 @@ class Port:
         The port cannot be had.
     """
 
-    def __init__(self, host: str, port: int, health: Health, metrics: Any) -> None:
-        from prometheus_client import CollectorRegistry, ProcessCollector
-
-        registry = CollectorRegistry()
-        registry.register(metrics)
-        ProcessCollector(registry=registry)
+    def __init__(self, host: str, port: int, health: Health, registry: CollectorRegistry) -> None:
         pages = {
             "/livez": lambda _: _state(
                 health.live, f"the loop came round {health.silence:.1f} s ago"
@@ -102,9 +77,7 @@ def _state(good: bool, text: str) -> tuple[int, str, bytes]:
     return (200 if good else 503), "text/plain; charset=utf-8", f"{text}\n".encode()
 
 
-def _metrics(registry: Any, accept: str) -> tuple[int, str, bytes]:
-    from prometheus_client.exposition import choose_encoder
-
+def _metrics(registry: CollectorRegistry, accept: str) -> tuple[int, str, bytes]:
     encode, content_type = choose_encoder(accept)
     return 200, content_type, encode(registry)
 

@@ -117,10 +117,16 @@ def keystore() -> Path:
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports below the ephemeral range: a restarted broker must find its port still free."""
+    """Ports below the ephemeral range: a restarted broker must find its port still free.
+
+    Test processes side by side (pytest-xdist names them gw0, gw1 ...) take them from ranges of
+    their own: between this look and the broker's start another could have taken the same.
+    """
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
+    first = 15000 + 2000 * process
     ports: list[int] = []
     while len(ports) < n:
-        port = random.randrange(15000, 32000)
+        port = random.randrange(first, first + 2000)
         with socket.socket() as probe:
             if port not in ports and probe.connect_ex(("127.0.0.1", port)) != 0:
                 ports.append(port)

@@ -1,0 +1,141 @@
+"""What a worker needs of Kafka: a member of the group, a transaction and readers, kept together.
+
+Nothing outside this folder imports kafka-python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import errors as kafka_errors
+
+from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError, errors_as
+from stream_can.kafka.client.member import Member
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.client.transaction import Offset, Transaction, positions
+
+
+class Client:
+    """The connections of one instance, opened, renewed and closed together.
+
+    Parameters
+    ----------
+    bootstrap_servers, options
+        See `Options`.
+    application_id
+        Consumer group; with ``instance`` the transactional id and the static member's name.
+    instance
+        Name of this process, the same after a restart and unique among those that are alive.
+    input, labels
+        The topics to read; ``labels`` may be None.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: list[str],
+        application_id: str,
+        instance: str,
+        *,
+        input: str,
+        labels: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.options = Options(bootstrap_servers, options)
+        self.group = application_id
+        self.input, self.labels = input, labels
+        identity = f"{application_id}-{instance}"
+        self._topics = [input, labels] if labels else [input]
+        self.member = Member(self.options, application_id, identity, self._topics)
+        self.transaction = Transaction(self.options, application_id, identity)
+        self.readers = Readers(self.options)
+
+    def check(
+        self, *, writes: Sequence[str], state: str, state_bytes: int, create: bool = False
+    ) -> int:
+        """Check addresses, rights, topics and sizes; make missing topics where ``create`` says so.
+
+        Returns
+        -------
+        The number of partitions, which all topics share. `Transaction.limits` then holds the most
+        bytes that each topic takes in one record.
+
+        Raises
+        ------
+        RetryError, DeniedError
+            See `Admin`.
+        """
+        with Admin(self.options, self.group) as admin:
+            partitions, self.transaction.limits = admin.check(
+                reads=self._topics, writes=writes, state=state, state_bytes=state_bytes,
+                create=create,
+            )  # fmt: skip
+        return partitions
+
+    def open(self) -> None:
+        """Join the group, take over the transactional id: what an earlier owner left is settled."""
+        try:
+            with errors_as(RetryError):
+                self.member.open()
+                self.transaction.open()
+        except ClientError:
+            self.transaction.close()
+            raise
+
+    def rebuild(self) -> None:
+        """A new producer under the same id; the next ``take_rebalance`` asks for a restore."""
+        self.transaction.close()
+        self.readers.close()
+        self.member.ask_again()
+        self.open()
+
+    def rejoin(self) -> None:
+        """A new consumer too, after the old one was fenced."""
+        self.member.drop()
+        self.rebuild()
+
+    def close(self, *, leave: bool = True) -> None:
+        """Close everything; what is open in the transaction is aborted by whoever comes next.
+
+        ``leave`` hands the partitions over at once: a static member is otherwise waited for until
+        its session times out.
+        """
+        self.transaction.close()
+        self.readers.close()
+        self.member.close(leave=leave)
+
+    def commit(self, offsets: Mapping[tuple[str, int], Offset], token: Any) -> None:
+        """Commit the transaction together with the offsets of what it was made from.
+
+        Raises
+        ------
+        RebuildError
+            It may or may not have been committed: restore. Also where a rebalance came in between.
+        """
+        self.member.require(token)
+        try:
+            self.transaction.commit(offsets, token)
+        except RebuildError as error:
+            # Trap: the group does not know this member any more, and a consumer whose instance was
+            # fenced for a moment never notices: it would present the same membership for ever.
+            if isinstance(error.__cause__, kafka_errors.CommitFailedError):
+                self.member.drop()
+            raise
+
+    def group_is_new(self) -> bool:
+        """Whether the group has no members and has committed nothing."""
+        with Admin(self.options, self.group) as admin:
+            return admin.group_is_new()
+
+    def start_group(
+        self, records: Iterable[tuple[str, int, bytes, bytes]],
+        offsets: Callable[[list[int]], Mapping[tuple[str, int], Offset]],
+    ) -> None:  # fmt: skip
+        """For a group without members: write records, then commit ``offsets(their offsets)``."""
+        self.transaction.open()
+        sent = [self.transaction.send(*record) for record in records]
+        self.transaction.commit({}, None)
+        with Admin(self.options, self.group) as admin:
+            admin.set_offsets(positions(offsets([future.value.offset for future in sent])))

@@ -1,0 +1,84 @@
+"""Connecting for the first time: what is wrong with addresses, TLS or SASL is named.
+
+kafka-python's admin client connects while it is made, so it is the one that tells.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
+
+from stream_can.kafka.client.guards import DeniedError, RetryError, errors_as
+from stream_can.kafka.client.options import Options
+
+
+class Reasons(logging.Handler):
+    """Trap: every TLS, SASL or address error is the same "Unable to bootstrap"; the reason is only
+    in kafka-python's log."""
+
+    FATAL = ("SaslAuthenticationFailed", "UnsupportedSaslMechanism", "CERTIFICATE_VERIFY_FAILED",
+             "WRONG_VERSION_NUMBER", "certificate verify failed")  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fatal: str | None = None
+        self.failed: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1]:
+            text += f": {record.exc_info[1]}"
+        if any(word in text for word in self.FATAL):
+            self.fatal = text
+        if text.startswith("Bootstrap connection"):
+            self.failed.append(text)
+
+    def __enter__(self) -> Reasons:
+        logger = logging.getLogger("kafka")
+        self.before = logger.level, logger.propagate
+        if logger.getEffectiveLevel() > logging.WARNING:  # heard here, still not shown
+            logger.propagate = False
+            logger.setLevel(logging.WARNING)
+        logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logger = logging.getLogger("kafka")
+        logger.removeHandler(self)
+        logger.setLevel(self.before[0])
+        logger.propagate = self.before[1]
+
+
+def connect(options: Options) -> Any:
+    """kafka-python's admin client, connected.
+
+    Raises
+    ------
+    RetryError
+        No broker answers (yet).
+    DeniedError
+        Anything that waiting does not mend.
+    """
+    for name, value in options.given.items():
+        if name.endswith("file") and value is not None and not os.access(value, os.R_OK):
+            raise DeniedError(f"{name}: cannot read {value}")
+    with Reasons() as reasons, errors_as(RetryError):
+        try:
+            return KafkaAdminClient(**options.admin)
+        except (kafka_errors.KafkaError, OSError, ValueError) as error:
+            where, failed = ", ".join(options.servers), reasons.failed
+            if reasons.fatal or isinstance(error, ValueError):
+                raise DeniedError(f"cannot connect to {where}: {reasons.fatal or error}") from error
+            closed = sum("socket disconnected" in text for text in failed)
+            if "SASL" in str(options.given.get("security_protocol")) and closed > 2:
+                # kafka-python often sees the end of the connection before the reason.
+                raise DeniedError(
+                    f"cannot connect to {where}: connections are closed while they"
+                    " authenticate; are user and password right?"
+                ) from error
+            last = failed[-1] if failed else error
+            raise RetryError(f"no answer from {where}: {last}") from error

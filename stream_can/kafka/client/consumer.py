@@ -1,0 +1,28 @@
+"""A consumer of kafka-python as everything here reads: explicit offsets, records in bulk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+from stream_can.kafka.client import unpacking
+from stream_can.kafka.client.guards import RetryError, errors_as
+from stream_can.kafka.client.options import Options
+
+
+def open_consumer(options: Options, isolation: str = "read_committed", **more: Any) -> Any:
+    """A connected consumer that commits nothing and never chooses an offset by itself."""
+    with errors_as(RetryError):
+        consumer = KafkaConsumer(
+            **options.consumer,
+            isolation_level=isolation,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            allow_auto_create_topics=False,
+            partition_assignment_strategy=(RangePartitionAssignor,),
+            **more,
+        )
+        unpacking.install(consumer)
+        return consumer

@@ -1,0 +1,94 @@
+"""Reading beside the group: one record, a range, the first and next offsets of a topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from kafka import TopicPartition
+
+from stream_can.kafka.client.consumer import open_consumer
+from stream_can.kafka.client.guards import (
+    DeniedError,
+    RebuildError,
+    RetryError,
+    close,
+    errors_as,
+)
+from stream_can.kafka.client.options import Options
+
+STILL_SECONDS = 30
+"""A range without a new record for so long is given up."""
+
+
+class Readers:
+    """Consumers outside the group, one for each isolation level, opened when first needed."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._open: dict[str, Any] = {}
+
+    def close(self) -> None:
+        """Close them; the next call opens new ones."""
+        readers, self._open = self._open, {}
+        for reader in readers.values():
+            close(reader)
+
+    def _reader(self, isolation: str) -> Any:
+        if isolation not in self._open:
+            self._open[isolation] = open_consumer(self._options, isolation)
+        return self._open[isolation]
+
+    def read_at(self, topic: str, partition: int, offset: int) -> Any | None:
+        """The record at an offset, whether its transaction is settled or not; None if it is gone.
+
+        READ_UNCOMMITTED: whoever asks has the offset from a committed transaction, and would wait
+        for seconds behind a dead producer's open one. (Trap: a compacted topic answers with the
+        *next* record.)
+        """
+        for record in self._read(topic, partition, offset, offset + 1, "read_uncommitted"):
+            return record if record.offset == offset else None
+        return None
+
+    def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
+        """The committed records of [start, stop), in order."""
+        return self._read(topic, partition, start, stop, "read_committed")
+
+    def spans(self, topic: str) -> dict[int, tuple[int, int]]:
+        """The first offset still held and the next to be written, of every partition."""
+        reader = self._reader("read_committed")
+        with errors_as(RetryError):
+            numbers = sorted(reader.partitions_for_topic(topic) or ())
+            tps = [TopicPartition(topic, number) for number in numbers]
+            if not tps:
+                raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
+            # Trap: asked for several, it leaves out those whose leader it does not know yet.
+            return {
+                tp.partition: (
+                    reader.beginning_offsets([tp], timeout_ms=10_000)[tp],
+                    reader.end_offsets([tp], timeout_ms=10_000)[tp],
+                )
+                for tp in tps
+            }
+
+    def _read(
+        self, topic: str, partition: int, start: int, stop: int, isolation: str
+    ) -> Iterator[Any]:
+        tp, reader = TopicPartition(topic, partition), self._reader(isolation)
+        with errors_as(RebuildError):
+            reader.assign([tp])
+            begin = reader.beginning_offsets([tp], timeout_ms=10_000)[tp]
+            stop = min(stop, reader.end_offsets([tp], timeout_ms=10_000)[tp])
+            reader.seek(tp, max(start, begin))
+            deadline = time.monotonic() + STILL_SECONDS
+            while reader.position(tp, timeout_ms=5_000) < stop:
+                for record in reader.poll(timeout_ms=500).get(tp, ()):
+                    if record.offset >= stop:
+                        return
+                    deadline = time.monotonic() + STILL_SECONDS
+                    yield record
+                if time.monotonic() > deadline:
+                    raise RebuildError(
+                        f"no record of {topic}-{partition} from {start} for {STILL_SECONDS} s"
+                    )

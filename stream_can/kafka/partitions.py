@@ -1,0 +1,168 @@
+"""The partitions that are ours: restored, corrected, and committed in transactions.
+
+What was sent and learned counts only once it is committed; until then `drop` gives it up.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from stream_can.errors import StreamCANError
+from stream_can.kafka import restore as state
+from stream_can.kafka.client.admin import OVERHEAD_BYTES
+from stream_can.kafka.client.client import Client
+from stream_can.kafka.client.guards import DeniedError, RebuildError
+from stream_can.kafka.client.member import Assignment
+from stream_can.kafka.client.transaction import Offset
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.start import Start
+from stream_can.kafka.watch.health import Health
+from stream_can.kafka.watch.metrics import Metrics
+from stream_can.stream.records import Output
+from stream_can.stream.task import Task
+
+log = logging.getLogger(__name__)
+
+STATE_BYTES_PER_SECOND = 4_000_000
+"""Commits become rarer where snapshots would be written faster than this."""
+LONGEST_INTERVAL = 4.0
+"""But not rarer than this many seconds: a transaction times out after 15."""
+
+
+class UnreadableRecord(StreamCANError):
+    """A record cannot be read, and ``errors="fail"`` says to stop there."""
+
+
+class Partitions:
+    """The tasks of an assignment, and the transaction that they are in.
+
+    Parameters
+    ----------
+    settings, client, start
+        The topics and rules, the brokers, and what makes a task.
+    metrics, health
+        Told of what was done.
+    """
+
+    def __init__(
+        self, settings: Settings, client: Client, start: Start, metrics: Metrics, health: Health
+    ) -> None:
+        self.settings, self.client, self.start = settings, client, start
+        self.metrics, self.health = metrics, health
+        self.state_topic, self.dead_letters = settings.own_topics
+        self.tasks: dict[int, Task] = {}
+        self.committed = 0
+        """Records, of all transactions of this process."""
+        self.interval = settings.commit_interval_ms / 1000
+        """Seconds from one commit to the next."""
+        self._token: Any = None
+        self._changed: set[int] = set()
+        self._handled = 0
+        self._last = time.monotonic()
+
+    def drop(self) -> None:
+        """Forget everything that Kafka may not know of."""
+        self.metrics.given_up("aborted")
+        self.health.ready = False
+        self.tasks, self._token = {}, None
+        self._changed, self._handled = set(), 0
+
+    def restore(self, assignment: Assignment) -> None:
+        """Take each partition up where its last transaction was committed."""
+        begin = time.monotonic()
+        s, member = self.settings, self.client.member
+        rules = state.Rules(s.start, s.reset_state, s.skip_gap)
+        for partition in assignment.partitions:
+            self.health.beat()
+            task = state.restore(
+                self.client, partition, self.state_topic, self.start.fresh, self.start.stored, rules
+            )
+            member.start_at(s.input, partition, task.next_prediction)
+            if s.labels:
+                member.start_at(s.labels, partition, task.next_label)
+            self.tasks[partition] = task
+        self._token = assignment.token
+        self._last = time.monotonic()
+        seconds = time.monotonic() - begin
+        self.metrics.restored(self.tasks, seconds)
+        self.health.ready = True
+        log.info("partitions %s, restored in %.2f s", list(assignment.partitions), seconds)
+
+    def handle(self, partition: int, records: list[Any]) -> None:
+        """Correct and learn from records; put what comes of them into the transaction.
+
+        Raises
+        ------
+        UnreadableRecord
+            ``errors="fail"``: what came before the record is committed.
+        """
+        result = self.tasks[partition].handle(records)
+        self.metrics.handled(result)
+        send_all = self.client.transaction.send_all
+        send_all(self.settings.output, partition, result.outputs)
+        for out in result.dead_letters:
+            self._require_fits(out, partition)
+        send_all(self.dead_letters, partition, result.dead_letters)
+        self._changed.add(partition)
+        self._handled += len(records)
+        if result.stopped is not None:
+            record, error = result.stopped
+            self.commit()
+            raise UnreadableRecord(
+                f"offset {record.offset} of {record.topic}-{partition}: {error}"
+            ) from error
+
+    def _require_fits(self, out: Output, partition: int) -> None:
+        """Brokers would refuse a larger dead letter, again after each restore."""
+        size = len(out.key or b"") + len(out.value or b"") + OVERHEAD_BYTES
+        size += sum(len(name) + len(value) for name, value in out.headers)
+        limit = self.client.transaction.limits[self.dead_letters]
+        if size > limit:
+            where = {name: value.decode(errors="replace") for name, value in out.headers}
+            raise DeniedError(
+                f"a dead letter of {size} bytes does not fit {self.dead_letters!r}"
+                f" (max.message.bytes={limit}): offset {where.get('__connect.errors.offset')} of"
+                f" {where.get('__connect.errors.topic')}-{partition}; raise the topic's limit"
+            )
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to commit."""
+        return bool(self._changed) and (
+            time.monotonic() - self._last >= self.interval
+            or self._handled >= self.settings.commit_every
+        )
+
+    def commit(self) -> None:
+        """Commit outputs, snapshots and offsets of what was handled since the last time, if any."""
+        if not self._changed or self.client.member.rebalanced:
+            return  # a rebalance: the next step aborts and restores
+        s, begin, transaction = self.settings, time.monotonic(), self.client.transaction
+        sent, written = {}, 0
+        for partition in sorted(self._changed):
+            snapshot = self.tasks[partition].to_bytes()
+            written += len(snapshot)
+            sent[partition] = transaction.send(
+                self.state_topic, partition, state.key(s.input, partition), snapshot
+            )
+        transaction.deliver()
+        offsets: dict[Any, Offset] = {}
+        for partition, future in sent.items():
+            offsets |= state.offsets(
+                self.tasks[partition], s.input, s.labels, partition, future.value.offset
+            )
+        try:
+            self.client.commit(offsets, self._token)
+        except RebuildError:
+            self.metrics.given_up("unknown")
+            raise
+        tasks = {partition: self.tasks[partition] for partition in self._changed}
+        self.metrics.committed(tasks, time.monotonic() - begin, written)
+        self.committed += self._handled
+        self._changed, self._handled = set(), 0
+        self._last = time.monotonic()
+        self.interval = max(
+            s.commit_interval_ms / 1000, min(written / STATE_BYTES_PER_SECOND, LONGEST_INTERVAL)
+        )

@@ -1,0 +1,78 @@
+"""How long to go on: while no broker answers, and while another process has our name."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from stream_can.kafka.client.guards import FencedError, RebuildError, RetryError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LONGEST_PAUSE = 5.0
+"""Seconds between two calls while no broker answers; the first pauses are shorter."""
+FENCE_SECONDS = 60.0
+"""Two fences within so long mean that another process lives under our name."""
+
+
+class Patience:
+    """Calls that are made again, until they succeed, time is up or the worker stops.
+
+    Parameters
+    ----------
+    seconds
+        Give up after so long without any broker.
+    instance
+        Our name, for the message.
+    stopping
+        Set when the worker is to stop.
+    beat
+        Called before each try: waiting for brokers is alive.
+    """
+
+    def __init__(
+        self, seconds: float, instance: str, stopping: threading.Event, beat: Callable[[], None]
+    ) -> None:
+        self.seconds, self.instance = seconds, instance
+        self.stopping, self.beat = stopping, beat
+        self._fenced = -FENCE_SECONDS
+
+    def until_answered(self, call: Callable[[], T]) -> T:
+        """``call()`` again and again while no broker answers, with pauses that grow."""
+        deadline = time.monotonic() + self.seconds
+        pause = 0.2
+        while True:
+            self.beat()
+            try:
+                return call()
+            except (RetryError, RebuildError) as error:
+                if time.monotonic() > deadline or self.stopping.is_set():
+                    raise RetryError(str(error)) from error
+                log.warning("%s; trying again", error)
+                self.stopping.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def until_joined(self, call: Callable[[], None], rejoin: Callable[[], None]) -> None:
+        """``call()`` until it is answered; where that is fenced, ``rejoin()``."""
+        while not self.stopping.is_set():
+            try:
+                self.until_answered(call)
+                return
+            except FencedError as error:
+                self.note_fence(error)
+                call = rejoin
+
+    def note_fence(self, error: FencedError) -> None:
+        """Raise at the second fence within a minute."""
+        now = time.monotonic()
+        if now - self._fenced < FENCE_SECONDS:
+            raise FencedError(
+                f"{error}. This is the second time within {FENCE_SECONDS:.0f} s: does"
+                f" another process run with instance {self.instance!r}?"
+            ) from error
+        self._fenced = now
+        log.warning("%s; joining again", error)

@@ -1,0 +1,73 @@
+"""One process of ``stream-can run``: its log, its signals and what its exit codes mean."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+
+from stream_can.errors import StreamCANError
+from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
+from stream_can.kafka.partitions import UnreadableRecord
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.watch.logs import set_up_logging
+from stream_can.kafka.worker import Worker
+
+log = logging.getLogger(__name__)
+
+EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
+              1: "a bug, with its traceback",
+              2: "settings are wrong",
+              3: "refused: topics, rights, sizes, or state that cannot be restored",
+              4: "no broker within connect_seconds",
+              5: "another process runs under the same application_id and instance",
+              6: "--errors fail: a record cannot be read"}  # fmt: skip
+"""How ``stream-can run`` exits, and why."""
+
+
+def run(settings: Settings) -> int:
+    """What ``stream-can run`` does: set up logging, work until SIGTERM or SIGINT.
+
+    Returns
+    -------
+    One of `EXIT_CODES`.
+    """
+    set_up_logging(settings.log_format, settings.log_level)
+    try:
+        worker = Worker(settings)
+    except (StreamCANError, ValueError) as error:  # a Corrector says ValueError to its settings
+        return _fail(2, error)
+    try:
+        if settings.check:
+            partitions = worker.check()
+            log.info(
+                "all is well: %d partitions, %d classes", partitions, len(worker.start.classes)
+            )
+            return 0
+
+        def stop(number: int, _: object) -> None:
+            log.info("%s: stopping", signal.Signals(number).name)
+            worker.stop()
+            signal.signal(number, signal.SIG_DFL)  # the second one ends the process
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        worker.run()
+        return 0
+    except DeniedError as error:
+        return _fail(3, error)
+    except RetryError as error:
+        return _fail(4, error)
+    except FencedError as error:
+        return _fail(5, error)
+    except UnreadableRecord as error:
+        return _fail(6, error)
+    except Exception:
+        log.exception("this is a bug; nothing is lost: a restart goes on from the last commit")
+        return 1
+
+
+def _fail(code: int, error: Exception) -> int:
+    log.error("%s", error)
+    sys.stderr.flush()
+    return code

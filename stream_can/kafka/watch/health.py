@@ -1,0 +1,28 @@
+"""Is the worker alive, and is it ready?"""
+
+from __future__ import annotations
+
+import time
+
+
+class Health:
+    """What the loop says of itself; read from other threads."""
+
+    def __init__(self, live_seconds: float) -> None:
+        self.live_seconds = live_seconds
+        self.ready = False
+        self._beat = time.monotonic()
+
+    def beat(self) -> None:
+        """The loop came round."""
+        self._beat = time.monotonic()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last beat."""
+        return time.monotonic() - self._beat
+
+    @property
+    def live(self) -> bool:
+        """Whether the loop came round within ``live_seconds``."""
+        return self.silence <= self.live_seconds

@@ -1,0 +1,225 @@
+"""Snapshots with something wrong and a good checksum: each is refused or gives probabilities.
+
+    python -W error -m tests.mutations --count 100000 --seed 7
+
+A process of its own, with bounded memory, since a snapshot that is trusted too far ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import resource
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stream_can import Corrector, SnapshotMismatch, snapshot
+from stream_can.stream import task
+from stream_can.stream.task import Task
+from tests.fixtures import make
+
+FIXTURES = Path(__file__).parent / "fixtures"
+NOW = f"format-{snapshot.VERSION}-task-{task.FORMAT}"
+
+NUMBERS = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e30, 1e-320, 5e-324, 0.0, -1.0, 1.0, 7.5]
+INTEGERS = [0, 1, -1, 2, 255, 2**31, 2**53, 2**63 - 1, -(2**63), 2**64 - 1]
+OTHERS = [None, True, False, "", "raw", "fitted", "matrix+can", "ant", "é" * 50, b"", b"\xff" * 9]
+OTHERS += [[], {}, [[]], {"a": {"b": [1]}}, ["ant", "ant"], [0.0] * 3, [1, "1"], [1e308] * 4]
+OTHERS += [msgspec.msgpack.Ext(5, b"x"), msgspec.msgpack.Ext(-1, b"\xff" * 12)]
+VALUES = [*NUMBERS, *INTEGERS, *OTHERS]
+
+
+def sealed(payload: bytes, version: int = snapshot.VERSION) -> bytes:
+    """A payload in an envelope that is right."""
+    sums = (zlib.crc32(payload), len(payload))
+    return snapshot.ENVELOPE.pack(snapshot.MAGIC, version, *sums) + payload
+
+
+def opened(data: bytes) -> Any:
+    """{"head": ..., "arrays": ...}"""
+    return msgspec.msgpack.decode(data[snapshot.ENVELOPE.size :])
+
+
+# ---- what can be wrong
+
+
+def flip(data: bytes, rng: random.Random) -> bytes:
+    """Some bytes of the payload are others."""
+    payload = bytearray(data[snapshot.ENVELOPE.size :])
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        payload[rng.randrange(len(payload))] = rng.randrange(256)
+    return sealed(bytes(payload), data[8])
+
+
+def splice(data: bytes, rng: random.Random) -> bytes:
+    """A piece of the payload is gone, twice there or another, or nested without end."""
+    payload = data[snapshot.ENVELOPE.size :]
+    a, b = sorted(rng.choices(range(len(payload)), k=2))
+    b = min(b, a + rng.choice([1, 4, 100]))
+    middle = [b"", payload[a:b] * 2, rng.randbytes(b - a), b"\x91" * 5000, b"\xdd\xff\xff\xff\xff"]
+    return sealed(payload[:a] + rng.choice(middle) + payload[b:], data[8])
+
+
+def replace(data: bytes, rng: random.Random) -> bytes:
+    """A field of the head is another value, missing, or one more."""
+    content = opened(data)
+    parent, key = content, "head"
+    while isinstance(parent[key], dict | list) and parent[key] and rng.random() < 0.8:
+        parent = parent[key]
+        key = rng.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
+    what = rng.choice(["value", "value", "value", "delete", "add"])
+    if what == "value":
+        parent[key] = rng.choice(VALUES)
+    elif what == "delete":
+        del parent[key]
+    elif isinstance(parent, dict):
+        parent[rng.choice(["more", "task", "classes", "k", "fit"])] = rng.choice(VALUES)
+    else:
+        parent.insert(rng.randrange(len(parent) + 1), rng.choice([parent[key], *VALUES]))
+    return sealed(msgspec.msgpack.encode(content), data[8])
+
+
+def resize(data: bytes, rng: random.Random) -> bytes:
+    """An array has another type, shape, length or name, or is missing."""
+    content = opened(data)
+    arrays = content["arrays"]
+    name = rng.choice(list(arrays))
+    array = arrays[name]
+    what = rng.randrange(6)
+    if what == 0:
+        array[0] = rng.choice([*snapshot.DTYPES, "<u8", "|O", "<U4", "", None])
+    elif what == 1:
+        array[1] = [rng.choice([*INTEGERS, *array[1]]) for _ in range(rng.choice([0, 1, 1, 2, 70]))]
+    elif what == 2:
+        array[2] = array[2][: rng.randrange(len(array[2]) + 1)]
+    elif what == 3:  # whole, but of another length
+        size = int(array[0][2])
+        n = rng.choice([0, 1, 2, len(array[2]) // size + 1])
+        array[1], array[2] = [n], (array[2] * (n + 1))[: n * size].ljust(n * size, b"\0")
+    elif what == 4:
+        del arrays[name]
+    else:
+        arrays[rng.choice([*arrays, "Q", "ref", "A.fitted", "c.fitted", "x", "S.can"])] = array
+    return sealed(msgspec.msgpack.encode(content), data[8])
+
+
+def fill(data: bytes, rng: random.Random) -> bytes:
+    """Numbers of an array are others."""
+    content = opened(data)
+    array = rng.choice(list(content["arrays"].values()))
+    numbers = np.frombuffer(array[2], array[0]).copy()
+    if len(numbers):
+        at = rng.choice([slice(None), *([slice(i, i + 1) for i in range(len(numbers))] * 3)])
+        if numbers.dtype.kind == "i":
+            numbers[at] = rng.choice([n for n in INTEGERS if n < 2**63])
+        else:
+            with np.errstate(over="ignore"):
+                near = [2, -2, 6, -6, 6.01, 1e29, 1e-30, 1e-7, -1e-9]
+                numbers[at] = rng.choice([*NUMBERS, *near])
+    array[2] = numbers.tobytes()
+    return sealed(msgspec.msgpack.encode(content), data[8])
+
+
+def inside(data: bytes, rng: random.Random) -> bytes:
+    """The corrector within a task is damaged, where there is one."""
+    content = opened(data)
+    inner = content["head"].get("corrector")
+    if inner is None:
+        return fill(data, rng)
+    content["head"]["corrector"] = rng.choice(MUTATIONS[:-1])(inner, rng)
+    return sealed(msgspec.msgpack.encode(content), data[8])
+
+
+MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [
+    flip,
+    splice,
+    replace,
+    resize,
+    fill,
+    inside,
+]
+
+
+# ---- what must hold
+
+
+def check_rows(rows: np.ndarray) -> None:
+    """Probability vectors, one a row."""
+    assert np.isfinite(rows).all(), rows
+    assert (rows >= 0).all(), rows
+    assert (abs(rows.sum(axis=-1) - 1) < 1e-8).all(), rows.sum(axis=-1)
+
+
+def use_corrector(corrector: Corrector) -> None:
+    m = len(corrector.classes)
+    P, y = make.stream(m, 4, seed=3)
+    P = np.vstack([P, np.eye(m)[:2], np.full((1, m), 1 / m)])
+    labels = [corrector.classes[k] for k in [*y, *[0] * (len(P) - len(y))]]
+    for _ in range(2):
+        check_rows(corrector.process_many(P))
+        for rows in corrector.explain_many(P).values():
+            check_rows(rows)
+        corrector.learn_many(P, labels)
+        corrector.learn_many(None, labels)
+        check_rows(corrector.correct_many(P))
+        check_rows(corrector.prior)
+    corrector.to_bytes()
+
+
+def use_task(found: Task) -> None:
+    if len(found.corrector.classes) == 3:
+        start = max(found.next_prediction, found.next_label)
+        names = found.messages.classes
+        if found.oldest < found.next_prediction:
+            found.rebuild([])
+        records = [r for r in make.records(20, 6) if r.topic == "in" or names == tuple(make.NAMES)]
+        for record in records:
+            record.offset += start
+        result = found.handle(records)
+        for output in result.outputs:
+            check_rows(np.array(json.loads(output.value)["probs"]))
+    use_corrector(found.corrector)
+    found.to_bytes(recent=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    files = sorted(FIXTURES.glob("*/*.snapshot"))
+    kinds = {(file.parent.name, file.stem): file.read_bytes() for file in files}
+    seen: Counter[str] = Counter()
+    for i in range(options.count):
+        rng = random.Random(f"{options.seed}-{i}")
+        kind = rng.choice(list(kinds))
+        mutation = rng.choice(MUTATIONS)
+        data = mutation(kinds[kind], rng)
+        try:
+            try:
+                if kind[1] in make.TASKS:
+                    found = Task.from_bytes(data, labels_topic="labels")
+                else:
+                    corrector = Corrector.from_bytes(data)
+            except SnapshotMismatch:
+                seen[f"{mutation.__name__} refused"] += 1
+                continue
+            seen[f"{mutation.__name__} taken"] += 1
+            use_task(found) if kind[1] in make.TASKS else use_corrector(corrector)
+        except BaseException as error:
+            error.add_note(f"mutation {i} of seed {options.seed}: {mutation.__name__} of {kind}")
+            raise
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()
