@@ -891,7 +891,7 @@ cdef class Kernel:
             self.judge(y, receipt, stride)
         else:
             self.mix(self.mixed)
-            self.note_loss(receipt[0] if receipt != NULL and receipt[0] >= 0 else self.mixed[y], y)
+            self.note_loss(receipt[0] if receipt != NULL and receipt[0] >= 0 and receipt[stride] >= 0 and receipt[2 * stride] >= 0 else self.mixed[y], y)
         self.reweigh(y)
         for i in range(self.n_bases):
             if self.bases[i].learns:
