@@ -147,7 +147,7 @@ class Corrector:
             m,
             self._paths,
             self._state,
-            train=laplace(np.zeros(m) if self._train_counts is None else self._train_counts),
+            train=self.train_prior,
             start_weights=start_weights(self._paths),
             **settings,
         )
@@ -492,6 +492,12 @@ class Corrector:
     def prior(self) -> Array:
         """The class prior in use now, shape (m,)."""
         return self._kernel.prior
+
+    @property
+    def train_prior(self) -> Array:
+        """The class prior of the training set, shape (m,)."""
+        counts = self._train_counts
+        return laplace(np.zeros(len(self._classes)) if counts is None else counts)
 
     @property
     def temperature(self) -> float:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction
 
-__all__ = ["TOLERANCE", "as_float64", "divided", "reason"]
+__all__ = ["TOLERANCE", "Normalise", "as_float64", "divided", "reason", "rounded"]
 
 Array = NDArray[np.float64]
+Normalise = Literal["rounded", "always"]
 
 TOLERANCE = 1e-3
 """How far the sum of a row may be from 1."""
@@ -40,20 +41,59 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
             return f"the probability of class {names[i]!r} is {value}"
     with np.errstate(over="ignore"):
         total = row.sum()
-    return f"probabilities sum to {total:.6g}, expected 1 (within {TOLERANCE:g})"
+    text = f"{total:.6g}"
+    if abs(float(text) - 1) <= 1.001 * TOLERANCE:  # it would seem to be near enough
+        text = repr(float(total))
+    return f"probabilities sum to {text}, expected 1 (within {TOLERANCE:g})"
 
 
-def divided(P: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Rows of scores as probabilities, where their sum is not near enough to 1 already.
+def divided(P: Array, how: Normalise) -> tuple[Array, int]:
+    """Rows whose sum is off, divided by it where they may be.
+
+    Parameters
+    ----------
+    P
+        Shape (n, m).
+    how
+        "rounded": where rounding to the digits that a row has explains its sum, half a unit of the
+        last digit for each entry. "always": wherever the sum is more than nothing, as for scores.
 
     Returns
     -------
-    The rows, shape (n, m), each divided by its sum where that is off; and which of them cannot be,
-    shape (n,): those that hold NaN, infinite or negative numbers, or nothing but zeros.
+    The rows, and how many were divided.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        total = P.sum(axis=1, keepdims=True)
-        hopeless = ~(np.isfinite(total) & (total > 0) & (P >= 0).all(axis=1, keepdims=True))
+        total = P.sum(axis=1)
         # A little less than the tolerance: sums taken in another order differ in the last bit.
-        off = ~hopeless & (np.abs(total - 1) > 0.999 * TOLERANCE)
-    return np.divide(P, total, out=P.copy(), where=off), hopeless[:, 0]
+        off = np.isfinite(total) & (total > 0) & (np.abs(total - 1) > 0.999 * TOLERANCE)
+        off &= (P >= 0).all(axis=1)
+    if how == "rounded":
+        off[off] = np.abs(total[off] - 1) <= (P.shape[1] + 1e-6) * _half_a_unit(P[off])
+    if not off.any():
+        return P, 0
+    P = P.copy()
+    P[off] /= total[off, None]
+    return P, int(off.sum())
+
+
+def _half_a_unit(P: Array) -> Array:
+    """Half a unit of the last digit of each row; 0 for whole numbers, or more than 9 digits."""
+    half = np.zeros(len(P))
+    for digits in range(9, 0, -1):
+        half[(np.abs(np.round(P, digits) - P) < 1e-12).all(axis=1)] = 0.5 / 10**digits
+    half[(P % 1 == 0).all(axis=1)] = 0
+    return half
+
+
+def rounded(P: Array, digits: int) -> Array:
+    """Rows rounded so that they still sum to 1: what is left goes to the largest remainders.
+
+    Beyond 12 digits float64 has none left to give; each entry is rounded then.
+    """
+    if digits > 12:
+        return np.round(P, digits)
+    scaled = P * 10.0**digits
+    whole = np.floor(scaled + 1e-3)
+    left = np.rint(10.0**digits - whole.sum(axis=1)).astype(int)
+    rank = np.argsort(np.argsort(whole - scaled, axis=1, kind="stable"), axis=1)
+    return np.asarray((whole + (rank < left[:, None])) / 10.0**digits)
