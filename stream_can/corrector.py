@@ -17,6 +17,7 @@ from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Mode
 from stream_can.method.prior import laplace
+from stream_can.method.rows import names_of, unordered
 from stream_can.method.settings import DEFAULTS, Settings, check_settings
 from stream_can.method.state import State, check_state, grown, new_state, start_weights
 
@@ -124,6 +125,10 @@ class Corrector:
         )
 
     def _counts_in_order(self, counts: ArrayLike | Mapping[Any, float]) -> Array:
+        if unordered(counts):
+            raise ValueError("train_counts: a set has no order; give {class: count}")
+        if (names := names_of(counts)) is not None:
+            counts = dict(zip(names, np.asarray(counts).tolist(), strict=True))
         if isinstance(counts, Mapping):
             strange = [name for name in counts if name not in self._index]
             if strange:
@@ -151,6 +156,7 @@ class Corrector:
             start_weights=start_weights(self._paths),
             **settings,
         )
+        self._kernel.index = self._index
 
     # ---- correct, observe
 
@@ -352,6 +358,8 @@ class Corrector:
     def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
         if isinstance(ys, str):
             raise UnknownClass(f"labels: expected one name per row, got the string {ys!r}")
+        if unordered(ys) or isinstance(ys, Mapping) or hasattr(ys, "columns"):
+            raise UnknownClass(f"labels: {type(ys).__name__}, expected one name per row, in order")
         array = ys if isinstance(ys, np.ndarray) else None
         if array is not None and array.ndim != 1:
             raise UnknownClass(f"labels have shape {array.shape}, expected (n,)")

@@ -85,6 +85,9 @@ def replay_command(
     as_json
         Print the result as JSON.
     """
+    for option, target in (("--report", report), ("--state", state)):
+        if target is not None and target.exists() and file.exists() and target.samefile(file):
+            raise StreamCANError(f"{option} {target}: that is the recording itself")
     names = names_of(classes)
     form: dict[str, Any] = {
         "probs": probs, "label": label, "id": id, "classes": names, "normalise": normalise
@@ -106,6 +109,8 @@ def replay_command(
     if report is not None:
         # Imported now, so that a missing extra is said before the replay and not behind it.
         from stream_can.report.page import write_report
+    if state is not None:
+        state.parent.mkdir(parents=True, exist_ok=True)
     rates = () if report is None else RATES
     replays = 1 + len({*rates} - {label_rate})
     with progress_bar("replay", recording.rows * replays) as progress:

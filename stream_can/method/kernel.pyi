@@ -18,6 +18,7 @@ class Mode(IntEnum):
 class Kernel:
     m: int
     n_paths: int
+    index: dict[Any, int] | None
     def __init__(
         self,
         m: int,

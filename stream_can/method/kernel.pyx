@@ -86,11 +86,11 @@ def bad_rows(P, names=None):
     return found
 
 
-cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view):
+cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view, object index=None):
     """A C-contiguous float64 buffer of P, checked in shape and content; returns what owns it."""
     cdef Py_ssize_t n, bad
     if type(P) is not np.ndarray or P.dtype != np.float64 or not P.flags.c_contiguous:
-        P = as_float64(P)
+        P = as_float64(P, index)
     if P.ndim != ndim or P.shape[ndim - 1] != m:
         expected = f"({m},)" if ndim == 1 else f"(n, {m})"
         raise InvalidPrediction(f"predictions have shape {P.shape}, expected {expected}: one column per class")
@@ -279,6 +279,7 @@ cdef class Kernel:
     cdef int kind
     cdef bint logs, tops, busy
     cdef object prior_row               # the array behind q
+    cdef public object index            # class -> column, for rows that come with names
     cdef object keep                    # every array that a pointer goes into
 
     def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, train, double half_life, str uncertainty, Py_ssize_t k,
@@ -580,7 +581,7 @@ cdef class Kernel:
         cdef Py_buffer view
         cdef Py_ssize_t n
         cdef double *out = NULL
-        P = open_rows(P, ndim, self.m, &view)
+        P = open_rows(P, ndim, self.m, &view, self.index)
         n = view.len // (8 * self.m)
         try:
             self.check_idle()
@@ -606,7 +607,7 @@ cdef class Kernel:
         """
         cdef Py_buffer view
         cdef Py_ssize_t i, n, k = ys.shape[0], before = 0
-        P = open_rows(P, 2, self.m, &view)
+        P = open_rows(P, 2, self.m, &view, self.index)
         n = len(P) - first
         try:
             self.check_idle()
@@ -643,7 +644,7 @@ cdef class Kernel:
             self.check_idle()
             self.learn_label(y)
             return
-        p = open_rows(p, 1, self.m, &view)
+        p = open_rows(p, 1, self.m, &view, self.index)
         try:
             self.check_idle()
             self.learn_row(<const double *>view.buf, y)
@@ -656,7 +657,7 @@ cdef class Kernel:
         cdef const double *data = NULL
         cdef Py_ssize_t n = ys.shape[0]
         if P is not None:
-            P = open_rows(P, 2, self.m, &view)
+            P = open_rows(P, 2, self.m, &view, self.index)
             data = <const double *>view.buf
         try:
             if P is not None and len(P) != n:

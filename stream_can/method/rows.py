@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction
 
-__all__ = ["TOLERANCE", "Normalise", "as_float64", "divided", "reason", "rounded"]
+__all__ = [
+    "TOLERANCE",
+    "Normalise",
+    "as_float64",
+    "divided",
+    "names_of",
+    "reason",
+    "rounded",
+    "unordered",
+]
 
 Array = NDArray[np.float64]
 Normalise = Literal["rounded", "always"]
@@ -19,15 +28,66 @@ TOLERANCE = 1e-3
 """How far the sum of a row may be from 1."""
 
 
-def as_float64(P: ArrayLike) -> Array:
-    """P as a C-contiguous float64 array, or InvalidPrediction."""
+def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
+    """P as a C-contiguous float64 array, or InvalidPrediction.
+
+    Parameters
+    ----------
+    P
+        Whatever numpy makes numbers of. Where it has names (a mapping, a Series by its index, a
+        DataFrame by its columns) these must be the classes, and say which number is whose.
+    index
+        Class -> column, where the classes are known.
+    """
+    if unordered(P):
+        raise InvalidPrediction(f"predictions are a {type(P).__name__}, expected an array")
+    names = list(P) if isinstance(P, Mapping) else names_of(P)
+    if isinstance(P, Mapping):
+        P = list(P.values())
     try:
         array = np.asarray(P)
     except ValueError as error:
         raise InvalidPrediction(f"predictions do not form an array: {error}") from None
     if array.dtype.kind not in "fiub":
         raise InvalidPrediction(f"predictions are {array.dtype}, expected real numbers")
+    if names is not None and index is not None:
+        array = array[..., _order(names, index)]
     return np.asarray(array, np.float64, order="C")
+
+
+def unordered(data: Any) -> bool:
+    """Whether numbers have no order, or some of them are masked."""
+    return isinstance(data, set | frozenset) or np.ma.isMaskedArray(data)
+
+
+def names_of(data: Any) -> list[Any] | None:
+    """The names that a DataFrame has for its columns or a Series for its entries; None without.
+
+    Numbers that a DataFrame counts its columns by of itself are no names.
+    """
+    if isinstance(data, np.ndarray | list | tuple):
+        return None
+    axis = getattr(data, "columns", None)
+    if axis is None:
+        axis = getattr(data, "index", None)
+    if axis is None or callable(axis) or type(axis).__name__ == "RangeIndex":
+        return None
+    names = list(axis)
+    return None if names == [f"column_{i}" for i in range(len(names))] else names
+
+
+def _order(names: list[Any], index: dict[Any, int]) -> list[int]:
+    """Where among the names each class is."""
+    places = {name: i for i, name in enumerate(names)}
+    if len(names) != len(index) or places.keys() != index.keys():
+        by_text = {str(name): i for i, name in enumerate(names)}
+        if len(names) != len(index) or by_text.keys() != {str(name) for name in index}:
+            raise InvalidPrediction(
+                f"predictions are of {', '.join(map(repr, names[:8]))}, expected the "
+                f"{len(index)} classes: {', '.join(map(repr, list(index)[:8]))}"
+            )
+        return [by_text[str(name)] for name in index]
+    return [places[name] for name in index]
 
 
 def reason(row: Array, names: Sequence[Any] | None = None) -> str:

@@ -282,3 +282,37 @@ def test_columns_are_no_guess_where_nothing_sums_to_one(tmp_path):
     csv(pd.DataFrame({"a": [0.5], "b": [0.9], "label": ["a"]}))(tmp_path / "a.csv")
     with pytest.raises(InvalidRecording, match="no column 'probs' for probs; the file has a, b"):
         Recording(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("option", ["--label", "--labels"])
+@pytest.mark.parametrize(
+    "classes", ["cat,dog,eel", '["cat","dog","eel"]', "names.txt", "names.json"]
+)
+def test_options_of_names(option, classes, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text("cat\ndog\neel\n")(tmp_path / "names.txt")
+    text('["cat", "dog", "eel"]')(tmp_path / "names.json")
+    npz(probs=P, truth=LABELS)(tmp_path / "a.npz")
+    case = Case("", "a.npz", both_npy, f"--classes {classes} {option} truth")
+    code, out, err = replayed(case, tmp_path, capsys)
+    assert code in (0, None), err
+    assert json.loads(out)["classes"] == NAMES
+
+
+@pytest.mark.parametrize("option", ["--report", "--state"])
+def test_what_is_written_is_never_the_recording(option, tmp_path, capsys):
+    file = tmp_path / "a.csv"
+    csv(columns())(file)
+    before = file.read_bytes()
+    case = Case("", "a.csv", csv(columns()), f"{option} {file}")
+    code, _, err = replayed(case, tmp_path, capsys)
+    assert code == 1
+    assert f"{option} {file}: that is the recording itself" in " ".join(err.split())
+    assert file.read_bytes() == before
+
+
+def test_folders_of_the_state_are_made(tmp_path, capsys):
+    csv(columns())(tmp_path / "a.csv")
+    case = Case("", "a.csv", csv(columns()), f"--state {tmp_path}/made/on/the/way")
+    assert replayed(case, tmp_path, capsys)[0] in (0, None)
+    assert (tmp_path / "made" / "on" / "the" / "way").exists()
