@@ -45,7 +45,7 @@ BAD_ROWS = {
     "None": ([None, 0.5, 0.5], "object, expected real numbers"),
     "nothing": (None, "object, expected real numbers"),
     "ragged": ([[0.2], [0.3, 0.1], 0.5], "do not form an array"),
-    "dict": ({"a": 0.2}, "expected real numbers"),
+    "dict": ({"a": 0.2}, "predictions are of 'a', expected the 3 classes"),
 }
 
 
