@@ -208,8 +208,8 @@ FIGURES = [
     ),
     Shown(
         "Temperature",
-        "What the logarithms of the predictions are divided by (the path of this name), and those "
-        "of the mixture at last: above 1 they were overconfident, below 1 underconfident.",
+        "What the path of this name divides the logarithms of the predictions by, and the last "
+        "step those of the mixture: above 1 they were overconfident, below 1 underconfident.",
         temperature,
         lambda result: len(result.paths) > 1,
     ),
