@@ -538,7 +538,7 @@ class Corrector:
         head, state, version = snapshot.decode(data)
         if "classes" not in head:
             raise SnapshotMismatch(
-                "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
+                "snapshot: a task's, of one partition of a stream; see stream_can.stream.task.Task"
             )
         self = cls.__new__(cls)
         self._lock = Lock()
