@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.method.classes import ClassIndex, class_names
-from stream_can.method.kernel import bad_rows
+from stream_can.method.kernel import bad_rows, normalised
 from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise, divided
 from stream_can.recording.cells import rows_of
@@ -228,8 +228,34 @@ def from_arrays(
     time, label_time
         When each row was predicted (ascending) and when each label is known, shape (n,); both or
         neither.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        Where P or y is something else; the message names the row.
     """
-    probs, labels = np.asarray(P, np.float64), np.asarray(y, np.int64)
+    probs = normalised(P)
+    labels = np.asarray(y)
+    if labels.shape != (len(probs),) or labels.dtype.kind not in "iu":
+        raise UnknownClass(
+            f"labels are {labels.dtype} of shape {labels.shape}, expected {len(probs)} indices of"
+            " classes, -1 where there is none"
+        )
+    wrong = (labels < -1) | (labels >= probs.shape[1])
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise UnknownClass(
+            f"row {row}: label {labels[row]} is not in [0, {probs.shape[1]}), nor -1 for none"
+        )
+    return _cut(probs, labels.astype(np.int64), time, label_time)
+
+
+def _cut(
+    probs: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    time: ArrayLike | None,
+    label_time: ArrayLike | None,
+) -> Iterator[Chunk]:
     times = [None if t is None else np.asarray(t) for t in (time, label_time)]
     for first in range(0, len(probs), CHUNK):
         cut = slice(first, first + CHUNK)
