@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.method.classes import ClassIndex, class_names
-from stream_can.method.kernel import bad_rows, normalised
+from stream_can.method.kernel import bad_rows
 from stream_can.method.prior import laplace
-from stream_can.method.rows import Normalise, divided
+from stream_can.method.rows import Normalise, as_float64, divided
 from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import find_layout, no_column
@@ -234,8 +234,11 @@ def from_arrays(
     InvalidPrediction, UnknownClass
         Where P or y is something else; the message names the row.
     """
-    probs = normalised(P)
-    labels = np.asarray(y)
+    probs, labels = as_float64(P), np.asarray(y)
+    if probs.ndim != 2:
+        raise InvalidPrediction(f"predictions have shape {probs.shape}, expected (n, m)")
+    for row, why in bad_rows(probs).items():
+        raise InvalidPrediction(f"row {row}: {why}")
     if labels.shape != (len(probs),) or labels.dtype.kind not in "iu":
         raise UnknownClass(
             f"labels are {labels.dtype} of shape {labels.shape}, expected {len(probs)} indices of"
