@@ -17,6 +17,7 @@ from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Lock, Mode
 from stream_can.method.prior import laplace
+from stream_can.method.rows import names_of, unordered
 from stream_can.method.settings import DEFAULTS, Settings, check_settings
 from stream_can.method.state import (
     SHARED,
@@ -145,6 +146,10 @@ class Corrector:
         )
 
     def _counts_in_order(self, counts: ArrayLike | Mapping[Any, float]) -> Array:
+        if unordered(counts):
+            raise ValueError("train_counts: a set has no order; give {class: count}")
+        if (names := names_of(counts)) is not None:
+            counts = dict(zip(names, np.asarray(counts).tolist(), strict=True))
         if isinstance(counts, Mapping):
             strange = [name for name in counts if name not in self._index]
             if strange:
@@ -165,6 +170,7 @@ class Corrector:
         state: State,
         counts: Array | None,
         lock: Lock | None = None,
+        index: ClassIndex | None = None,
     ) -> Kernel:
         """A kernel that works on these arrays, in place."""
         m, settings = len(state["labels"]), dict(self._settings)
@@ -175,6 +181,7 @@ class Corrector:
             paths,
             state,
             lock=lock,
+            index=self._index if index is None else index,
             train=laplace(np.zeros(m) if counts is None else counts),
             start_weights=start_weights(paths),
             **settings,
@@ -456,6 +463,8 @@ class Corrector:
     def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
         if isinstance(ys, str):
             raise UnknownClass(f"labels: expected one name per row, got the string {ys!r}")
+        if unordered(ys) or isinstance(ys, Mapping) or hasattr(ys, "columns"):
+            raise UnknownClass(f"labels: {type(ys).__name__}, expected one name per row, in order")
         array = ys if isinstance(ys, np.ndarray) else None
         if array is not None and array.ndim != 1:
             raise UnknownClass(f"labels have shape {array.shape}, expected (n,)")
@@ -477,11 +486,11 @@ class Corrector:
                     "a fitted corrector cannot take another class: its validation rows lacked it"
                 )
             names = (*self._classes, *class_names([name]))
-            ClassIndex(names)  # refuses a name that is there already
+            index = ClassIndex(names)  # refuses a name that is there already
             counts = self._train_counts
             counts = None if counts is None else np.append(counts, 0.0)
             state = grown(self._state)
-            kernel = self._new_kernel(self._paths, state, counts, self._lock)
+            kernel = self._new_kernel(self._paths, state, counts, self._lock, index)
             self._kernel.successor = kernel
             self._set_classes(names)
             self._train_counts, self._state, self._kernel = counts, state, kernel
@@ -529,7 +538,7 @@ class Corrector:
         head, state, version = snapshot.decode(data)
         if "classes" not in head:
             raise SnapshotMismatch(
-                "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
+                "snapshot: a task's, of one partition of a stream; see stream_can.stream.task.Task"
             )
         self = cls.__new__(cls)
         self._lock = Lock()
@@ -607,6 +616,12 @@ class Corrector:
         """The class prior in use now, shape (m,)."""
         with self._lock:
             return self._kernel.prior
+
+    @property
+    def train_prior(self) -> Array:
+        """The class prior of the training set, shape (m,)."""
+        counts = self._train_counts
+        return laplace(np.zeros(len(self._classes)) if counts is None else counts)
 
     @property
     def temperature(self) -> float:

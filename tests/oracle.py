@@ -286,7 +286,8 @@ class Oracle:
         rows = {name: self.base_row(name, p) for name in {split(path)[0] for path in self.paths}}
         for name, r in rows.items():
             if self.uncertainty_of(r) < self.threshold:
-                self.S[name] = self.g * self.S[name] + r
+                S = self.g * self.S[name] + r
+                self.S[name] = S if self.g == 1 else np.where(S < 1e-300, 0.0, S)  # decayed
         if self.frozen is not None and self.ref is not None:
             g = 2 ** (-1 / 1000)
             self.Q, self.N_Q = g * self.Q + rows["fitted"], g * self.N_Q + 1

@@ -45,7 +45,7 @@ BAD_ROWS = {
     "None": ([None, 0.5, 0.5], "object, expected real numbers"),
     "nothing": (None, "object, expected real numbers"),
     "ragged": ([[0.2], [0.3, 0.1], 0.5], "do not form an array"),
-    "dict": ({"a": 0.2}, "expected real numbers"),
+    "dict": ({"a": 0.2}, "predictions are of 'a', expected the 3 classes"),
 }
 
 
@@ -317,3 +317,16 @@ def test_an_underflowing_prior_leaves_the_row():
     corrector = Corrector(2, paths=["can"], prior_strength=1e-320, half_life=0.01, pseudo_count=0)
     corrector.learn_many(None, [0, 0])
     assert corrector.correct_one([0.5, 0.5]).sum() == pytest.approx(1)
+
+
+def test_sums_that_decay_to_nothing_are_nothing():
+    rows = np.eye(100)[np.arange(30_000) % 2]
+    corrector = Corrector(100, half_life=20)
+    corrector.process_many(np.eye(100))
+    corrector.learn_many(np.eye(100), np.arange(100))
+    corrector.process_many(rows)
+    corrector.learn_many(rows, rows.argmax(1))
+    for name, array in corrector._state.items():
+        if array.dtype == np.float64:
+            tiny = np.finfo(np.float64).tiny
+            assert not ((array != 0) & (abs(array) < tiny)).any(), f"{name} is denormal"

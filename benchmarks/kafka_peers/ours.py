@@ -66,6 +66,7 @@ class WithoutJson:
     id_of = None  # asked for where there are labels
 
     def __init__(self, m: int) -> None:
+        self.classes, self.slack = range(m), 0
         rows = np.random.default_rng(m).dirichlet(np.full(m, 0.3), 1000)
         self._rows = itertools.cycle(rows.tolist())
         self._longer = b" " * (24 * m)  # as a second row would

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from stream_can.cli.arguments import Whole
+from stream_can.errors import StreamCANError
 from stream_can.method.settings import about
 
-__all__ = ["NO_OPTIONS", "CorrectorOptions", "listed"]
+__all__ = ["NO_OPTIONS", "CorrectorOptions", "listed", "names_of"]
 
 CORRECTOR = Group("Corrector", help="Every default is good; see docs/method.md for what each does.")
 
@@ -30,7 +35,7 @@ class CorrectorOptions:
     """Paths to mix: raw,can,temperature,... (all)."""
     half_life: Annotated[float | None, _about("half_life")] = None
     uncertainty: Annotated[str | None, _about("uncertainty")] = None
-    k: Annotated[int | None, _about("k")] = None
+    k: Annotated[Whole | None, _about("k")] = None
     threshold: Annotated[float | None, _about("threshold")] = None
     pseudo_count: Annotated[float | None, _about("pseudo_count")] = None
     prior_strength: Annotated[float | None, _about("prior_strength")] = None
@@ -46,6 +51,26 @@ class CorrectorOptions:
 
 
 NO_OPTIONS = CorrectorOptions()
+
+
+def names_of(text: str | None) -> list[Any] | None:
+    """Names of classes as an option gives them.
+
+    A list with commas, a JSON array, or a file of either or of one name a line.
+    """
+    if text is None:
+        return None
+    with suppress(OSError, ValueError):  # ValueError: a null byte
+        if Path(text).is_file():
+            text = Path(text).read_text(encoding="utf-8-sig").strip()
+            if "\n" in text and not text.startswith("["):
+                return [line.strip() for line in text.splitlines() if line.strip()]
+    if not text.startswith("["):
+        return listed(text)
+    try:
+        return json.loads(text)  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise StreamCANError(f"classes: {text[:80]!r} is no JSON array: {error}") from None
 
 
 def listed(text: str) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from stream_can.cli.arguments import Whole, argument_errors
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
+from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 
 __all__ = ["pipe_command"]
@@ -19,9 +20,10 @@ def pipe_command(
     classes: str | None = None,
     probs: str = "probs",
     raw: str = "probs_raw",
-    label: str = "label",
+    label: Annotated[str, Parameter(name=["--label", "--labels"])] = "label",
     id: str = "id",
     digits: Whole | None = None,
+    normalise: Normalise = "rounded",
     labelled: Annotated[bool, Parameter(negative="")] = False,
     state: Path | None = None,
     save_every: Whole = 50_000,
@@ -40,8 +42,8 @@ def pipe_command(
     Parameters
     ----------
     classes
-        Names of the classes in the order of the probabilities: cat,dog,eel. Not needed where the
-        state file exists.
+        Names of the classes in the order of the probabilities: cat,dog,eel, a JSON array, or a file
+        of names. Not needed where the state file exists.
     probs
         The field of the probabilities; dots reach inside.
     raw
@@ -52,6 +54,8 @@ def pipe_command(
         The field that joins labels to predictions.
     digits
         Round the output to so many digits.
+    normalise
+        Divide by their sum rows that rounding explains, or always, as for scores.
     labelled
         Each line carries both: it is corrected first, then its label is learned.
     state
@@ -72,15 +76,17 @@ def pipe_command(
     from stream_can.pipe.run import pipe
     from stream_can.stream.fields import Fields
 
-    names = None if classes is None else listed(classes)
+    names = names_of(classes)
     with argument_errors():
         settings = corrector.settings()
     rows = None
     if validation is not None:
-        rows = Recording(validation, probs=probs, label=label, classes=names).labelled()
+        rows = Recording(
+            validation, probs=probs, label=label, classes=names, normalise=normalise
+        ).labelled()
     return pipe(
         names,
-        fields=Fields(probs=probs, raw=raw, label=label, id=id, digits=digits),
+        fields=Fields(probs=probs, raw=raw, label=label, id=id, digits=digits, normalise=normalise),
         labelled=labelled,
         state=state,
         save_every=save_every,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from stream_can import snapshot
 from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
 from stream_can.cli.terminal import print_json, progress_bar, show_replay
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 from stream_can.replay.run import replay
 from stream_can.replay.steps import check_labels
@@ -25,16 +26,18 @@ RATES = (0.01, 0.05, 0.2, 1.0)
 
 
 def replay_command(
-    file: Path,
+    file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     *,
     probs: str = "probs",
-    labels: str = "label",
+    label: Annotated[str, Parameter(name=["--label", "--labels"])] = "label",
     label_delay: Whole | None = None,
     time: str | None = None,
     label_time: str | None = None,
     label_rate: float = 1.0,
     seed: Whole = 0,
+    id: str = "id",
     classes: str | None = None,
+    normalise: Normalise = "rounded",
     validation: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
     state: Path | None = None,
@@ -49,12 +52,14 @@ def replay_command(
     Parameters
     ----------
     file
-        Recorded predictions: .csv, .jsonl, .parquet or .npz, in the order they were made.
+        Recorded predictions in the order they were made: .csv, .tsv, .jsonl, .json, .parquet,
+        .feather, .npz or .npy, also packed (.gz); - for standard input.
     probs
-        The column of the probabilities (a list in the order of the classes, or an object {class:
-        probability}), or the beginning of the names of one column per class: probs_cat, probs_dog.
-    labels
-        The column of the labels.
+        The column of the probabilities (a list in the order of the classes, an object {class:
+        probability}, a list of label and score, one number for two classes), or the beginning of
+        the names of one column per class: probs_cat, probs_dog; prefix* takes whatever follows.
+    label
+        The column of the labels; for npy their file.
     label_delay
         How many rows late labels arrive.
     time
@@ -65,8 +70,12 @@ def replay_command(
         Share of the labels that arrive at all.
     seed
         Which labels arrive at a label rate below 1.
+    id
+        In JSON lines: what joins labels on lines of their own to their predictions.
     classes
-        Names of the classes in the order of a list: cat,dog,eel.
+        Names of the classes in the order of a list: cat,dog,eel, a JSON array, or a file of names.
+    normalise
+        Divide by their sum rows that rounding explains, or always, as for scores.
     validation
         A file like FILE with validation rows to fit before the stream starts.
     state
@@ -77,11 +86,12 @@ def replay_command(
         Print the result as JSON.
     """
     refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
-    names = None if classes is None else listed(classes)
+    names = names_of(classes)
+    form: dict[str, Any] = {
+        "probs": probs, "label": label, "id": id, "classes": names, "normalise": normalise
+    }  # fmt: skip
     with argument_errors():
-        recording = Recording(
-            file, probs=probs, label=labels, time=time, label_time=label_time, classes=names
-        )
+        recording = Recording(file, time=time, label_time=label_time, **form)
         if label_delay is None and not recording.has_times:
             raise StreamCANError(
                 "say when labels arrive: --label-delay ROWS, or --time COLUMN and "
@@ -91,12 +101,14 @@ def replay_command(
         settings = corrector.settings()
         if recording.train_counts is not None:
             settings.setdefault("train_counts", recording.train_counts)
-        start = Corrector(names or recording.classes, **settings)
+        start = Corrector(recording.classes, **settings)
         if validation is not None:
-            start.fit(*Recording(validation, probs=probs, label=labels, classes=names).labelled())
+            start.fit(*Recording(validation, **form).labelled())
     if report is not None:
         # Imported now, so that a missing extra is said before the replay and not behind it.
         from stream_can.report.page import write_report
+    if state is not None:
+        state.parent.mkdir(parents=True, exist_ok=True)
     rates = () if report is None else RATES
     replays = 1 + len({*rates} - {label_rate})
     with progress_bar("replay", recording.rows * replays) as progress:

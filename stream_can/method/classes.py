@@ -115,6 +115,10 @@ def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
         return tuple(range(int(classes)))
     if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
         raise ValueError(f"classes: expected names or their number, got {classes!r}")
+    if isinstance(classes, set | frozenset) or np.ma.isMaskedArray(classes):
+        raise ValueError(
+            f"classes: a {type(classes).__name__}, expected a list in order of columns"
+        )
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
     if not names:
         raise ValueError("classes: expected at least 1, got none")

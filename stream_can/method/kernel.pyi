@@ -30,6 +30,7 @@ class Kernel:
         state: dict[str, NDArray[Any]],
         *,
         lock: Lock | None = None,
+        index: dict[Any, int] | None = None,
         train: Array,
         half_life: float,
         uncertainty: str,

@@ -107,11 +107,11 @@ def bad_rows(P, names=None):
     return found
 
 
-cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view):
+cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view, object index=None):
     """A C-contiguous float64 buffer of P, checked in shape and content; returns what owns it."""
     cdef Py_ssize_t n, bad
     if type(P) is not np.ndarray or P.dtype != np.float64 or not P.flags.c_contiguous:
-        P = as_float64(P)
+        P = as_float64(P, index)
     if P.ndim != ndim or P.shape[ndim - 1] != m:
         expected = f"({m},)" if ndim == 1 else f"(n, {m})"
         raise InvalidPrediction(f"predictions have shape {P.shape}, expected {expected}: one column per class")
@@ -370,15 +370,17 @@ cdef class Kernel:
     cdef Lock lock
     cdef public Kernel successor
     cdef object prior_row               # the array behind q
+    cdef object index                   # class -> column, for rows that come with names
     cdef object keep                    # every array that a pointer goes into
 
-    def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, Lock lock=None, train, double half_life, str uncertainty, Py_ssize_t k,
+    def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, Lock lock=None, index=None, train, double half_life,
+                  str uncertainty, Py_ssize_t k,
                   double threshold, double pseudo_count, double prior_strength, start_weights,
                   double precision=5.0, double exponent=0.25, double passes=1.0, bint shared_features=True):
         cdef Base *base
         cdef Py_ssize_t i
         names = list(dict.fromkeys(split(path)[0] for path in paths))
-        self.lock = Lock() if lock is None else lock
+        self.lock, self.index = Lock() if lock is None else lock, index
         self.m, self.n_paths, self.n_bases = m, len(paths), len(names)
         self.g = 2.0 ** (-1.0 / half_life)
         self.kind, self.k, self.threshold = UNCERTAINTIES.index(uncertainty), k, threshold
@@ -891,7 +893,7 @@ cdef class Kernel:
             self.judge(y, receipt, stride)
         else:
             self.mix(self.mixed)
-            self.note_loss(receipt[0] if receipt != NULL and receipt[0] >= 0 else self.mixed[y], y)
+            self.note_loss(receipt[0] if receipt != NULL and receipt[0] >= 0 and receipt[stride] >= 0 and receipt[2 * stride] >= 0 else self.mixed[y], y)
         self.reweigh(y)
         for i in range(self.n_bases):
             if self.bases[i].learns:
@@ -956,7 +958,7 @@ cdef class Kernel:
         cdef Py_ssize_t n
         cdef double *out = NULL
         cdef float *receipts = NULL
-        P = open_rows(P, ndim, self.m, &view)
+        P = open_rows(P, ndim, self.m, &view, self.index)
         n = view.len // (8 * self.m)
         try:
             result = None
@@ -988,7 +990,7 @@ cdef class Kernel:
         cdef Py_buffer view
         cdef const float[:, ::1] three
         cdef Py_ssize_t i, n, k = ys.shape[0], before = 0
-        P = open_rows(P, 2, self.m, &view)
+        P = open_rows(P, 2, self.m, &view, self.index)
         n = len(P) - first
         try:
             if not 0 <= first <= len(P) or rows.shape[0] != k or due.shape[0] != k:
@@ -1040,7 +1042,7 @@ cdef class Kernel:
             self.hear(y)
             self.learn_label(y)
             return
-        p = open_rows(p, 1, self.m, &view)
+        p = open_rows(p, 1, self.m, &view, self.index)
         try:
             if known is not None:
                 three = known
@@ -1055,7 +1057,7 @@ cdef class Kernel:
         if P is None:
             self.play(np.empty((0, self.m)), 0, ys, due - 1, due, None, False, False)
             return
-        P = as_float64(P)
+        P = as_float64(P, self.index)
         if P.ndim == 2 and len(P) != k:
             raise InvalidPrediction(f"{len(P)} predictions but {k} labels; give one label per row")
         self.play(P, k, ys, np.arange(k), due, known, False, False)

@@ -2,31 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction
 
-__all__ = ["TOLERANCE", "as_float64", "divided", "reason"]
+__all__ = [
+    "TOLERANCE",
+    "Normalise",
+    "as_float64",
+    "divided",
+    "names_of",
+    "reason",
+    "rounded",
+    "unordered",
+]
 
 Array = NDArray[np.float64]
+Normalise = Literal["rounded", "always"]
 
 TOLERANCE = 1e-3
 """How far the sum of a row may be from 1."""
 
 
-def as_float64(P: ArrayLike) -> Array:
-    """P as a C-contiguous float64 array, or InvalidPrediction."""
+def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
+    """P as a C-contiguous float64 array, or InvalidPrediction.
+
+    Parameters
+    ----------
+    P
+        Whatever numpy makes numbers of. Where it has names (a mapping, a Series by its index, a
+        DataFrame by its columns) these must be the classes, and say which number is whose.
+    index
+        Class -> column, where the classes are known.
+    """
+    if unordered(P):
+        raise InvalidPrediction(f"predictions are a {type(P).__name__}, expected an array")
+    names = list(P) if isinstance(P, Mapping) else names_of(P)
+    if isinstance(P, Mapping):
+        P = list(P.values())
     try:
         array = np.asarray(P)
     except ValueError as error:
         raise InvalidPrediction(f"predictions do not form an array: {error}") from None
     if array.dtype.kind not in "fiub":
         raise InvalidPrediction(f"predictions are {array.dtype}, expected real numbers")
+    if names is not None and index is not None:
+        array = array[..., _order(names, index)]
     return np.asarray(array, np.float64, order="C")
+
+
+def unordered(data: Any) -> bool:
+    """Whether numbers have no order, or some of them are masked."""
+    return isinstance(data, set | frozenset) or np.ma.isMaskedArray(data)
+
+
+def names_of(data: Any) -> list[Any] | None:
+    """The names that a DataFrame has for its columns or a Series for its entries; None without.
+
+    Numbers that a DataFrame counts its columns by of itself are no names.
+    """
+    if isinstance(data, np.ndarray | list | tuple):
+        return None
+    axis = getattr(data, "columns", None)
+    if axis is None:
+        axis = getattr(data, "index", None)
+    if axis is None or callable(axis) or type(axis).__name__ == "RangeIndex":
+        return None
+    names = list(axis)
+    return None if names == [f"column_{i}" for i in range(len(names))] else names
+
+
+def _order(names: list[Any], index: dict[Any, int]) -> list[int]:
+    """Where among the names each class is."""
+    places = {name: i for i, name in enumerate(names)}
+    if len(names) != len(index) or places.keys() != index.keys():
+        by_text = {str(name): i for i, name in enumerate(names)}
+        if len(names) != len(index) or by_text.keys() != {str(name) for name in index}:
+            raise InvalidPrediction(
+                f"predictions are of {', '.join(map(repr, names[:8]))}, expected the "
+                f"{len(index)} classes: {', '.join(map(repr, list(index)[:8]))}"
+            )
+        return [by_text[str(name)] for name in index]
+    return [places[name] for name in index]
 
 
 def reason(row: Array, names: Sequence[Any] | None = None) -> str:
@@ -40,20 +101,59 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
             return f"the probability of class {names[i]!r} is {value}"
     with np.errstate(over="ignore"):
         total = row.sum()
-    return f"probabilities sum to {total:.6g}, expected 1 (within {TOLERANCE:g})"
+    text = f"{total:.6g}"
+    if abs(float(text) - 1) <= 1.001 * TOLERANCE:  # it would seem to be near enough
+        text = repr(float(total))
+    return f"probabilities sum to {text}, expected 1 (within {TOLERANCE:g})"
 
 
-def divided(P: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Rows of scores as probabilities, where their sum is not near enough to 1 already.
+def divided(P: Array, how: Normalise) -> tuple[Array, int]:
+    """Rows whose sum is off, divided by it where they may be.
+
+    Parameters
+    ----------
+    P
+        Shape (n, m).
+    how
+        "rounded": where rounding to the digits that a row has explains its sum, half a unit of the
+        last digit for each entry. "always": wherever the sum is more than nothing, as for scores.
 
     Returns
     -------
-    The rows, shape (n, m), each divided by its sum where that is off; and which of them cannot be,
-    shape (n,): those that hold NaN, infinite or negative numbers, or nothing but zeros.
+    The rows, and how many were divided.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        total = P.sum(axis=1, keepdims=True)
-        hopeless = ~(np.isfinite(total) & (total > 0) & (P >= 0).all(axis=1, keepdims=True))
+        total = P.sum(axis=1)
         # A little less than the tolerance: sums taken in another order differ in the last bit.
-        off = ~hopeless & (np.abs(total - 1) > 0.999 * TOLERANCE)
-    return np.divide(P, total, out=P.copy(), where=off), hopeless[:, 0]
+        off = np.isfinite(total) & (total > 0) & (np.abs(total - 1) > 0.999 * TOLERANCE)
+        off &= (P >= 0).all(axis=1)
+    if how == "rounded":
+        off[off] = np.abs(total[off] - 1) <= (P.shape[1] + 1e-6) * _half_a_unit(P[off])
+    if not off.any():
+        return P, 0
+    P = P.copy()
+    P[off] /= total[off, None]
+    return P, int(off.sum())
+
+
+def _half_a_unit(P: Array) -> Array:
+    """Half a unit of the last digit of each row; 0 for whole numbers, or more than 9 digits."""
+    half = np.zeros(len(P))
+    for digits in range(9, 0, -1):
+        half[(np.abs(np.round(P, digits) - P) < 1e-12).all(axis=1)] = 0.5 / 10**digits
+    half[(P % 1 == 0).all(axis=1)] = 0
+    return half
+
+
+def rounded(P: Array, digits: int) -> Array:
+    """Rows rounded so that they still sum to 1: what is left goes to the largest remainders.
+
+    Beyond 12 digits float64 has none left to give; each entry is rounded then.
+    """
+    if digits > 12:
+        return np.round(P, digits)
+    scaled = P * 10.0**digits
+    whole = np.floor(scaled + 1e-3)
+    left = np.rint(10.0**digits - whole.sum(axis=1)).astype(int)
+    rank = np.argsort(np.argsort(whole - scaled, axis=1, kind="stable"), axis=1)
+    return np.asarray((whole + (rank < left[:, None])) / 10.0**digits)

@@ -168,7 +168,7 @@ static inline double kept(double v) { return v < 1e-300 ? 0.0 : v; }
 
 /* S = g S + r */
 CLONES static void decay_add(double *restrict S, double g, const double *restrict r, len_t m) {
-    for (len_t i = 0; i < m; i++) S[i] = kept(g * S[i] + r[i]);
+    for (len_t i = 0; i < m; i++) S[i] = g < 1 ? kept(g * S[i] + r[i]) : S[i] + r[i];
 }
 
 /* S = g S */

@@ -1,6 +1,7 @@
 """JSON lines from standard input to standard output, corrected."""
 
 from stream_can.pipe.lines import Stop, read_lines
-from stream_can.pipe.run import BadLine, pipe
+from stream_can.pipe.run import pipe
+from stream_can.pipe.work import BadLine
 
 __all__ = ["BadLine", "Stop", "pipe", "read_lines"]

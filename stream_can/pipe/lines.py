@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, BinaryIO, Self
 
 __all__ = ["Stop", "read_lines"]
 
 CHUNK = 1 << 18
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class StopReading(BaseException):
@@ -42,12 +44,17 @@ class Stop:
         if self.reading:
             raise StopReading
 
-    def read(self, source: BinaryIO) -> bytes:
-        """What there is to read, at least a byte; nothing at the end or after a signal."""
+    def read(self, source: BinaryIO, seconds: float | None = None) -> bytes | None:
+        """What there is to read, at least a byte; nothing at the end or after a signal.
+
+        None where nothing came in so many seconds.
+        """
         try:
             self.reading = True
             if self.signum is not None:
                 return b""
+            if seconds is not None and not _comes(source, seconds):
+                return None
             data: bytes = source.read1(CHUNK)  # type: ignore[attr-defined]
             self.reading = False
         except StopReading:
@@ -57,10 +64,24 @@ class Stop:
         return data
 
 
-def read_lines(source: BinaryIO, stop: Stop) -> Iterator[list[bytes]]:
-    """Complete lines as they come; the last one may lack its end, unless a signal cut it."""
+def read_lines(
+    source: BinaryIO, stop: Stop, patience: Callable[[], float | None] = lambda: None
+) -> Iterator[list[bytes]]:
+    """Complete lines as they come; the last one may lack its end, unless a signal cut it.
+
+    Parameters
+    ----------
+    patience
+        How many seconds to wait for more now: then no lines are yielded. None waits for ever.
+    """
     parts: list[bytes] = []
-    while data := stop.read(source):
+    begun = False
+    while (data := stop.read(source, patience())) != b"":
+        if data is None:
+            yield []
+            continue
+        if not begun:
+            begun, data = True, data.removeprefix(BYTE_ORDER_MARK)
         head, newline, tail = data.rpartition(b"\n")
         if newline:
             yield b"".join([*parts, head]).split(b"\n")
@@ -69,3 +90,12 @@ def read_lines(source: BinaryIO, stop: Stop) -> Iterator[list[bytes]]:
             parts.append(tail)
     if parts and stop.signum is None:
         yield [b"".join(parts)]
+
+
+def _comes(source: BinaryIO, seconds: float) -> bool:
+    """Whether there is something to read before so many seconds are over."""
+    try:
+        ready, _, _ = select.select([source], [], [], max(seconds, 0))
+    except (OSError, ValueError):  # no file of the system's: it never waits
+        return True
+    return bool(ready)

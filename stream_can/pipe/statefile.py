@@ -2,16 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import fcntl
+import os
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stream_can import snapshot
 from stream_can.corrector import Corrector
-from stream_can.errors import SnapshotMismatch
+from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.stream.task import Task
 
-__all__ = ["next_line", "open_task"]
+__all__ = ["StateInUse", "locked", "next_line", "open_task"]
+
+
+class StateInUse(StreamCANError):
+    """Another pipe has the state file."""
+
+
+@contextmanager
+def locked(path: Path | None) -> Iterator[None]:
+    """Hold the state file for this process alone; folders that are missing are made.
+
+    What is locked is a file beside it, ``<name>.lock``, since the state is replaced at each save.
+    The system gives it free whatever ends the process.
+
+    Raises
+    ------
+    StateInUse
+        Another process holds it.
+    """
+    if path is None:
+        yield
+        return
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = Path(f"{path}.lock")
+    while True:
+        with name.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise StateInUse(
+                    f"state file {path}: in use by process {file.read().strip()}; "
+                    "give each pipe its own"
+                ) from None
+            # Between open and lock the process before may have removed it, and a third made anew.
+            if not name.exists() or not os.path.samestat(os.fstat(file.fileno()), name.stat()):
+                continue
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            try:
+                yield
+            finally:
+                name.unlink(missing_ok=True)
+            return
 
 
 def open_task(

@@ -1,103 +1,108 @@
-"""csv and parquet as tables, read by polars a batch at a time."""
+"""csv, parquet and feather as tables, read by polars a batch at a time."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
-from stream_can.recording.table import DATES, Batch, InvalidRecording, Times, matrix, times_of
+from stream_can.recording.cells import times_of
+from stream_can.recording.source import Source
+from stream_can.recording.table import DATES, Batch, InvalidRecording, Times
 
 try:
     import polars as pl
 except ImportError:
     raise StreamCANError(
-        "csv and parquet are read by polars: pip install 'stream_can[report]'"
+        "csv, parquet and feather are read by polars: pip install 'stream_can[report]'"
     ) from None
 
 __all__ = ["FrameTable"]
 
 
 class FrameTable:
-    """A csv or parquet file."""
+    """A csv, parquet or feather file."""
 
-    def __init__(self, path: Path, form: str) -> None:
-        self._path, self._form = path, form
+    labels_apart = False
+
+    def __init__(self, source: Source, form: str) -> None:
+        self._path, self._name, self._form = source.path, source.name, form
+        self._separator, self._decimal_comma = _dialect(source.start) if form == "csv" else ("", 0)
         try:
             scan = self._scan({})
-            self._schema = scan.collect_schema()
+            self.columns = scan.collect_schema().names()
             self.rows = int(scan.select(pl.len()).collect().item())
+            if self.rows == 0:
+                raise InvalidRecording(f"{self._name}: no rows, only the header")
+            self.first = scan.head(1).collect().row(0, named=True)
         except (pl.exceptions.PolarsError, OSError) as error:
-            raise InvalidRecording(f"{path}: not a readable {form} file: {error}") from None
-        self.columns = self._schema.names()
-        if self.rows == 0:
-            raise InvalidRecording(f"{path}: no rows, only the header")
+            raise InvalidRecording(f"{self._name}: not a readable {form} file: {error}") from None
 
     def _scan(self, types: dict[str, Any]) -> pl.LazyFrame:
         if self._form == "parquet":
             return pl.scan_parquet(self._path)
+        if self._form == "feather":
+            return pl.scan_ipc(self._path)
         return pl.scan_csv(
-            self._path, schema_overrides=types, try_parse_dates=True, infer_schema_length=1000
+            self._path,
+            schema_overrides=types,
+            try_parse_dates=True,
+            infer_schema_length=1000,
+            separator=self._separator,
+            decimal_comma=bool(self._decimal_comma),
         )
 
-    def cells(self, name: str) -> int | list[str] | None:
-        kind = self._schema[name]
-        if isinstance(kind, pl.Struct):
-            return [field.name for field in kind.fields]
-        cell = self._scan({}).select(name).head(1).collect().item()
-        if isinstance(cell, str) and cell.lstrip().startswith("["):
-            cell = _json(self._path, [cell], 0)[0]
-        return len(cell) if isinstance(cell, list | pl.Series) else None
+    def cell(self, name: str) -> Any:
+        value: Any = self.first
+        for part in [name] if name in self.first else name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
 
     def extra(self, name: str) -> NDArray[Any] | None:
         return None
 
-    def batches(
-        self, probs: list[str], keys: list[str] | None, label: str, times: list[str], size: int
-    ) -> Iterator[Batch]:
+    def _column(self, name: str) -> pl.Expr:
+        if name in self.first:
+            return pl.col(name)
+        outer, *inner = name.split(".")
+        column = pl.col(outer)
+        for part in inner:
+            column = column.struct.field(part)
+        return column.alias(name)
+
+    def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
         # A label that looks like a number in the first rows may be a word further down.
         types: dict[str, Any] = {label: pl.String}
         if len(probs) > 1:
             types |= dict.fromkeys(probs, pl.Float64)
         first = 0
-        frame = self._scan(types).select(*dict.fromkeys([*probs, label, *times]))
+        names = dict.fromkeys([*probs, label, *times])
+        frame = self._scan(types).select(self._column(name) for name in names)
         try:
             for part in frame.collect_batches(chunk_size=size, maintain_order=True):
                 yield Batch(
-                    self._probs(part, probs, keys, first),
+                    self._probs(part, probs, first),
                     part[label].to_list(),
                     [self._times(part[name], first) for name in times],
                 )
                 first += len(part)
         except pl.exceptions.PolarsError as error:
             reason = str(error).splitlines()[0]
-            raise InvalidRecording(f"{self._path}: after row {first}: {reason}") from None
+            raise InvalidRecording(f"{self._name}: after row {first}: {reason}") from None
 
     def _probs(
-        self, part: pl.DataFrame, probs: list[str], keys: list[str] | None, first: int
-    ) -> NDArray[np.float64]:
-        if keys is not None:
-            part, probs = part[probs[0]].struct.unnest(), keys
-        elif len(probs) == 1:
-            cells = part[probs[0]]
-            if isinstance(cells.dtype, pl.Array) and not cells.has_nulls():
-                return np.ascontiguousarray(cells.to_numpy(), np.float64)
-            if cells.dtype == pl.String:
-                return matrix(self._path, _json(self._path, cells.to_list(), first), first)
-            if isinstance(cells.dtype, pl.List) and not cells.has_nulls():
-                lengths = cells.list.len()
-                if lengths.min() == lengths.max():
-                    return cells.explode().cast(pl.Float64).to_numpy().reshape(len(cells), -1)
-            return matrix(self._path, cells.to_list(), first)
+        self, part: pl.DataFrame, probs: list[str], first: int
+    ) -> NDArray[np.float64] | list[Any]:
+        if len(probs) == 1:
+            return _cells(part[probs[0]])
         try:
             numbers = part.select(pl.col(probs).cast(pl.Float64))
         except pl.exceptions.PolarsError as error:
-            raise InvalidRecording(f"{self._path}: rows {first + 1} on: {error}") from None
+            raise InvalidRecording(f"{self._name}: rows {first + 1} on: {error}") from None
         return np.ascontiguousarray(numbers.to_numpy(), np.float64)
 
     def _times(self, column: pl.Series, first: int) -> Times:
@@ -108,12 +113,28 @@ class FrameTable:
             values = column.fill_null(0).to_numpy()
             missing = column.is_null().to_numpy()
             return Times(values, missing | np.isnan(values), "")
-        return times_of(self._path, column.name, column.to_list(), first)
+        return times_of(self._name, column.name, column.to_list(), first)
 
 
-def _json(path: Path, cells: list[Any], first: int) -> list[Any]:
-    """Text cells such as "[0.2, 0.8]"."""
-    try:
-        return [None if cell is None else json.loads(cell) for cell in cells]
-    except ValueError as error:
-        raise InvalidRecording(f"{path}: rows {first + 1} on: {error}") from None
+def _cells(column: pl.Series) -> NDArray[np.float64] | list[Any]:
+    """Lists of one length as a matrix, any other cells as they are."""
+    if isinstance(column.dtype, pl.Array) and not column.has_nulls():
+        return np.ascontiguousarray(column.to_numpy(), np.float64)
+    if (
+        isinstance(column.dtype, pl.List)
+        and column.dtype.inner.is_numeric()
+        and not column.has_nulls()
+    ):
+        lengths = column.list.len()
+        if lengths.min() == lengths.max():
+            return column.explode().cast(pl.Float64).to_numpy().reshape(len(column), -1)
+    return column.to_list()
+
+
+def _dialect(start: bytes) -> tuple[str, bool]:
+    """The separator of a csv file, and whether its numbers have commas, by its first lines."""
+    header, _, rest = start.decode(errors="replace").partition("\n")
+    plain = re.sub(r'"[^"]*"', "", header)
+    separator = max(",;\t|", key=plain.count)
+    second = rest.partition("\n")[0]
+    return separator, separator == ";" and bool(re.search(r"(^|;)-?\d*,\d+(;|\r?$)", second))

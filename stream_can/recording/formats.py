@@ -2,61 +2,78 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from stream_can.recording.table import InvalidRecording, Table
+from stream_can.recording.source import Source
+from stream_can.recording.table import InvalidRecording, Names, Table
 
 __all__ = ["open_table"]
 
 SUFFIXES = {
     ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
     ".jsonl": "JSON lines",
     ".ndjson": "JSON lines",
     ".json": "JSON lines",
     ".parquet": "parquet",
+    ".pq": "parquet",
+    ".feather": "feather",
+    ".arrow": "feather",
     ".npz": "npz",
+    ".npy": "npy",
+}
+MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "feather",
+    b"PK\x03\x04": "npz",
+    b"\x93NUMPY": "npy",
+    b"\x28\xb5\x2f\xfd": "a zstd file (unpack it first)",
+    b"\x1f\x8b": "a compressed file (name it .gz)",
 }
 
 
-def open_table(path: str | Path) -> Table:
-    """Open a file by its name's ending, and check that it holds what the name says."""
-    path = Path(path)
-    said = SUFFIXES.get(path.suffix.lower())
+def open_table(source: Source, names: Names) -> Table:
+    """The table in a file, if it holds what its name says.
+
+    Parameters
+    ----------
+    names
+        What the columns are called, for the formats that must know.
+    """
+    found = _looks_like(source.start)
+    said = SUFFIXES.get(source.suffix) if source.suffix else found
     if said is None:
         endings = ", ".join(SUFFIXES)
-        raise InvalidRecording(f"{path}: cannot tell the format; the name should end in {endings}")
-    with path.open("rb") as file:
-        start = file.read(4096)
-    if not start.strip():
-        raise InvalidRecording(f"{path}: the file is empty")
-    found = _looks_like(start)
+        raise InvalidRecording(
+            f"{source.name}: cannot tell the format; the name should end in {endings}"
+        )
     if found != said:
-        raise InvalidRecording(f"{path}: named like {said}, but what it holds looks like {found}")
+        raise InvalidRecording(
+            f"{source.name}: named like {said}, but what it holds looks like {found}"
+        )
     # Only what the format needs is imported: polars is an extra, and takes a while.
-    if said == "npz":
+    if said in ("npz", "npy"):
         from stream_can.recording.npz import NpzTable
 
-        return NpzTable(path)
+        return NpzTable(source, names)
     if said == "JSON lines":
         from stream_can.recording.jsonlines import JsonTable
 
-        return JsonTable(path)
+        return JsonTable(source, names)
+    if said not in ("csv", "parquet", "feather"):
+        raise InvalidRecording(f"{source.name}: looks like {said}")
     from stream_can.recording.csv_parquet import FrameTable
 
-    return FrameTable(path, said)
+    return FrameTable(source, said)
 
 
 def _looks_like(start: bytes) -> str:
-    if start.startswith(b"PAR1"):
-        return "parquet"
-    if start.startswith(b"PK\x03\x04"):
-        return "npz"
-    if start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh")):
-        return "a compressed file (unpack it first)"
+    for magic, name in MAGIC.items():
+        if start.startswith(magic):
+            return name
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16 text (save it as UTF-8)"
     if b"\0" in start:
         return "a binary file"
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         return "JSON lines"
-    if start.lstrip().startswith(b"["):
-        return "a JSON array (one object per line is needed)"
     return "csv"

@@ -1,91 +1,150 @@
-"""JSON lines as a table: one object per line, decoded without a schema."""
+"""JSON lines, or an array of objects, as a table; decoded without a schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.recording.table import Batch, InvalidRecording, matrix, times_of
+from stream_can.recording.cells import times_of
+from stream_can.recording.source import Source
+from stream_can.recording.table import Batch, InvalidRecording, Names, Times
 
 __all__ = ["JsonTable"]
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_split = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
 
 class JsonTable:
-    """One JSON object per line, decoded without a schema: what is wrong is named by its line."""
+    """One JSON object for each row; what is wrong is named by its line.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._first = next(self._objects(), None)
-        if self._first is None:
-            raise InvalidRecording(f"{path}: no rows")
-        self.columns = list(self._first)
-        with path.open("rb") as file:
-            self.rows = sum(1 for line in file if not line.isspace())
+    Labels may be lines of their own: a line with a label and no probabilities is the label of the
+    latest row before it that has the same id. Ids and labels are kept in memory then.
+    """
+
+    def __init__(self, source: Source, names: Names) -> None:
+        self._path, self._name, self._names = source.path, source.name, names
+        self._whole = source.start.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
+        first = next((row for row in self._objects() if not self._is_label(row)), None)
+        if first is None:
+            raise InvalidRecording(f"{self._name}: no rows")
+        self.first = first
+        self.columns = list(first)
+        self._found: dict[int, tuple[Any, int]] = {}
+        self.labels_apart = False
+        if field(first, names.label) is None and names.label.split(".")[0] not in first:
+            self.rows = self._join()
+            self.labels_apart = bool(self._found)
+        elif self._whole:
+            self.rows = sum(1 for _ in self._objects())
+        else:
+            with self._path.open("rb") as file:
+                self.rows = sum(1 for line in file if not line.isspace())
+
+    def _lines(self) -> Iterator[tuple[int, Any]]:
+        with self._path.open("rb") as file:
+            if not self._whole:
+                for number, line in enumerate(file, 1):
+                    line = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                    if not line.isspace():
+                        yield number, line
+                return
+            try:
+                yield from enumerate(_split(file.read().removeprefix(BYTE_ORDER_MARK)), 1)
+            except _UNREADABLE as error:
+                raise InvalidRecording(f"{self._name}: {error}") from None
 
     def _objects(self) -> Iterator[dict[str, Any]]:
-        decode = msgspec.json.Decoder(dict[str, Any]).decode
-        with self._path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.isspace():
-                    continue
-                try:
-                    yield decode(line)
-                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-                    raise InvalidRecording(f"{self._path}: line {number}: {error}") from None
+        for number, line in self._lines():
+            try:
+                row = _decode(line)
+            except _UNREADABLE as error:
+                raise InvalidRecording(f"{self._name}: line {number}: {error}") from None
+            yield row
 
-    def cells(self, name: str) -> int | list[str] | None:
-        assert self._first is not None
-        cell = self._first[name]
+    def _is_label(self, row: dict[str, Any]) -> bool:
+        probs, label, _ = self._names
         return (
-            len(cell) if isinstance(cell, list) else list(cell) if isinstance(cell, dict) else None
+            field(row, label) is not None
+            and field(row, probs) is None
+            and not any(name.startswith(probs.rstrip("*")) for name in row if name != label)
         )
+
+    def _join(self) -> int:
+        """Find the row of each label that is a line of its own; the number of rows."""
+        rows = 0
+        latest: dict[Any, int] = {}
+        for row in self._objects():
+            key = field(row, self._names.id)
+            if isinstance(key, list | dict):
+                key = None
+            if not self._is_label(row):
+                if key is not None:
+                    latest[key] = rows
+                rows += 1
+            elif key in latest:
+                self._found.setdefault(latest[key], (field(row, self._names.label), rows))
+        return rows
+
+    def cell(self, name: str) -> Any:
+        return field(self.first, name)
 
     def extra(self, name: str) -> NDArray[Any] | None:
         return None
 
-    def batches(
-        self, probs: list[str], keys: list[str] | None, label: str, times: list[str], size: int
-    ) -> Iterator[Batch]:
+    def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
         first, rows = 0, list[dict[str, Any]]()
         for row in self._objects():
+            if self.labels_apart and self._is_label(row):
+                continue
             rows.append(row)
             if len(rows) == size:
-                yield self._batch(rows, first, probs, keys, label, times)
+                yield self._batch(rows, first, probs, label, times)
                 first, rows = first + size, []
         if rows:
-            yield self._batch(rows, first, probs, keys, label, times)
+            yield self._batch(rows, first, probs, label, times)
 
     def _batch(
-        self,
-        rows: list[dict[str, Any]],
-        first: int,
-        probs: list[str],
-        keys: list[str] | None,
-        label: str,
-        times: list[str],
+        self, rows: list[dict[str, Any]], first: int, probs: list[str], label: str, times: list[str]
     ) -> Batch:
-        cells: list[Any]
-        if keys is not None:
-            cells = [
-                self._entries(row.get(probs[0]), keys, first + i) for i, row in enumerate(rows)
-            ]
-        elif len(probs) == 1:
-            cells = [row.get(probs[0]) for row in rows]
+        cells: Any
+        if len(probs) == 1:
+            cells = [field(row, probs[0]) for row in rows]
         else:
-            cells = [self._entries(row, probs, first + i) for i, row in enumerate(rows)]
+            cells = [[row.get(name) for name in probs] for row in rows]
+        if type(cells[0]) is list:
+            try:
+                matrix = np.array(cells, np.float64)
+                cells = matrix if matrix.ndim == 2 else cells
+            except (ValueError, TypeError):
+                pass  # what is wrong, the caller finds row by row
+        if not self.labels_apart:
+            columns = [
+                times_of(self._name, name, [field(row, name) for row in rows], first)
+                for name in times
+            ]
+            return Batch(cells, [field(row, label) for row in rows], columns)
+        numbers = np.arange(first, first + len(rows))
+        known = [self._found.get(number, (None, 0)) for number in numbers.tolist()]
+        after = np.array([after for _, after in known])
         return Batch(
-            matrix(self._path, cells, first),
-            [row.get(label) for row in rows],
-            [times_of(self._path, name, [row.get(name) for row in rows], first) for name in times],
+            cells,
+            [label for label, _ in known],
+            [Times(numbers, np.zeros(len(rows), np.bool_), ""), Times(after, after == 0, "")],
         )
 
-    def _entries(self, row: Any, keys: list[str], number: int) -> list[Any]:
-        try:
-            return [row[key] for key in keys]
-        except (KeyError, TypeError) as error:
-            what = f"class {error} is missing" if isinstance(error, KeyError) else f"got {row!r}"
-            raise InvalidRecording(f"{self._path}: row {number + 1}: {what}") from None
+
+def field(row: dict[str, Any], name: str) -> Any:
+    """What is in a field, or inside of one (``model.probs``); None where there is nothing."""
+    if name in row:
+        return row[name]
+    value: Any = row
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

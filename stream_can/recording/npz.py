@@ -1,89 +1,134 @@
-"""npz as a table: the arrays of the archive, read as streams."""
+"""npz and npy as tables: arrays read as streams."""
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.recording.table import DATES, Batch, InvalidRecording, Times
+from stream_can.recording.pickled import read_objects
+from stream_can.recording.source import Source
+from stream_can.recording.table import DATES, Batch, InvalidRecording, Names, Times
 
 __all__ = ["NpzTable"]
 
 
 class NpzTable:
-    """Arrays of one length, read from the archive as a stream: no array is ever whole in memory."""
+    """Arrays of one length: those of an archive, or the one of an npy file and that of its labels.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Each is read as a stream and never whole in memory, but for one stored by columns, or of Python
+    objects.
+    """
+
+    labels_apart = False
+
+    def __init__(self, source: Source, names: Names) -> None:
+        self._name = source.name
+        self._files: dict[str, Path] = {}
+        self._archive: zipfile.ZipFile | None = None
         try:
-            self._archive = zipfile.ZipFile(path)
-            members = [name[:-4] for name in self._archive.namelist() if name.endswith(".npy")]
-            headers = {name: self._open(name)[1:] for name in members}
+            if source.start.startswith(b"PK"):
+                self._archive = zipfile.ZipFile(source.path)
+                files = [name[:-4] for name in self._archive.namelist() if name.endswith(".npy")]
+            else:
+                self._files[names.probs] = source.path
+                if not names.label.endswith(".npy"):
+                    raise InvalidRecording(
+                        f"{self._name}: an npy file holds probabilities alone; "
+                        "name the file of the labels as label: labels.npy"
+                    )
+                self._files[names.label] = Path(names.label)
+                files = list(self._files)
+            self._heads = {name: self._head(name) for name in files}
         except (zipfile.BadZipFile, ValueError, EOFError) as error:
-            raise InvalidRecording(f"{path}: not a readable npz file: {error}") from None
-        self._shapes = {name: shape for name, (shape, _) in headers.items()}
-        self.rows = max((shape[0] for shape in self._shapes.values() if len(shape) == 2), default=0)
+            if isinstance(error, InvalidRecording):
+                raise
+            raise InvalidRecording(f"{self._name}: not a readable npz file: {error}") from None
+        shapes = {name: shape for name, (shape, _, _) in self._heads.items()}
+        tables = [shape[0] for shape in shapes.values() if len(shape) == 2]
+        if not tables and len(shapes.get(names.probs, ())) == 1:
+            tables = [shapes[names.probs][0]]
+        self.rows = max(tables, default=0)
         if not self.rows:
-            raise InvalidRecording(f"{path}: no rows; expected an array `probs` of shape (n, m)")
-        self.columns = [name for name, shape in self._shapes.items() if shape[:1] == (self.rows,)]
-
-    def _open(self, name: str) -> tuple[Any, tuple[int, ...], np.dtype[Any]]:
-        file = self._archive.open(f"{name}.npy")
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, fortran, dtype = read(file)
-        if dtype.hasobject:
-            raise ValueError(f"array {name} holds Python objects, which are never unpickled")
-        if fortran and len(shape) > 1:
-            raise ValueError(
-                f"array {name} is stored by columns; save numpy.ascontiguousarray of it"
+            raise InvalidRecording(
+                f"{self._name}: no rows; expected an array `{names.probs}` of shape (n, m)"
             )
-        return file, shape, dtype
+        self.columns = [name for name, shape in shapes.items() if shape[:1] == (self.rows,)]
+        self.first = {
+            name: next(self._pieces(name, 1))[0].tolist()
+            for name in self.columns
+            if not self._heads[name][2].hasobject
+        }
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]]:
+        """An array's data as a stream; its shape, whether it is by columns, its type."""
+        opened: IO[bytes]
+        if self._archive is None:
+            opened = self._files[name].open("rb")
+        else:
+            opened = self._archive.open(f"{name}.npy")
+        with opened as file:
+            version = np.lib.format.read_magic(file)
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            yield file, *read(file)
+
+    def _head(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        with self._open(name) as (_, shape, by_columns, dtype):
+            return shape, by_columns, dtype
+
+    def _array(self, name: str) -> NDArray[Any]:
+        """All of an array."""
+        with self._open(name) as (file, shape, by_columns, dtype):
+            if dtype.hasobject:
+                return read_objects(file, name)
+            array = np.frombuffer(file.read(), dtype)
+        return array.reshape(shape[::-1]).T if by_columns else array.reshape(shape)
 
     def _pieces(self, name: str, size: int) -> Iterator[NDArray[Any]]:
-        file, shape, dtype = self._open(name)
+        shape, by_columns, dtype = self._heads[name]
+        if dtype.hasobject or (by_columns and len(shape) > 1):
+            array = self._array(name)
+            for start in range(0, self.rows, size):
+                yield array[start : start + size]
+            return
         wide = int(np.prod(shape[1:]))
-        with file:
+        with self._open(name) as (file, *_):
             for start in range(0, self.rows, size):
                 n = min(size, self.rows - start)
                 data = file.read(n * wide * dtype.itemsize)
                 yield np.frombuffer(data, dtype).reshape(n, *shape[1:])
 
-    def cells(self, name: str) -> int | list[str] | None:
-        shape = self._shapes[name]
-        return shape[1] if len(shape) == 2 else None
+    def cell(self, name: str) -> Any:
+        return self.first.get(name)
 
     def extra(self, name: str) -> NDArray[Any] | None:
-        if name not in self._shapes:
-            return None
-        file, shape, dtype = self._open(name)
-        with file:
-            return np.frombuffer(file.read(), dtype).reshape(shape)
+        return self._array(name) if name in self._heads else None
 
-    def batches(
-        self, probs: list[str], keys: list[str] | None, label: str, times: list[str], size: int
-    ) -> Iterator[Batch]:
+    def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
         names = [*probs, label, *times]
         try:
             for arrays in zip(*(self._pieces(name, size) for name in names), strict=True):
                 columns = arrays[: len(probs)]
                 P = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
                 yield Batch(
-                    P.astype(np.float64),
-                    arrays[len(probs)].tolist(),
+                    np.asarray(P, np.float64, order="C") if P.ndim == 2 else P.tolist(),
+                    _names(arrays[len(probs)]),
                     [self._times(array) for array in arrays[len(probs) + 1 :]],
                 )
         except (zipfile.BadZipFile, ValueError, EOFError) as error:
-            raise InvalidRecording(f"{self._path}: not a readable npz file: {error}") from None
+            if isinstance(error, InvalidRecording):
+                raise
+            raise InvalidRecording(f"{self._name}: not a readable npz file: {error}") from None
 
     @staticmethod
     def _times(array: NDArray[Any]) -> Times:
@@ -91,3 +136,12 @@ class NpzTable:
             return Times(array.astype("datetime64[us]").astype(np.int64), np.isnat(array), DATES)
         missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), np.bool_)
         return Times(array, missing, "")
+
+
+def _names(labels: NDArray[Any]) -> list[Any]:
+    """Labels as Python values; a column (n, 1) as scikit-learn has it too, bytes as text."""
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
+    return list(labels.tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.method.classes import ClassIndex, class_names
 from stream_can.method.kernel import bad_rows
+from stream_can.method.prior import laplace
+from stream_can.method.rows import Normalise, as_float64, divided
+from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
-from stream_can.recording.table import DATES, InvalidRecording, Table, Times
+from stream_can.recording.layout import find_layout, no_column
+from stream_can.recording.source import open_source
+from stream_can.recording.table import DATES, InvalidRecording, Names, Times
+from stream_can.stream.forms import Forms
 
 __all__ = ["Chunk", "InvalidRecording", "Recording"]
+
+Array = NDArray[np.float64]
 
 CHUNK = 16_384
 
@@ -43,21 +52,32 @@ class Recording:
     Parameters
     ----------
     path
-        A file: ``.csv``, ``.jsonl`` (or ``.ndjson``, ``.json``), ``.parquet`` or ``.npz``.
+        A file: ``.csv``, ``.tsv``, ``.jsonl`` (or ``.ndjson``, ``.json``), ``.parquet``,
+        ``.feather``, ``.npz`` or ``.npy``, also packed as ``.gz``, ``.bz2`` or ``.xz``; ``-`` for
+        standard input.
     probs
-        Where the probabilities are. Either one column of that name: a list of m numbers (in csv
-        the text ``[0.2, 0.8]``; in npz an array (n, m)) or, in JSON lines and parquet, an object
-        {class: probability}. Or the beginning of the names of m columns, whose rest (after a
-        ``_``, ``.`` or ``/``) is the class: ``probs_cat``, ``probs_dog``.
+        Where the probabilities are. Either one column or field of that name (dots reach inside):
+        cells in any of the forms that messages have, a list of m numbers, an object {class:
+        probability}, a list of {"label", "score"}, one number for two classes; in npz an array
+        (n, m). Or what the names of m columns begin with, and the rest (after a ``_``, ``.`` or
+        ``/``) is the class: ``probs_cat``, ``probs_dog``; a ``*`` at the end stands for any rest.
+        Without such columns, those named by the classes.
     label
         The column of labels. A missing one (empty, null) never arrives. Numbers match classes named
-        by numbers; where no class is named by a number they are indices of the columns.
+        by numbers; where no class is named by a number they are indices of the columns. For npy the
+        file of the labels.
     time, label_time
         Columns that say when a row was predicted and when its label was known: numbers, or dates
         (ISO 8601). Both or neither.
+    id
+        In JSON lines, what joins labels on lines of their own to the predictions before them.
     classes
         The names of the classes in the order of the columns, where the file does not say them: npz
         may hold an array ``classes``; lists have 0..m-1.
+    normalise
+        Which rows that do not sum to 1 are divided by their sum: "rounded", those that rounding to
+        the digits they have explains; "always", all, as for scores. The first is warned of, and
+        ``normalised`` counts them.
 
     Raises
     ------
@@ -73,49 +93,53 @@ class Recording:
         label: str = "label",
         time: str | None = None,
         label_time: str | None = None,
+        id: str = "id",
         classes: Sequence[Any] | None = None,
+        normalise: Normalise = "rounded",
     ) -> None:
         if (time is None) != (label_time is None):
             raise ValueError("time and label_time go together: name both columns or neither")
+        if normalise not in ("rounded", "always"):
+            raise ValueError(f"normalise: {normalise!r}, expected 'rounded' or 'always'")
         self.path = Path(path)
-        self._table = open_table(path)
-        self._probs, self._keys, found = _layout(self.path, self._table, probs)
-        self._label = label
-        if (
-            label == "label"
-            and label not in self._table.columns
-            and "labels" in self._table.columns
-        ):
+        self._source = open_source(path)
+        self.name = self._source.name
+        """What messages call the file."""
+        self._table = table = open_table(self._source, Names(probs, label, id))
+        self._label, self._normalise = label, normalise
+        if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
         self._times = [] if time is None or label_time is None else [time, label_time]
         for what, name in [("label", self._label), ("time", time), ("label_time", label_time)]:
-            if name is not None and name not in self._table.columns:
-                raise _no_column(self.path, self._table, what, name)
-        stored = self._table.extra("classes")
-        if classes is None and stored is not None:
+            if name is None or name in table.columns or table.cell(name) is not None:
+                continue
+            if what != "label" or not table.labels_apart:
+                raise no_column(self.name, table, what, name)
+        if classes is None and (stored := table.extra("classes")) is not None:
             classes = stored.tolist()
-        self.classes: list[Any] = list(class_names(found if classes is None else classes))
-        if len(self.classes) != len(found):
-            raise InvalidRecording(
-                f"{self.path}: {len(found)} probabilities a row, but {len(self.classes)} classes: "
-                f"{', '.join(map(str, self.classes[:8]))}"
-            )
-        self._columns = ClassIndex(self.classes, "file")
-        self.rows = self._table.rows
-        self.train_counts: NDArray[Any] | None = self._table.extra("train_counts")
+        others = [self._label, id, *self._times]
+        self._columns, self._cells, names = find_layout(self.name, table, probs, classes, others)
+        self.classes: list[Any] = list(class_names(names))
+        self._index = ClassIndex(self.classes, "file")
+        self.rows = table.rows
+        self.train_counts: NDArray[Any] | None = table.extra("train_counts")
+        train = None if self.train_counts is None else laplace(self.train_counts)
+        self._forms = Forms(self.classes, train)
+        self.normalised = 0
+        """Rows that were divided by their sum, so far."""
         self.dates = False
         """Whether times are dates (microseconds since 1970); known once a chunk was read."""
 
     @property
     def has_times(self) -> bool:
-        """Whether rows and labels come with their own times."""
-        return bool(self._times)
+        """Whether labels come at their own time, or on lines of their own."""
+        return bool(self._times) or self._table.labels_apart
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """The rows in order, `size` at a time, each checked."""
         first, last_time = 0, None
         for probs, labels, times in self._table.batches(
-            self._probs, self._keys, self._label, self._times, size
+            self._columns, self._label, self._times, size
         ):
             P = self._check(probs, first)
             y = self._columns_of(labels, first)
@@ -135,37 +159,49 @@ class Recording:
         y = np.concatenate([part[1] for part in parts])
         return np.concatenate([part[0] for part in parts]), [self.classes[i] for i in y.tolist()]
 
-    def _check(self, P: NDArray[np.float64], first: int) -> NDArray[np.float64]:
+    def _check(self, cells: Array | list[Any], first: int) -> Array:
+        P = cells
+        if not isinstance(P, np.ndarray):
+            P = rows_of(P, self._forms, self.name, first)
         if P.shape[1] != len(self.classes):
             raise InvalidRecording(
-                f"{self.path}: row {first + 1}: {P.shape[1]} probabilities, "
+                f"{self.name}: row {first + 1}: {P.shape[1]} probabilities, "
                 f"expected {len(self.classes)}: a class is missing"
             )
-        for i, why in bad_rows(P, self.classes).items():
-            raise InvalidPrediction(f"{self.path}: row {first + i + 1}: {why}")
-        scaled: NDArray[np.float64] = P / P.sum(axis=1, keepdims=True)
-        return scaled
+        if bad := bad_rows(P, self.classes):
+            P, n = divided(P, self._normalise)
+            if n and not self.normalised and self._normalise == "rounded":
+                row = first + min(bad) + 1
+                warnings.warn(
+                    f"{self.name}: row {row}: {bad[row - first - 1]}; such rows are divided by "
+                    "their sum where rounding explains it",
+                    stacklevel=3,
+                )
+            self.normalised += n
+            for i, why in bad_rows(P, self.classes).items():
+                raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}")
+        return np.asarray(P / P.sum(axis=1, keepdims=True))
 
     def _columns_of(self, labels: list[Any], first: int) -> NDArray[np.int64]:
         try:
-            columns = {label: self._columns[label] for label in dict.fromkeys(labels)}
+            columns = {label: self._index[label] for label in dict.fromkeys(labels)}
             return np.array([columns[label] for label in labels], np.int64)
         except (UnknownClass, TypeError):  # a list or an object is no key
             for i, label in enumerate(labels):
                 try:
-                    self._columns.column(label)
+                    self._index.column(label)
                 except UnknownClass as error:
-                    raise UnknownClass(f"{self.path}: row {first + i + 1}: label {error}") from None
+                    raise UnknownClass(f"{self.name}: row {first + i + 1}: label {error}") from None
             raise
 
     def _check_times(self, time: Times, label_time: Times, first: int, before: Any) -> None:
         if time.missing.any():
             row = first + int(time.missing.argmax()) + 1
-            raise InvalidRecording(f"{self.path}: row {row}: {self._times[0]} is missing")
+            raise InvalidRecording(f"{self.name}: row {row}: {self._times[0]} is missing")
         if time.unit != label_time.unit and not label_time.missing.all():
             kinds = [part.unit or "numbers" for part in (time, label_time)]
             raise InvalidRecording(
-                f"{self.path}: {self._times[0]} holds {kinds[0]}, {self._times[1]} holds {kinds[1]}"
+                f"{self.name}: {self._times[0]} holds {kinds[0]}, {self._times[1]} holds {kinds[1]}"
             )
         self.dates = time.unit == DATES
         values = time.values if before is None else np.append(before, time.values)
@@ -173,34 +209,9 @@ class Recording:
         if back.any():
             row = first + int(back.argmax()) + (1 if before is not None else 2)
             raise InvalidRecording(
-                f"{self.path}: row {row}: {self._times[0]} is earlier than in the row before; "
+                f"{self.name}: row {row}: {self._times[0]} is earlier than in the row before; "
                 "sort the rows by it"
             )
-
-
-def _layout(
-    path: Path, table: Table, probs: str
-) -> tuple[list[str], list[str] | None, Sequence[Any]]:
-    """The columns of the probabilities, the keys of an object, the classes."""
-    if probs in table.columns:
-        cells = table.cells(probs)
-        if isinstance(cells, list):
-            return [probs], cells, cells
-        if cells is None:
-            raise InvalidRecording(
-                f"{path}: column {probs!r} holds neither lists nor objects; "
-                "name the beginning of the class columns or the column of lists"
-            )
-        return [probs], None, range(cells)
-    columns = [name for name in table.columns if name.startswith(probs)]
-    if not columns:
-        raise _no_column(path, table, "probs", probs)
-    return columns, None, [name[len(probs) :].lstrip("_./") for name in columns]
-
-
-def _no_column(path: Path, table: Table, what: str, name: str) -> InvalidRecording:
-    columns = ", ".join(table.columns[:12]) + (", ..." if len(table.columns) > 12 else "")
-    return InvalidRecording(f"{path}: no column {name!r} for {what}; the file has {columns}")
 
 
 def from_arrays(
@@ -217,8 +228,37 @@ def from_arrays(
     time, label_time
         When each row was predicted (ascending) and when each label is known, shape (n,); both or
         neither.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        Where P or y is something else; the message names the row.
     """
-    probs, labels = np.asarray(P, np.float64), np.asarray(y, np.int64)
+    probs, labels = as_float64(P), np.asarray(y)
+    if probs.ndim != 2:
+        raise InvalidPrediction(f"predictions have shape {probs.shape}, expected (n, m)")
+    for row, why in bad_rows(probs).items():
+        raise InvalidPrediction(f"row {row}: {why}")
+    if labels.shape != (len(probs),) or labels.dtype.kind not in "iu":
+        raise UnknownClass(
+            f"labels are {labels.dtype} of shape {labels.shape}, expected {len(probs)} indices of"
+            " classes, -1 where there is none"
+        )
+    wrong = (labels < -1) | (labels >= probs.shape[1])
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise UnknownClass(
+            f"row {row}: label {labels[row]} is not in [0, {probs.shape[1]}), nor -1 for none"
+        )
+    return _cut(probs, labels.astype(np.int64), time, label_time)
+
+
+def _cut(
+    probs: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    time: ArrayLike | None,
+    label_time: ArrayLike | None,
+) -> Iterator[Chunk]:
     times = [None if t is None else np.asarray(t) for t in (time, label_time)]
     for first in range(0, len(probs), CHUNK):
         cut = slice(first, first + CHUNK)

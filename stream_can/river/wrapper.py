@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
+from stream_can.method.kernel import bad_rows
 from stream_can.method.rows import divided
 from stream_can.method.settings import DEFAULTS
 
@@ -197,7 +198,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         try:
             self._corrector.observe_one(row)
         except InvalidPrediction:  # to be divided by its sum, or saying nothing
-            (row,), (silent,) = divided(row[None])
+            (row,), (silent,) = probabilities(row[None])
             if not silent:
                 self._corrector.observe_one(row)
         if y is not None:
@@ -257,7 +258,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         rows = np.zeros((len(P), len(classes)))
         column = {name: i for i, name in enumerate(classes)}
         rows[:, [column[name] for name in names]] = P
-        rows, silent = divided(rows)
+        rows, silent = probabilities(rows)
         if self._corrector is None:
             rows[silent] = 1 / max(len(classes), 1)
             return classes, rows
@@ -298,6 +299,14 @@ def in_order(p: Probabilities, corrector: Corrector) -> Array:
 def named(classes: Sequence[Any], row: Array) -> Probabilities:
     """{class: probability}; rounding may leave a sum of weights an ulp above the 1 river allows."""
     return dict(zip(classes, np.minimum(row, 1.0).tolist(), strict=True))
+
+
+def probabilities(P: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Rows of whatever sum as probabilities, and which of them say nothing, shape (n,)."""
+    P, _ = divided(P, "always")
+    silent = np.zeros(len(P), np.bool_)
+    silent[list(bad_rows(P))] = True
+    return P, silent
 
 
 def without_weight(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from stream_can.method.rows import Normalise
+
 __all__ = ["Fields"]
 
 
@@ -18,6 +20,9 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The class name of a label."""
     id: str | None = None
     """What joins labels to predictions; None is the record's key."""
+    normalise: Normalise = "rounded"
+    """Which rows that do not sum to 1 are divided by their sum: those that rounding to the digits
+    they have explains, or all, as for scores."""
     digits: int | None = None
     """Decimal places of the corrected probabilities; None: as many as read back equal."""
 
@@ -37,5 +42,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             inside = [other for other in paths if other.startswith(f"{path}.")]
             if inside or paths.count(path) > 1:
                 raise ValueError(f"fields: {path!r} is two things at once; give each its own place")
+        if self.normalise not in ("rounded", "always"):
+            raise ValueError(f"normalise: {self.normalise!r}, expected 'rounded' or 'always'")
         if self.digits is not None and not 1 <= self.digits <= 17:
             raise ValueError(f"digits: {self.digits}, expected 1 to 17")

@@ -1,10 +1,10 @@
 """A JSON message <-> a row, a label.
 
-A prediction is a JSON object with the probabilities in one field: an array in the order of the
-classes, an object {class: probability} or, with two classes, one number (the probability of the
-second). It is written back as the same message with the corrected probabilities in that field,
-in the same form, and the original beside it; every other value keeps its bytes. A key that occurs
-twice counts where it occurs last, as in every common JSON parser, and is written once.
+A prediction is a JSON object with the probabilities in one field, in one of the forms of
+:mod:`stream_can.stream.forms`. It is written back as the same message with the corrected
+probabilities in that field, in the same form, and the original beside it; every other value keeps
+its bytes. A key that occurs twice counts where it occurs last, as in every common JSON parser, and
+is written once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Raw
+from numpy.typing import NDArray
 
-from stream_can.errors import StreamCANError, UnknownClass
-from stream_can.method.classes import ClassIndex, json_name
+from stream_can.errors import UnknownClass
+from stream_can.method.classes import ClassIndex
 from stream_can.stream.fields import Fields
+from stream_can.stream.forms import BadMessage, Entry, Form, Forms, Largest
 
 __all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
 
@@ -26,16 +29,11 @@ WIDEST = 2.2250738585072014e-308
 
 _read_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
+_read_entries = msgspec.json.Decoder(list[Entry]).decode
 _read_any = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
 # Deep nesting is a RecursionError, a key of bad UTF-8 a UnicodeDecodeError: not msgspec's own.
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
-class BadMessage(StreamCANError, ValueError):
-    """A message cannot be read, or its output cannot be sent; the text names the field."""
-
-    full_name = "stream_can.messages.BadMessage"
 
 
 class Prediction(msgspec.Struct, gc=False):
@@ -46,8 +44,8 @@ class Prediction(msgspec.Struct, gc=False):
     inner: dict[str, Any]
     """The object that holds the probabilities: ``fields`` itself, or one inside."""
     original: Raw
-    form: dict[str, int] | float | None
-    """An object's keys and their columns; 1.0 for one number; None for an array."""
+    form: Form | None
+    """How the answer is written; None for an array."""
     label: int | None = None
     """The column of the label that the same message carries, where that is looked for."""
     number: int = -1
@@ -75,6 +73,8 @@ class Messages:
         The names of the classes in the order of the columns.
     fields
         Where everything is.
+    train
+        The training prior, shape (m,), for what the k largest leave; uniform where not given.
 
     Raises
     ------
@@ -93,10 +93,17 @@ class Messages:
     1
     """
 
-    def __init__(self, classes: Sequence[Any], fields: Fields | None = None) -> None:
+    def __init__(
+        self,
+        classes: Sequence[Any],
+        fields: Fields | None = None,
+        train: NDArray[np.float64] | None = None,
+    ) -> None:
         self.classes, self.fields = tuple(classes), fields or Fields()
         self._m = len(self.classes)
-        self._names = [json_name(name) for name in self.classes]
+        self._forms = Forms(self.classes, train)
+        self.slack = 24 * self._m + self._forms.names_size
+        """Bytes that an output has at most, beyond twice those of its input."""
         self._index = ClassIndex(self.classes, "json")
         self.probs_path = self.fields.probs.split(".")
         *self._parents, self._probs = self.probs_path
@@ -130,38 +137,21 @@ class Messages:
         original = inner.get(self._probs)
         if original is None:
             raise BadMessage(f"no field {self.fields.probs!r}")
-        row = self._read_probs(original, self.fields.probs)
-        if type(row) is list:
-            return Prediction(row, fields, inner, original, None)
-        if type(row) is dict:
-            columns = self._columns(row)
-            return Prediction([row[name] for name in self._names], fields, inner, original, columns)
-        return Prediction([1.0 - row, row], fields, inner, original, 1.0)
+        row, form = self._read_probs(original, self.fields.probs)
+        return Prediction(row, fields, inner, original, form)
 
-    def _read_probs(self, text: Raw, where: str) -> Any:
+    def _read_probs(self, text: Raw, where: str) -> tuple[list[float], Form | None]:
         try:
             probs = _read_probs(text)
         except _UNREADABLE as error:
-            raise BadMessage(f"{where}: {error}") from None
-        if type(probs) is float:
-            if self._m != 2:
-                raise BadMessage(f"{where}: one number, but there are {self._m} classes")
-        elif len(probs) != self._m and type(probs) is list:
-            raise BadMessage(f"{where}: {len(probs)} probabilities for {self._m} classes")
-        return probs
-
-    def _columns(self, probs: dict[str, float]) -> dict[str, int]:
-        """The columns of the keys of an object {class: probability}."""
-        index = self._index
-        if strange := [name for name in probs if name not in index]:
-            raise UnknownClass(
-                f"{self.fields.probs}: {strange[0]!r} is none of the {self._m} classes"
-            )
-        columns = {name: index[name] for name in probs}
-        if len(columns) < self._m:
-            missing = next(name for name in self._names if name not in probs)
-            raise BadMessage(f"{self.fields.probs}: no probability for class {missing!r}")
-        return columns
+            try:
+                probs = _read_entries(text)
+            except _UNREADABLE:
+                raise BadMessage(f"{where}: {error}") from None
+        try:
+            return self._forms.read(probs)
+        except (BadMessage, UnknownClass) as error:
+            raise type(error)(f"{where}: {error}") from None
 
     def write(self, prediction: Prediction, row: list[float]) -> bytes:
         """The message with ``row`` in place of its probabilities, and the original kept beside it.
@@ -169,19 +159,15 @@ class Messages:
         ``row`` must be finite: JSON has no NaN, and msgspec would write null.
         """
         inner, form = prediction.inner, prediction.form
-        if form is None:
-            inner[self._probs] = row
-        elif isinstance(form, dict):
-            inner[self._probs] = {name: row[i] for name, i in form.items()}
-        else:
-            inner[self._probs] = row[1]
+        inner[self._probs] = row if form is None else form.of(row)
         if self._raw:
             inner[self._raw] = prediction.original
         return _write(prediction.fields)
 
     def largest(self, prediction: Prediction) -> int:
         """Bytes that :meth:`write` makes at most, whatever the row."""
-        return len(self.write(prediction, [WIDEST] * self._m))
+        names = self._forms.names_size if isinstance(prediction.form, Largest) else 0
+        return len(self.write(prediction, [WIDEST] * self._m)) + names
 
     def read_label(self, value: bytes, key: bytes | None = None) -> Label:
         """Read the message of a label.
@@ -201,12 +187,7 @@ class Messages:
         echo = None if self.raw_path is None else self.find(fields, self.raw_path)
         row = None
         if echo is not None and bytes(echo) != b"null":
-            row = self._read_probs(echo, self._raw)
-            if type(row) is dict:
-                self._columns(row)
-                row = [row[name] for name in self._names]
-            elif type(row) is float:
-                row = [1.0 - row, row]
+            row, _ = self._read_probs(echo, self._raw)
         return Label(index, row, self.id_of(fields, key))
 
     def label_in(self, fields: dict[str, Any]) -> int | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
 from stream_can.method.kernel import bad_rows
+from stream_can.method.rows import divided
 from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
 from stream_can.stream.records import Source
 
@@ -30,8 +31,8 @@ def open_records(
     labels_topic: str | None,
     labelled: bool,
     max_bytes: int | None,
-) -> tuple[list[Opened], Array]:
-    """Open records: what each says, and the rows, checked, that predictions and labels number.
+) -> tuple[list[Opened], Array, int]:
+    """Open records.
 
     Parameters
     ----------
@@ -39,12 +40,17 @@ def open_records(
         Reads what the records hold.
     labels_topic, labelled, max_bytes
         Those of :class:`stream_can.stream.task.Task`.
+
+    Returns
+    -------
+    What each says; the rows, checked, that predictions and labels number; and how many of these
+    were divided by their sum.
     """
     opened: list[Opened] = []
     rows: list[list[float]] = []
     m = len(messages.classes)
     # Nearly every message is far below the limit; only the others are measured.
-    far_below = (math.inf if max_bytes is None else max_bytes - 24 * m - 200) / 2
+    far_below = (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
     for record in records:
         says: Prediction | Label | None = None
         value = record.value
@@ -70,13 +76,17 @@ def open_records(
             rows.append(says.row)
         opened.append(says)
     P = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * m).reshape(-1, m)
+    fields = messages.fields
+    off = 0
     if bad := bad_rows(P):
-        fields = messages.fields
+        P, off = divided(P, fields.normalise)
+        bad = bad_rows(P)
+    if bad:
         for i, one in enumerate(opened):
             if isinstance(one, Prediction | Label) and one.number in bad:
                 field = fields.probs if isinstance(one, Prediction) else fields.raw
                 opened[i] = InvalidPrediction(f"{field}: {bad[one.number]}")
-    return opened, P
+    return opened, P, off
 
 
 def check_size(
@@ -86,7 +96,7 @@ def check_size(
     if max_bytes is None:
         return
     other = len(record.key or b"") + sum(len(k) + len(v or b"") for k, v in record.headers)
-    if 2 * len(record.value or b"") + 24 * len(messages.classes) + other + 100 <= max_bytes:
+    if 2 * len(record.value or b"") + messages.slack + other + 100 <= max_bytes:
         return
     size = messages.largest(prediction) + other
     if size > max_bytes:

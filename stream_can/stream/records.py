@@ -58,6 +58,8 @@ class Result(msgspec.Struct):
     """Milliseconds from prediction to label, for each label that found its prediction."""
     stopped: tuple[Source, Exception] | None
     """With ``errors="fail"``: the record that could not be read, and why."""
+    normalised: int = 0
+    """Rows whose sum was off, and that were divided by it."""
 
 
 class Counts(msgspec.Struct):

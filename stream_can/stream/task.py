@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.method.rows import rounded
 from stream_can.scores import Scores
 from stream_can.stream.batch import Batch
 from stream_can.stream.fields import Fields
@@ -134,7 +135,7 @@ class Task:
         if recent_bytes < 0:
             raise ValueError(f"recent_bytes: {recent_bytes}, expected 0 or more")
         self.corrector = corrector
-        self.messages = Messages(corrector.classes, fields)
+        self.messages = Messages(corrector.classes, fields, corrector.train_prior)
         self.next_prediction, self.next_label = next_prediction, next_label
         self.counts = Counts()
         self.raw_scores, self.sent_scores = Scores(), Scores()
@@ -164,8 +165,8 @@ class Task:
         """
         records = list(records)
         self._check_offsets(records)
-        opened, rows = self._open(records)
-        result, batch = Result([], [], [], None), Batch(rows)
+        opened, rows, off = self._open(records)
+        result, batch = Result([], [], [], None, off), Batch(rows)
         counts, keeps, added = self.counts, self._labels_topic is not None, self._added()
         for record, says in zip(records, opened, strict=True):
             is_label = record.topic == self._labels_topic
@@ -225,7 +226,7 @@ class Task:
                 )
             expected[is_label] = record.offset + 1
 
-    def _open(self, records: Sequence[Source]) -> tuple[list[Opened], Array]:
+    def _open(self, records: Sequence[Source]) -> tuple[list[Opened], Array, int]:
         return open_records(
             records,
             self.messages,
@@ -239,7 +240,7 @@ class Task:
         P, played = batch.play(self.corrector, self._receipts)
         Q = played.rows
         if self._digits is not None:
-            Q = np.round(Q, self._digits)
+            Q = rounded(Q, self._digits)
         if not np.isfinite(Q).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         write = self.messages.write
@@ -271,7 +272,7 @@ class Task:
                     f"the task is at {self.next_prediction}"
                 )
         self._rebuild_from = None
-        opened, rows = self._open(records)
+        opened, rows, _ = self._open(records)
         for record, says in zip(records, opened, strict=True):
             if isinstance(says, Prediction):
                 self._keep(record, says).raw = rows[says.number].tobytes()

@@ -63,6 +63,10 @@ def near_a_jump(oracle, p, y=None):
     return bool((abs(n_j - e + np.sqrt(e))[unheard] < 1e-9).any())
 
 
+def close(actual, expected, tolerance, what=""):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance, err_msg=what)
+
+
 def compare(oracle, corrector, P, events, tolerance):
     """Both see the same events; an event near a jump is left out."""
     kept = {}
@@ -72,12 +76,12 @@ def compare(oracle, corrector, P, events, tolerance):
         if verb == "process":
             explained = corrector.explain_one(P[i])
             for path, r in oracle.explain(P[i]).items():
-                np.testing.assert_allclose(explained[path], r, atol=tolerance, err_msg=path)
+                close(explained[path], r, tolerance, path)
             expected, kept[i] = oracle.process(P[i])
             better, receipt = corrector.process_one(P[i], receipt=True)
-            np.testing.assert_allclose(better, expected, atol=tolerance)
+            close(better, expected, tolerance)
             assert receipt.dtype == np.float32
-            np.testing.assert_allclose(receipt, kept[i], atol=1.2e-7 + tolerance)
+            close(receipt, kept[i], 1.2e-7 + tolerance)
         elif verb == "observe":
             corrector.observe_one(P[i])
             oracle.observe(P[i])
@@ -92,22 +96,17 @@ def compare(oracle, corrector, P, events, tolerance):
 
 
 def same_inside(oracle, corrector, tolerance):
-    np.testing.assert_allclose(list(corrector.weights.values()), oracle.w, atol=tolerance)
+    close(list(corrector.weights.values()), oracle.w, tolerance)
     assert list(corrector.final_weights) == ["anchor", "mixture", "tempered"]
-    np.testing.assert_allclose(
-        list(corrector.final_weights.values()), oracle.final_weights, atol=tolerance
-    )
-    np.testing.assert_allclose(corrector.last_temperature, oracle.last_temperature, rtol=tolerance)
-    np.testing.assert_allclose(corrector.prior, oracle.q, atol=1e-12)
-    assert [corrector.classes.index(y) for y in corrector.silent_classes] == list(
-        np.flatnonzero(oracle.silent)
-    )
-    np.testing.assert_allclose(corrector.coverage, oracle.coverage, atol=1e-9)
-    np.testing.assert_allclose(
-        list(corrector.recent_log_loss.values()), oracle.recent_log_loss, rtol=tolerance * 10
-    )
+    close(list(corrector.final_weights.values()), oracle.final_weights, tolerance)
+    close(corrector.last_temperature, oracle.last_temperature, tolerance * 10)
+    close(corrector.prior, oracle.q, 1e-12)
+    silent = [corrector.classes[k] for k in np.flatnonzero(oracle.silent)]
+    assert list(corrector.silent_classes) == silent
+    close(corrector.coverage, oracle.coverage, 1e-9)
+    close(list(corrector.recent_log_loss.values()), oracle.recent_log_loss, tolerance * 10)
     for name, sums in corrector.confident_sums.items():
-        np.testing.assert_allclose(sums, oracle.S[name], atol=tolerance * 100)
+        close(sums, oracle.S[name], tolerance * 100)
 
 
 def tolerance_of(settings):

@@ -2,12 +2,15 @@
 
 import doctest
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from stream_can import Corrector, InvalidPrediction, UnknownClass
+from stream_can.recording.pickled import read_objects
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay import Recording, Replay, from_arrays, label_rates, replay, steps
 from stream_can.replay import run as replay_module
@@ -285,7 +288,7 @@ CSV = "probs_cat,probs_dog,label\n0.5,0.5,cat\n0.5,0.5,dog\n"
 TIMED = "probs_a,probs_b,label,at,known\n.5,.5,a,2,3\n.5,.5,b,3,4\n.5,.5,a,1,4\n"
 LINE = '{"probs": [1], "label": 0}\n'
 TIMED_LINE = '{"probs": [1], "label": 0, "at": "%s", "known": 1}'
-OBJECTS = '{"probs": {"a": 0.5, "b": 0.5}, "label": "a"}\n{"probs": {"a": 1}}'
+OBJECTS = '{"probs": {"a": 0.5, "b": 0.5}, "label": "a"}\n{"probs": {"a": 0.1}}'
 TIMES = {"time": "at", "label_time": "known"}
 
 
@@ -295,13 +298,16 @@ TIMES = {"time": "at", "label_time": "known"}
         ("a.csv", "", {}, InvalidRecording, "is empty"),
         ("a.csv", "probs_a,probs_b,label\n", {}, InvalidRecording, "no rows"),
         ("a.jsonl", "\n\n", {}, InvalidRecording, "is empty"),
-        ("a.txt", CSV, {}, InvalidRecording, "should end in .csv"),
+        ("a.dat", CSV, {}, InvalidRecording, "should end in .csv"),
         ("a.parquet", CSV, {}, InvalidRecording, "named like parquet, .* looks like csv"),
         ("a.npz", CSV, {}, InvalidRecording, "named like npz, .* looks like csv"),
         ("a.csv", b"PAR1....", {}, InvalidRecording, "looks like parquet"),
         ("a.csv", b"\x1f\x8b....", {}, InvalidRecording, "looks like a compressed file"),
         ("a.csv", '{"probs": [1]}', {}, InvalidRecording, "looks like JSON lines"),
-        ("a.jsonl", '[{"probs": [1]}]', {}, InvalidRecording, "one object per line"),
+        ("a.json", '[{"probs": [1], "label": 0}, {', {}, InvalidRecording, "a.json: .*truncated"),
+        ("a.json", '[{"probs": [1], "label": 0}, 3]', {}, InvalidRecording, "line 2: Expected"),
+        ("a.gz", b"\x1f\x8b....", {}, InvalidRecording, "cannot be unpacked"),
+        ("a.npy", np.lib.format.magic(1, 0) + b"..", {}, InvalidRecording, "label: labels.npy"),
         ("a.parquet", b"PAR1 cut short", {}, InvalidRecording, "not a readable parquet file"),
         ("a.npz", b"PK\x03\x04 cut short", {}, InvalidRecording, "not a readable npz file"),
         ("a.csv", CSV, {"probs": "p_"}, InvalidRecording, "no column 'p_' for probs"),
@@ -334,10 +340,16 @@ TIMES = {"time": "at", "label_time": "known"}
             '{"probs": [0.5, 0.5], "label": 0}\n{"probs": [1]}',
             {},
             InvalidRecording,
-            "row 2: 1 prob.* class is missing",
+            "row 2: 1 probabilities for 2 classes",
         ),
-        ("a.jsonl", OBJECTS, {}, InvalidRecording, "row 2: class 'b' is missing"),
-        ("a.jsonl", LINE + '{"probs": 1}', {}, InvalidRecording, "row 2: expected a list"),
+        ("a.jsonl", OBJECTS, {}, InvalidRecording, "row 2: no probability for class 'b'"),
+        (
+            "a.jsonl",
+            LINE + '{"probs": 1}',
+            {},
+            InvalidRecording,
+            "row 2: one number, but there are 1 classes",
+        ),
         ("a.jsonl", LINE + '{"probs": ["x"]}', {}, InvalidRecording, "row 2: 'x' is not a number"),
         ("a.jsonl", TIMED_LINE % "noon", TIMES, InvalidRecording, "row 1: at is 'noon'"),
         ("a.jsonl", TIMED_LINE % "2013-01-01", TIMES, InvalidRecording, "at holds dates"),
@@ -361,10 +373,33 @@ def test_rows_out_of_order_across_chunks(tmp_path):
         list(recording.chunks(20))
 
 
-def test_an_npz_of_objects_is_refused_and_not_unpickled(tmp_path):
-    np.savez(tmp_path / "a.npz", probs=np.array([[0.5, 0.5]]), label=np.array(["a"], object))
-    with pytest.raises(InvalidRecording, match="never unpickled"):
-        Recording(tmp_path / "a.npz")
+class Runs:
+    """What a pickle can do."""
+
+    def __reduce__(self):
+        return os.mkdir, ("/tmp/it-was-run",)
+
+
+@pytest.mark.parametrize("thing", [Runs(), [1], {}, b"a", np.array([1]), print, Path("a")])
+def test_python_objects_other_than_names_are_refused_and_not_unpickled(tmp_path, thing):
+    labels = np.empty(2, object)
+    labels[:] = ["a", thing]
+    np.savez(tmp_path / "a.npz", probs=np.full((2, 2), 0.5), label=labels)
+    with pytest.raises(InvalidRecording, match="array label holds"):
+        list(Recording(tmp_path / "a.npz").chunks())
+    assert not Path("/tmp/it-was-run").exists()
+
+
+def test_names_that_numpy_saved_as_objects_are_read(tmp_path):
+    names = ["a", np.str_("b"), 3, np.int64(-4), 0.5, np.float32(2.5), True, np.bool_(False), None]
+    labels = np.empty(len(names), object)
+    labels[:] = names
+    np.savez(tmp_path / "a.npz", label=labels)
+    with np.load(tmp_path / "a.npz") as archive, archive.zip.open("label.npy") as file:
+        np.lib.format.read_magic(file)
+        np.lib.format.read_array_header_1_0(file)
+        found = read_objects(file, "label").tolist()
+    assert found == ["a", "b", 3, -4, 0.5, 2.5, True, False, None]
 
 
 def test_a_missing_file(tmp_path):

@@ -150,7 +150,14 @@ def test_whatever_the_bytes_the_error_is_ours_or_the_row_is_two_numbers(value):
         (b'{"probs":[0.5,0.25,"x"]}', "probs: Expected `float`, got `str` - at `$[2]`"),
         (b'{"probs":[0.5,0.25,1e999]}', "probs: Number out of range - at `$[2]`"),
         (b'{"probs":0.5}', "probs: one number, but there are 3 classes"),
-        (b'{"probs":{"a":0.5,"b":0.5}}', "probs: no probability for class 'c'"),
+        (b'{"probs":{"a":0.25,"b":0.25}}', "probs: no probability for class 'c', and those given"),
+        (b'{"probs":{}}', "probs: no probability of any class"),
+        (b'{"probs":[{"label":"a","score":"x"}]}', "probs: Expected `float"),
+        (b'{"probs":[{"label":"d","score":1}]}', "probs: 'd' is none of the 3 classes"),
+        (
+            b'{"probs":[{"label":"a","score":0.5},{"label":"a","score":0.5}]}',
+            "probs: 2 entries for 1 classes",
+        ),
         (b'{"probs":{"a":0.5,"b":0.5,"d":0}}', "probs: 'd' is none of the 3 classes"),
         (
             b'{"probs":[1,0,0],"x":"\xff"}',

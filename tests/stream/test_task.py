@@ -49,7 +49,7 @@ BAD = [
     b'{"probs":[0.5,0.5,0.5]}',
     b'{"probs":[NaN,0,1]}',
     b'{"probs":[1e999,0,0]}',
-    b'{"probs":{"a":1}}',
+    b'{"probs":{"a":0.1}}',
     b'{"x":1}',
 ]
 BAD_LABELS = [b"", b"[", b'{"label":"z"}', b'{"label":null}', b'{"label":"a","probs_raw":[3,0,0]}']

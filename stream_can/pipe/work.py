@@ -1,0 +1,178 @@
+"""The lines of a pipe through its task, and when the state is saved."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from stream_can import snapshot
+from stream_can.errors import StreamCANError
+from stream_can.pipe.output import complain, letter_of, naming, write_all
+from stream_can.pipe.statefile import next_line
+from stream_can.stream.messages import BadMessage, open_object
+from stream_can.stream.records import Record
+from stream_can.stream.task import Task
+
+__all__ = ["LABELS", "BadLine", "Run", "Saver"]
+
+LABELS = "labels"
+
+SECONDS, SHARE = 1.0, 0.1
+"""Between two saves at least; and of the time that saves may take."""
+
+
+class Saver:
+    """Saves a task: after so many lines, or seconds, in proportion to what that costs."""
+
+    def __init__(self, task: Task, path: Path | None, save_every: int) -> None:
+        self.task, self.path, self.save_every = task, path, save_every
+        self.unsaved = 0
+        self.due = time.monotonic() + SECONDS
+
+    @property
+    def lines_left(self) -> int:
+        """How many lines may come before the next save."""
+        return self.save_every - self.unsaved
+
+    def seconds_left(self) -> float | None:
+        """How long until a save is due; None where nothing is to be saved."""
+        if self.path is None or not self.unsaved:
+            return None
+        return max(0.0, self.due - time.monotonic())
+
+    def add(self, lines: int) -> None:
+        """So many lines were handled."""
+        self.unsaved += lines
+        if self.unsaved >= self.save_every:
+            self.save()
+
+    def save_if_due(self) -> None:
+        """Save where seconds have passed since the last."""
+        if self.seconds_left() == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Save now, where a state is kept."""
+        started = time.monotonic()
+        if self.path is not None:
+            snapshot.save(self.task.to_bytes(recent=True), self.path)
+        ended = time.monotonic()
+        self.due = ended + max(SECONDS, (ended - started) * (1 / SHARE - 1))
+        self.unsaved = 0
+
+
+class BadLine(StreamCANError):
+    """The line at which ``errors="fail"`` stopped."""
+
+
+class Run:
+    """The lines of one run through the task.
+
+    Lines are numbered over the life of the state file: these numbers are the task's offsets.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        saver: Saver,
+        sink: BinaryIO,
+        letters: BinaryIO,
+        skip: bool,
+    ) -> None:
+        self.task, self.saver = task, saver
+        self.sink, self.letters = sink, letters
+        self.covered = next_line(task)
+        self.first = self.line = 0 if skip else self.covered
+        self.told_of_both = self.told_of_sums = False
+        self.normalised = 0
+        name = task.messages.label_path[-1]
+        quoted = msgspec.json.encode(name)
+        # A line without this text has no label and need not be parsed to see that. A name that JSON
+        # can write in several ways is no such sign, but every line has a colon.
+        self.in_labels = quoted if quoted == f'"{name}"'.encode("ascii", "ignore") else b":"
+
+    def take(self, lines: Sequence[bytes]) -> None:
+        """Handle lines, write what comes of them, save when it is time; no lines: time passed."""
+        start = 0
+        while start < len(lines):
+            batch = lines[start : start + self.saver.lines_left]
+            start += len(batch)
+            self.handle(batch)
+            self.saver.add(len(batch))
+        self.saver.save_if_due()
+
+    def handle(self, lines: Sequence[bytes]) -> None:
+        """One batch through the task."""
+        records = [
+            Record(self.topic_of(line), 0, number, 0, None, line)
+            for number, line in enumerate(lines, self.line)
+            if number >= self.covered and line and not line.isspace()
+        ]
+        result = self.task.handle(records)
+        if result.outputs:
+            with naming("standard output"):
+                lines_out = [output.value for output in result.outputs if output.value is not None]
+                write_all(self.sink, b"\n".join([*lines_out, b""]))
+        if result.normalised:
+            self.normalised += result.normalised
+            if not self.told_of_sums:
+                self.told_of_sums = True
+                complain("rows that do not sum to 1 are divided by their sum; see normalise")
+        with naming("dead letters"):
+            for letter in result.dead_letters:
+                write_all(self.letters, letter_of(letter, self.first))
+        self.line += len(lines)
+        if result.stopped is not None:
+            record, error = result.stopped
+            self.saver.save()
+            number = record.offset - self.first + 1
+            saved = "" if self.saver.path is None else "; the lines before it are out and saved"
+            raise BadLine(f"line {number}: {type(error).__name__}: {error}{saved}")
+
+    def topic_of(self, line: bytes) -> str:
+        """Whether a line is a label, by its fields; a line that cannot be read is no label."""
+        if self.task.labelled or self.in_labels not in line:
+            return "predictions"
+        messages = self.task.messages
+        try:
+            fields = open_object(line)
+        except BadMessage:
+            return "predictions"
+        label = messages.find(fields, messages.label_path)
+        if label is None or bytes(label) == b"null":
+            return "predictions"
+        if messages.find(fields, messages.probs_path) is None:
+            return LABELS
+        if messages.raw_path is not None and messages.find(fields, messages.raw_path) is not None:
+            return LABELS
+        if not self.told_of_both:
+            self.told_of_both = True
+            names = messages.fields
+            complain(
+                f"a line has both {names.probs!r} and {names.label!r}: it is corrected, its label "
+                "is not learned; if lines carry their own label, say so with labelled"
+            )
+        return "predictions"
+
+    def finish(self) -> None:
+        """Save what is not yet saved, and say what happened to whoever watches."""
+        self.saver.save()
+        if sys.stderr.isatty():
+            counts, raw, sent = self.task.counts, self.task.raw_scores, self.task.sent_scores
+            text = (
+                f"{counts.predictions} predictions, {counts.matched} labels learned with theirs, "
+                f"{counts.unmatched} without, {counts.dead_letters} bad lines"
+            )
+            if self.normalised:
+                text += f", {self.normalised} rows divided by their sum"
+            if sent.n:
+                text += (
+                    f"; this run over {sent.n} labels: accuracy {raw.accuracy:.4f} -> "
+                    f"{sent.accuracy:.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
+                )
+            complain(text)

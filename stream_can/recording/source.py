@@ -1,0 +1,77 @@
+"""A recording as one plain file: standard input and packed files are copied to a temporary one."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from stream_can.recording.table import InvalidRecording
+
+__all__ = ["Source", "open_source"]
+
+PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+SUFFIXES = (".gz", ".bz2", ".xz")
+START = 4096
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that can be read again and again; a temporary one goes with this."""
+
+    path: Path
+    """Where its content is."""
+    name: str
+    """What messages call it."""
+    suffix: str
+    """What its name says it holds, such as ".csv"; empty for standard input."""
+    start: bytes
+    """Its first bytes."""
+
+
+def open_source(path: str | Path) -> Source:
+    """A file by its name, or standard input for ``-``; unpacked where it is packed."""
+    if str(path) == "-":
+        source = _copy(sys.stdin.buffer, "standard input", "")
+    else:
+        path = Path(path)
+        source = Source(path, str(path), path.suffix.lower(), _start(path))
+    unpack = next((PACKED[magic] for magic in PACKED if source.start.startswith(magic)), None)
+    if unpack is not None and source.suffix in ("", *SUFFIXES):
+        suffix = Path(source.path.stem).suffix.lower() if source.suffix else ""
+        try:
+            with unpack(source.path) as packed:
+                source = _copy(packed, source.name, suffix)
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise InvalidRecording(f"{source.name}: cannot be unpacked: {error}") from None
+    if not source.start.strip():
+        raise InvalidRecording(f"{source.name}: the file is empty")
+    return source
+
+
+def _copy(stream: IO[bytes], name: str, suffix: str) -> Source:
+    """A temporary file with what a stream holds."""
+    number, path = tempfile.mkstemp(prefix="stream-can-")
+    try:
+        with os.fdopen(number, "wb") as file:
+            shutil.copyfileobj(stream, file)
+        source = Source(Path(path), name, suffix, _start(Path(path)))
+    except BaseException:
+        os.unlink(path)
+        raise
+    weakref.finalize(source, Path(path).unlink, missing_ok=True)
+    return source
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(START)

@@ -1,0 +1,159 @@
+"""The forms in which probabilities come, and in which the answer goes back.
+
+- an array, in the order of the classes
+- an object {class: probability}
+- a list of {"label": class, "score": probability}
+- with two classes, one number: the probability of the second
+
+Object and list may hold the k largest only. What is left of 1 then goes to the other classes in
+proportion to the training prior, and the answer is its own k largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import nlargest
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.method.classes import ClassIndex, json_name
+from stream_can.method.rows import TOLERANCE
+
+__all__ = ["BadMessage", "Entry", "Form", "Forms", "Probs"]
+
+
+class BadMessage(StreamCANError, ValueError):
+    """A message cannot be read, or its output cannot be sent; the text names the field."""
+
+    full_name = "stream_can.messages.BadMessage"
+
+
+class Entry(msgspec.Struct, gc=False):
+    """A class and its probability, as model servers write them."""
+
+    label: str | int | float | bool
+    score: float
+
+
+Probs = list[float] | dict[str, float] | float | list[Entry]
+"""Probabilities in any of the forms, decoded."""
+
+
+class Form(Protocol):
+    """How an answer is written."""
+
+    def of(self, row: list[float]) -> Any:
+        """The row in this form."""
+
+
+class Number(msgspec.Struct, gc=False):
+    """The probability of the second of two classes."""
+
+    def of(self, row: list[float]) -> float:
+        """The row in this form."""
+        return row[1]
+
+
+class Named(msgspec.Struct, gc=False):
+    """An object of all classes, in the order in which it came."""
+
+    columns: dict[str, int]
+
+    def of(self, row: list[float]) -> dict[str, float]:
+        """The row in this form."""
+        return {name: row[i] for name, i in self.columns.items()}
+
+
+class Largest(msgspec.Struct, gc=False):
+    """The k largest, beginning with the largest: an object, or a list of label and score."""
+
+    k: int
+    names: Sequence[Any]
+    as_object: bool
+
+    def of(self, row: list[float]) -> Any:
+        """The row in this form."""
+        best = nlargest(self.k, range(len(row)), key=row.__getitem__)
+        if self.as_object:
+            return {self.names[i]: row[i] for i in best}
+        return [{"label": self.names[i], "score": row[i]} for i in best]
+
+
+class Forms:
+    """Reads probabilities in every form.
+
+    Parameters
+    ----------
+    classes
+        The names of the classes in the order of the columns.
+    train
+        The training prior, shape (m,), for what the k largest leave; uniform where not given.
+    """
+
+    def __init__(self, classes: Sequence[Any], train: NDArray[np.float64] | None = None) -> None:
+        self._classes, self._names = classes, [json_name(name) for name in classes]
+        self._m = len(classes)
+        self._index = ClassIndex(classes, "json")
+        self._train = [1.0 / self._m] * self._m if train is None else train.tolist()
+
+    @property
+    def names_size(self) -> int:
+        """Bytes that the names of all classes take in the longest of the forms."""
+        return sum(len(msgspec.json.encode(name)) + 24 for name in self._names)
+
+    def read(self, probs: Probs) -> tuple[list[float], Form | None]:
+        """The row of some probabilities, and the form they came in; None for an array.
+
+        Raises
+        ------
+        BadMessage
+            Where there are too many or too few.
+        UnknownClass
+            Where they name a class that there is not.
+        """
+        if isinstance(probs, float):
+            if self._m != 2:
+                raise BadMessage(f"one number, but there are {self._m} classes")
+            return [1.0 - probs, probs], Number()
+        if isinstance(probs, dict):
+            given = {self._column(name): p for name, p in probs.items()}
+            row = self._filled(given)
+            if len(given) < self._m:
+                return row, Largest(len(given), self._names, as_object=True)
+            return row, Named({name: self._index[name] for name in probs})
+        if probs and isinstance(probs[0], Entry):
+            given = {self._column(entry.label): entry.score for entry in probs}
+            if len(given) < len(probs):
+                raise BadMessage(f"{len(probs)} entries for {len(given)} classes")
+            return self._filled(given), Largest(len(given), self._classes, as_object=False)
+        if len(probs) != self._m:
+            raise BadMessage(f"{len(probs)} probabilities for {self._m} classes")
+        return probs, None  # type: ignore[return-value]
+
+    def _column(self, name: Any) -> int:
+        try:
+            return self._index[name]
+        except UnknownClass:
+            raise UnknownClass(f"{name!r} is none of the {self._m} classes") from None
+
+    def _filled(self, given: dict[int, float]) -> list[float]:
+        """The row of the probabilities of some columns; the others share what is left of 1."""
+        m = self._m
+        if len(given) == m:
+            return [given[i] for i in range(m)]
+        if not given:
+            raise BadMessage("no probability of any class")
+        left, least = 1 - sum(given.values()), min(given.values())
+        if left > (m - len(given)) * least + TOLERANCE:
+            missing = next(self._names[i] for i in range(m) if i not in given)
+            raise BadMessage(
+                f"no probability for class {missing!r}, and those given are not the largest: "
+                f"they leave {left:.6g} to {m - len(given)} others"
+            )
+        train = self._train
+        share = max(left, 0.0) / sum(train[i] for i in range(m) if i not in given)
+        return [given[i] if i in given else share * train[i] for i in range(m)]

@@ -1,0 +1,143 @@
+"""Names that are there count: what comes by name is put in the order of the classes or refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from stream_can import Corrector, InvalidPrediction, UnknownClass
+
+pytestmark = pytest.mark.fast
+
+CLASSES = ["a", "b", "c"]
+ROW = {"c": 0.5, "a": 0.2, "b": 0.3}
+P = [0.2, 0.3, 0.5]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ROW,
+        pd.Series(ROW),
+        pd.Series(P),  # without names: by position
+        pd.DataFrame([ROW]).iloc[0],
+        pl.Series(P),
+        tuple(P),
+    ],
+    ids=lambda row: type(row).__name__,
+)
+def test_one_row(row):
+    got, want = Corrector(CLASSES), Corrector(CLASSES)
+    assert got.process_one(row).tolist() == want.process_one(P).tolist()
+    got.learn_one(row, "a")
+    want.learn_one(P, "a")
+    assert got.to_bytes() == want.to_bytes()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pd.DataFrame([ROW, ROW]),
+        pd.DataFrame([P, P]),
+        pl.DataFrame([ROW, ROW]),
+        pl.DataFrame(np.array([P, P])),
+        [P, P],
+    ],
+    ids=lambda rows: type(rows).__name__,
+)
+def test_many_rows(rows):
+    got, want = Corrector(CLASSES), Corrector(CLASSES)
+    assert got.process_many(rows).tolist() == want.process_many([P, P]).tolist()
+    labels = pd.Series(["a", "c"], index=[7, 3])
+    got.learn_many(rows, labels)
+    want.learn_many([P, P], ["a", "c"])
+    assert got.to_bytes() == want.to_bytes()
+
+
+def test_numbers_as_names_of_columns():
+    frame = pl.DataFrame({"1": [0.3], "0": [0.7]})
+    assert (
+        Corrector(2).correct_many(frame).tolist()
+        == Corrector(2).correct_many([[0.7, 0.3]]).tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"a": 0.5, "b": 0.5},
+        {"a": 0.5, "b": 0.3, "d": 0.2},
+        pd.Series(P, index=["a", "b", "d"]),
+        pd.Series(P, index=[5, 6, 7]),
+        np.ma.masked_array(P, [False, True, False]),
+        {0.2, 0.3, 0.5},
+    ],
+    ids=lambda row: type(row).__name__,
+)
+def test_a_row_of_other_names_or_none_is_refused(row):
+    corrector = Corrector(CLASSES)
+    before = corrector.to_bytes()
+    for call in (corrector.process_one, corrector.observe_one, corrector.explain_one):
+        with pytest.raises(InvalidPrediction, match="predictions are"):
+            call(row)
+    assert corrector.to_bytes() == before
+
+
+def test_frames_of_other_columns_are_refused():
+    with pytest.raises(InvalidPrediction, match="are of 'a', 'b', 'd', expected the 3 classes"):
+        Corrector(CLASSES).process_many(pd.DataFrame([P], columns=["a", "b", "d"]))
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        pd.Series(["c", "a", "c", "b", "c"]).value_counts(),
+        {"c": 3, "a": 1, "b": 1},
+        Counter("cacbc"),
+        pd.Series([1, 1, 3]),
+        [1, 1, 3],
+    ],
+    ids=lambda counts: type(counts).__name__,
+)
+def test_train_counts_by_name(counts):
+    want = Corrector(CLASSES, train_counts=[1, 1, 3])
+    assert Corrector(CLASSES, train_counts=counts).to_bytes() == want.to_bytes()
+
+
+def test_train_counts_of_numbers():
+    counts = pd.Series([2, 0, 2, 1, 2]).value_counts()
+    want = Corrector(3, train_counts=[1, 1, 3])
+    assert Corrector(3, train_counts=counts).to_bytes() == want.to_bytes()
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {1.0, 2.0, 3.0},
+        np.ma.masked_array([1, 1, 3], [1, 0, 0]),
+        pd.Series([1, 2, 3], index=["a", "b", "x"]),
+        pl.Series(["a", "b"]).value_counts(),
+    ],
+    ids=lambda counts: type(counts).__name__,
+)
+def test_train_counts_of_other_names_are_refused(counts):
+    with pytest.raises(ValueError, match="train_counts: "):
+        Corrector(CLASSES, train_counts=counts)
+
+
+def test_classes_without_an_order_are_refused():
+    for classes in ({"a", "b"}, frozenset("ab"), np.ma.masked_array(["a", "b"], [0, 1])):
+        with pytest.raises(ValueError, match="expected a list in order of columns"):
+            Corrector(classes)
+
+
+def test_labels_without_an_order_are_refused():
+    corrector = Corrector(CLASSES)
+    masked = np.ma.masked_array(["a", "b"], [0, 1])
+    for labels in ({"a", "b"}, {"a": 1, "b": 2}, masked, pd.DataFrame({"a": ["a", "b"]})):
+        with pytest.raises(UnknownClass, match="expected one name per row, in order"):
+            corrector.learn_many([P, P], labels)
