@@ -37,7 +37,7 @@ def script(words: list[str]) -> None:
         command += [f"-Dartifact=org.apache.kafka:kafka-tools:{VERSION}"]
         subprocess.run(command, check=True, timeout=300)
     path = f"{libraries(VERSION)}/*:{tools}/*"
-    java = ["java", "-cp", path, SCRIPTS[words[0]], *words[1:]]
+    java = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, SCRIPTS[words[0]], *words[1:]]
     done = subprocess.run(java, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
 
