@@ -4,7 +4,8 @@ PY := .venv/bin/python
 SECONDS ?= 600
 SEED ?= 0
 KAFKA ?= 4.4.0
-# Tests side by side. More than there are cores: the tests with a broker wait most of the time.
+# Tests side by side, the long ones first and the others as places become free. More than there are
+# cores: the tests with a broker wait most of the time.
 JOBS ?= 4
 
 .PHONY: help setup demo test fast format lint docs bench broker broker-stop chaos kafka-demo clean
@@ -26,7 +27,7 @@ demo: setup  ## correct ten months of real flights, without Kafka; writes out/fl
 	$(PY) examples/flights.py
 
 test: setup  ## every test, those against a real Kafka broker included
-	$(PY) -m pytest -n $(JOBS) --dist worksteal
+	$(PY) -m pytest -n $(JOBS) --dist load --maxschedchunk 2
 
 fast: setup  ## the tests that need neither Kafka nor a browser
 	$(PY) -m pytest -m fast -n auto --dist worksteal

@@ -14,6 +14,10 @@ def pytest_addoption(parser):
     parser.addoption("--adversarial-rows", type=int, default=20_000, help="rows of each stream")
 
 
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: "long" not in item.keywords)  # none is left alone at the end
+
+
 @pytest.fixture
 def adversarial_rows_per_stream(request):
     """20,000, or with --adversarial-rows=1000000 the long run."""

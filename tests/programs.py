@@ -1,4 +1,4 @@
-"""Programs that some tests use and pip cannot install."""
+"""Programs that some tests use and pip cannot install, and how long to wait for any."""
 
 import os
 import shutil
@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+PATIENCE = 280
+"""Seconds for what takes one on a quiet machine: only what hangs takes longer on a busy one."""
 
 
 def program(*names: str, install: str) -> str:

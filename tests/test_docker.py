@@ -14,14 +14,14 @@ import pytest
 import yaml
 
 from stream_can.kafka.watch.metrics import Metrics
-from tests.programs import program
+from tests.programs import PATIENCE, program
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKER = ROOT / "docker"
 
 
 def succeeds(*command: str, **options: Any) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
@@ -41,9 +41,8 @@ def test_the_dockerfile_has_no_lint(tmp_path: Path) -> None:
 def compose(path: Path) -> dict[str, Any]:
     """The file as docker-compose understands it."""
     docker_compose = program("docker-compose", install="apt-get install docker-compose")
-    done = subprocess.run(
-        [docker_compose, "-f", str(path), "config"], capture_output=True, text=True, timeout=60
-    )
+    command = [docker_compose, "-f", str(path), "config"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     found = yaml.safe_load(done.stdout)
     assert isinstance(found, dict)
@@ -185,7 +184,7 @@ def test_each_alert_fires_in_its_trouble_and_none_in_health(tmp_path: Path) -> N
 # -- the Dockerfile's commands, in virtual environments instead of images ------------------------
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.long
 def test_the_dockerfile_run_by_hand(tmp_path: Path) -> None:
     """Every COPY and RUN but useradd, stage by stage, then the corrector's ENTRYPOINT.
 
@@ -240,6 +239,6 @@ def test_the_dockerfile_run_by_hand(tmp_path: Path) -> None:
     # Every import of a worker works: it gets as far as asking for brokers.
     refused = subprocess.run(
         [program_, "run", settings, "--bootstrap-servers", "127.0.0.1:1", "--connect-seconds", "0"],
-        capture_output=True, text=True, timeout=60, cwd=tmp_path, env=bare,
+        capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, env=bare,
     )  # fmt: skip
     assert refused.returncode == 4, refused.stderr

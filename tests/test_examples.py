@@ -18,7 +18,7 @@ def run(name, *arguments, folder):
         env=os.environ | {"COLUMNS": "100"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -42,6 +42,7 @@ def test_replay_of_a_csv(tmp_path):
     assert run("replay_csv.py", folder=tmp_path).startswith("Use it: more predictions are right")
 
 
+@pytest.mark.long
 def test_flights(tmp_path):
     """The demo, on the whole year: what the README says of it."""
     text = run("flights.py", folder=tmp_path)

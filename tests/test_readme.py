@@ -46,7 +46,7 @@ def run_sh(code):
         env=os.environ | {"PATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
 

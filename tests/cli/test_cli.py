@@ -33,7 +33,7 @@ def stream_can(*arguments, code=0, extra_env=None, **options):
         [sys.executable, *strict, "-m", "stream_can", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         env=os.environ | {"COLUMNS": "120", "NO_COLOR": "1"} | (extra_env or {}),
         **options,
     )
@@ -204,7 +204,7 @@ sys.exit(main(["replay", sys.argv[1], "--label-delay", "1"]))
 
 def test_a_bug_shows_where_it_is(file):
     done = subprocess.run(
-        [sys.executable, "-c", BUG, file], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", BUG, file], capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 1
     assert "Traceback" in done.stderr
@@ -354,7 +354,7 @@ def test_a_full_disk_under_the_report(file):
 def test_a_reader_that_goes_away(file):
     command = f"{sys.executable} -m stream_can replay {file} --label-delay 5 --json; echo $? >&2"
     done = subprocess.run(
-        ["bash", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=60
+        ["bash", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=280
     )
     assert done.stderr.strip() == "141"
 
@@ -418,7 +418,7 @@ sys.exit(main({arguments!r}))
 def test_a_missing_extra_is_named(file, names, arguments, extra):
     arguments = [text.format(file=file) for text in arguments]
     code = MISSING.format(names=names, arguments=arguments)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
     assert done.returncode == 1
     assert f"pip install 'stream_can[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr

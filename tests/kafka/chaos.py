@@ -33,6 +33,7 @@ with warnings.catch_warnings():
 from tests.kafka.broker.broker import VERSIONS, Broker
 from tests.kafka.streams import App, label, prediction
 from tests.kafka.topics import wait
+from tests.programs import PATIENCE
 
 SESSION_SECONDS = 3.0
 CLIENT = {
@@ -83,7 +84,7 @@ class Writer(threading.Thread):
                 time.sleep(0.2)
             time.sleep(rng.expovariate(self.rate))
         if producer is not None:
-            producer.flush(60)
+            producer.flush(PATIENCE)
             producer.close(10)
 
     def _send(self, producer: KafkaProducer, *record: object) -> None:
@@ -126,12 +127,12 @@ class Chaos:
                 trouble()
                 self.revive()
             self.writer.ended.set()
-            self.writer.join(90)
+            self.writer.join(PATIENCE)
             self.catch_up()
             for name, process in self.workers.items():
                 self.wait_for(name)
                 process.terminate()
-            codes = [process.wait(90) for process in self.workers.values()]
+            codes = [process.wait(PATIENCE) for process in self.workers.values()]
             assert codes == [0] * len(codes), f"exit codes {codes}"
             return self.app.verify()
         finally:
@@ -185,7 +186,7 @@ class Chaos:
         self.wait_for("2")
         self.sleep(0.5, 2)
         process.terminate()
-        code = process.wait(60)
+        code = process.wait(PATIENCE)
         assert code == 0, f"{self.directory}/2.log: left with {code}"
         del self.workers["2"]
 
@@ -201,7 +202,7 @@ class Chaos:
         self.sleep(0.2, 3)
         self.broker.start()
 
-    def catch_up(self, seconds: float = 120) -> None:
+    def catch_up(self, seconds: float = PATIENCE) -> None:
         """Wait until the group has committed the end of all input and labels."""
         deadline = time.monotonic() + seconds
         while (lag := self.app.lag()) > 0:

@@ -18,6 +18,7 @@ from kafka.errors import RetriableError
 from stream_can.kafka import Settings, Worker
 from stream_can.stream.task import Output, Task
 from tests.kafka.topics import create, produce, read, unique
+from tests.programs import PATIENCE
 
 STAMP = 1_700_000_000_000
 """When the first record was made, in milliseconds."""
@@ -86,7 +87,7 @@ class App:
             "output": f"{self.id}-out",
             "labels": f"{self.id}-labels" if labels else None,
             "classes": CLASSES,
-            "connect_seconds": 120,
+            "connect_seconds": PATIENCE,
             **settings,
         }
         self.given["client"] = QUICK | settings.get("client", {})
@@ -219,7 +220,7 @@ class Running:
         self.worker.stop()
         self.join()
 
-    def join(self, seconds: float = 120) -> None:
+    def join(self, seconds: float = PATIENCE) -> None:
         self.thread.join(seconds)
         assert not self.thread.is_alive(), "the worker does not stop"
         if self.error is not None:

@@ -10,7 +10,7 @@ from tests.kafka.broker.broker import VERSIONS, Broker
 from tests.kafka.chaos import Chaos
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_output_is_exact(version: str, tmp_path: Path) -> None:
     broker = Broker(version, tmp_path / "broker")

@@ -13,6 +13,7 @@ from stream_can.kafka import EXIT_CODES
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import COMMAND, App, prediction, write_config
 from tests.kafka.topics import produce, read
+from tests.programs import PATIENCE
 
 
 def run(app: App, **env: str) -> tuple[int, str]:
@@ -23,8 +24,9 @@ def run(app: App, **env: str) -> tuple[int, str]:
         for name, value in given.items()
     }
     done = subprocess.run(
-        COMMAND, env={**os.environ, **variables, **env}, capture_output=True, text=True, timeout=120
-    )
+        COMMAND, env={**os.environ, **variables, **env}, text=True, capture_output=True,
+        timeout=PATIENCE,
+    )  # fmt: skip
     assert done.returncode in EXIT_CODES
     return done.returncode, done.stderr
 
@@ -61,7 +63,7 @@ def test_a_bug_is_told_with_its_traceback(broker: Broker, tmp_path: Path) -> Non
     plant = "import kafka; kafka.KafkaConsumer.poll = lambda *_: int('a bug'); "
     code = plant + "import sys; from stream_can.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-W", "ignore", "-c", code, "run", write_config(app, tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1, done.stderr
     assert "Traceback" in done.stderr
     assert "ValueError: invalid literal for int() with base 10: 'a bug'" in done.stderr

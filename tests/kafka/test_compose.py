@@ -18,7 +18,7 @@ import yaml
 from tests.kafka.broker.broker import CACHE, free_ports, libraries
 from tests.kafka.brokers import Brokers
 from tests.kafka.topics import read, wait
-from tests.programs import program
+from tests.programs import PATIENCE, program
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "3.9.1"
@@ -38,7 +38,7 @@ def script(words: list[str]) -> None:
         subprocess.run(command, check=True, timeout=300)
     path = f"{libraries(VERSION)}/*:{tools}/*"
     java = ["java", "-cp", path, SCRIPTS[words[0]], *words[1:]]
-    done = subprocess.run(java, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(java, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -50,7 +50,7 @@ def get(url: str) -> str | None:
         return None
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.long
 def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> None:
     found = program("prometheus", install="apt-get install prometheus")
     broker = brokers[VERSION]
@@ -105,12 +105,12 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
             test = [word.replace(":9400", f":{ports[name]}") for word in test]
             health = [sys.executable, *test[1:]]
             # Not at once: the first has to give up partitions when the second joins.
-            wait("healthy", lambda h=health: subprocess.run(h, timeout=30).returncode == 0)
+            wait("healthy", lambda h=health: subprocess.run(h, timeout=PATIENCE).returncode == 0)
 
         assert demo == ["python", "examples/kafka_producer.py"]
         words = [here(word) for word in (*demo[1:], *services["producer"]["command"])]
         start("producer", [sys.executable, *words, "--flights", str(FLIGHTS)], {}, ROOT)
-        assert started[-1].wait(120) == 0, (tmp_path / "producer.log").read_text()
+        assert started[-1].wait(PATIENCE) == 0, (tmp_path / "producer.log").read_text()
 
         config = (ROOT / "docker" / "prometheus.yml").read_text()
         for name in ("corrector-0", "corrector-1"):
@@ -138,5 +138,5 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
     finally:
         for process in started:
             process.terminate()
-        codes = [process.wait(60) for process in started]
+        codes = [process.wait(PATIENCE) for process in started]
     assert codes == [0, 0, 0, 0], codes

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import PATIENCE
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -26,10 +28,11 @@ def processes_of(folder: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_every_flight_once_and_nothing_left_behind(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "kafka_demo.py"), "--flights", "5000"],
-        capture_output=True, text=True, timeout=280, cwd=tmp_path,
+        capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

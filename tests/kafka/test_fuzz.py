@@ -19,6 +19,7 @@ from stream_can.stream.records import Output
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, label, prediction
 from tests.kafka.topics import produce, read, wait
+from tests.programs import PATIENCE
 
 NESTED = b"[" * 10_000 + b"]" * 10_000
 
@@ -80,7 +81,7 @@ def test_fuzzed_topics(broker: Broker) -> None:
         records.append((app.given["labels"], partition, key, text, headers(rng), stamp + 20))
     produce(app.servers, records)
     running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0, 60)
+    wait("all committed", lambda: running.error or app.lag() == 0)
     running.stop()
     app.verify()
     originals = {}
@@ -153,7 +154,7 @@ def test_header_names_that_are_not_utf8(broker: Broker) -> None:
     outputs = [Output(b"k", text, [(name, b"1")], 5) for text in (value, b"not json")]
     producer.partitions_for(app.given["input"])
     appending.append(producer, app.given["input"], 0, outputs, 1 << 20)
-    producer.flush(60)
+    producer.flush(PATIENCE)
     producer.close()
     produce(app.servers, [(app.given["input"], 0, b"k", value)])
     running = app.worker()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.kafka.broker.broker import Broker
 from tests.kafka.topics import create, produce, read, wait
+from tests.programs import PATIENCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -29,14 +30,14 @@ def test_library_and_consumer(own_broker: Broker) -> None:
         wait("the topic", lambda: library.poll() is None and "corrected" in names(servers))
         wait("outputs", lambda: len(read(servers, "corrected", 0)) == 50, every=0.5)
         library.send_signal(signal.SIGTERM)
-        assert library.wait(60) == 0
+        assert library.wait(PATIENCE) == 0
     finally:
         library.kill()
         library.wait()
     done = subprocess.run(
         [sys.executable, EXAMPLES / "kafka_consumer.py", "--bootstrap-servers", servers,
          "--seconds", "5"],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=PATIENCE,
     )  # fmt: skip
     lines = done.stdout.splitlines()
     assert len(lines) == 51

@@ -16,12 +16,13 @@ from stream_can import Corrector
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.streams import App, fill, write_config
 from tests.kafka.topics import produce, wait
+from tests.programs import PATIENCE
 
 
 def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "stream_can", *arguments],
-        capture_output=True, text=True, timeout=120, env={**os.environ, **env},
+        capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **env},
     )  # fmt: skip
 
 
@@ -104,7 +105,7 @@ def test_a_process_serves_its_port_and_stops_in_order(broker: Broker, tmp_path: 
         wait("a dead letter is counted", lambda: 'result="dead_letter"} 1.0' in get("/metrics"))
     finally:
         process.terminate()
-        code = process.wait(60)
+        code = process.wait(PATIENCE)
     assert code == 0
     assert get("/livez") is None
 

@@ -20,6 +20,7 @@ from stream_can.kafka.worker import Worker
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill
 from tests.kafka.topics import produce, read, wait
+from tests.programs import PATIENCE
 
 
 def caught_up(app: App, *running: Any) -> None:
@@ -71,8 +72,9 @@ def test_recent_predictions_survive_a_restart(broker: Broker) -> None:
 
 
 def test_restart_after_kill_9(broker: Broker, tmp_path: Path) -> None:
-    """Killed in the middle of its work three times: the time to the first commit of the next."""
-    app = App(broker.bootstrap_servers, partitions=2)
+    """Killed in the middle of its work three times, the next goes on before the session ends."""
+    longer_than_we_wait = {"session_timeout_ms": 600_000}
+    app = App(broker.bootstrap_servers, partitions=2, client=longer_than_we_wait)
     fill(app, 500)
     process = app.process(tmp_path)
     seconds = []
@@ -89,13 +91,12 @@ def test_restart_after_kill_9(broker: Broker, tmp_path: Path) -> None:
             seconds.append(time.monotonic() - begin)
         wait("all committed", lambda: app.lag() == 0)
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait()
     print(f"kill -9 to the next commit: {', '.join(f'{s:.1f}' for s in seconds)} s")
     assert app.verify() == 2000
-    assert max(seconds) < 30  # and not the session's 6 s, then others' time-outs
 
 
 def test_sigterm_hands_over_at_once(broker: Broker, tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_sigterm_hands_over_at_once(broker: Broker, tmp_path: Path) -> None:
         second = app.worker("second", client={**app.given["client"], **slow})
         wait("two partitions shared", lambda: second.error or len(second.worker.tasks) == 1)
         first.send_signal(signal.SIGTERM)
-        assert first.wait(60) == 0
+        assert first.wait(PATIENCE) == 0
         wait("both at the second", lambda: second.error or len(second.worker.tasks) == 2)
     finally:
         first.kill()
@@ -126,7 +127,7 @@ def test_two_processes_with_one_name_end_one_of_them(broker: Broker) -> None:
     caught_up(app, one)
     two = app.worker("same")
     rng, seed = random.Random(0), 1
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE
     while one.thread.is_alive() and two.thread.is_alive() and time.monotonic() < deadline:
         fill(app, rng.randrange(5, 20), seed)
         seed += 1

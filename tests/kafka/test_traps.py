@@ -30,6 +30,7 @@ from stream_can.kafka.patience import Patience
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill
 from tests.kafka.topics import create, produce, read, unique, wait
+from tests.programs import PATIENCE
 
 
 class Pass:
@@ -280,7 +281,7 @@ def test_a_compacted_pointer_is_seen(broker: Broker) -> None:
     servers, topic = broker.bootstrap_servers, unique("compacted")
     fast = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "1"}
     create(servers, {topic: {"cleanup.policy": "compact"} | fast}, partitions=1)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     offsets: list[int] = []
     while not offsets or offsets[0] == 0:
         assert time.monotonic() < deadline, "the broker does not compact"
@@ -332,7 +333,7 @@ def test_a_bug_ends_the_worker_at_once(broker: Broker, bug: Exception) -> None:
 
     running.worker.client.member._consumer.poll = poll
     with pytest.raises(type(bug), match="bug"):
-        running.join(30)
+        running.join()
 
 
 # -- traps of the worker: what it must do with what the client tells it --------------------------
@@ -402,12 +403,12 @@ class TestEvicted:
             deliver(self)
             if self.identity.endswith("-first") and not stalling.is_set():
                 stalling.set()
-                woken.wait(240)
+                woken.wait(PATIENCE)
 
         monkeypatch.setattr(Transaction, "deliver", slow)
         evicted_soon = {"max_poll_interval_ms": 2_000, "session_timeout_ms": 3_000}
         first = app.worker("first", client=client | evicted_soon)
-        assert stalling.wait(120)
+        assert stalling.wait(PATIENCE)
         second = app.worker("second", client=client)
         wait("the second to take over", lambda: second.error or app.lag() == 0)
         woken.set()

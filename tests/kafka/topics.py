@@ -10,6 +10,8 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from tests.programs import PATIENCE
+
 _numbers = itertools.count()
 
 
@@ -37,7 +39,7 @@ def produce(servers: str, records: Iterable[tuple[Any, ...]], **options: Any) ->
         headers = rest[0] if rest else None
         stamp = rest[1] if len(rest) > 1 else None
         futures.append(producer.send(topic, value, key, headers, partition, stamp))
-    producer.flush(60)
+    producer.flush(PATIENCE)
     for future in futures:
         future.get(0)
     producer.close()
@@ -54,17 +56,17 @@ def read(servers: str, topic: str, partition: int, isolation: str = "read_commit
         end = consumer.end_offsets([tp])[tp]
         consumer.seek_to_beginning(tp)
         found: list[Any] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while consumer.position(tp) < end:
-            assert time.monotonic() < deadline, f"{topic}-{partition}: no end within a minute"
+            assert time.monotonic() < deadline, f"{topic}-{partition}: no end within {PATIENCE} s"
             found += consumer.poll(500).get(tp, [])
         return found
     finally:
         consumer.close()
 
 
-def wait(what: str, condition: Any, seconds: float = 120, every: float = 0.1) -> Any:
-    """The first true value of ``condition()``; time enough for a machine with other work."""
+def wait(what: str, condition: Any, seconds: float = PATIENCE, every: float = 0.1) -> Any:
+    """The first true value of ``condition()``."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -34,7 +34,7 @@ def command(**options):
 
 def run(data=b"", **options):
     """One run over bytes: (exit code, lines of output, standard error)."""
-    done = subprocess.run(command(**options), input=data, capture_output=True, timeout=60)
+    done = subprocess.run(command(**options), input=data, capture_output=True, timeout=280)
     return done.returncode, done.stdout.splitlines(), done.stderr.decode()
 
 
@@ -277,14 +277,14 @@ class Live:
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
-    def line(self, timeout=60):
+    def line(self, timeout=280):
         ready, _, _ = select.select([self.process.stdout], [], [], timeout)
         assert ready, "no line came"
         return self.process.stdout.readline()
 
     def end(self, signum):
         self.process.send_signal(signum)
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=280)
         return self.process.returncode, out, err.decode()
 
 
@@ -317,7 +317,7 @@ def test_tail_f_through_a_pipe(tmp_path):
     finally:
         tail.kill()
         tail.wait()
-        process.communicate(timeout=60)
+        process.communicate(timeout=280)
     assert process.returncode == 0  # the input ended
 
 
@@ -350,10 +350,10 @@ def test_a_reader_that_leaves_early(tmp_path):
             stderr=err,
         )
         head = subprocess.run(
-            ["head", "-n", "3"], stdin=process.stdout, capture_output=True, timeout=60
+            ["head", "-n", "3"], stdin=process.stdout, capture_output=True, timeout=280
         )
         process.stdout.close()
-        assert process.wait(timeout=60) == 141
+        assert process.wait(timeout=280) == 141
     assert len(head.stdout.splitlines()) == 3
     assert (tmp_path / "err").read_bytes() == b""
     # The state covers only what was written; from there on nothing is lost.
@@ -399,7 +399,7 @@ def test_a_full_disk_leaves_the_previous_state(tiny_disk, tmp_path, what, unbuff
             stdout=sink,
             stderr=subprocess.PIPE,
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
-            timeout=60,
+            timeout=280,
         )
     names = {"state": str(state), "output": "standard output", "letters": "dead letters"}
     assert done.returncode == 1
@@ -431,7 +431,7 @@ def test_a_file_size_limit_leaves_the_previous_state(tmp_path):
         input=b"".join(lines[10:]),
         capture_output=True,
         preexec_fn=limit,
-        timeout=60,
+        timeout=280,
     )
     assert done.returncode == 1
     assert b"File too large; the previous one is intact" in done.stderr
@@ -444,7 +444,7 @@ def test_the_shell_example():
     script = Path(__file__).parents[2] / "examples" / "pipe.sh"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["sh", str(script)], env=os.environ | {"PATH": path}, capture_output=True, timeout=60
+        ["sh", str(script)], env=os.environ | {"PATH": path}, capture_output=True, timeout=280
     )
     assert (done.returncode, done.stderr) == (0, b"")
     lines = done.stdout.splitlines()
@@ -520,6 +520,7 @@ def test_rounded_lines_are_told_once():
     assert err.count("divided by their sum") == 1
 
 
+@pytest.mark.long
 def test_kill_9_at_random_moments(tmp_path):
     """After each of twenty kills the state is readable and an unbroken run goes on at its line."""
     seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 30)))

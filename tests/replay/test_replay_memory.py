@@ -36,7 +36,7 @@ def test_a_million_rows_replay_in_bounded_memory(tmp_path, form):
         capture_output=True,
         text=True,
         check=True,
-        timeout=250,
+        timeout=280,
     )
     rows, megabytes = map(int, done.stdout.split())
     assert rows == n

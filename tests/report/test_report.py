@@ -294,7 +294,7 @@ def test_captions_are_there_without_docstrings():
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=280,
     )
     date = datetime(2024, 1, 2)
     assert done.stdout == report(replayed(*stream(600)), "a stream", date=date)
@@ -353,7 +353,7 @@ def look(chromium, folder, text, width, dark):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
     )
     found = re.search(r'<pre id="out">(.*?)</pre>', done.stdout, re.DOTALL)
     assert found, done.stderr[-2000:]

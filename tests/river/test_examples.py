@@ -19,7 +19,7 @@ def log_losses(name, folder):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     found = re.findall(

@@ -177,14 +177,14 @@ class Broker:
         cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
         format_ = [*self.java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
         subprocess.run(
-            [*format_, str(self.config)], check=True, timeout=60, stdout=subprocess.DEVNULL
+            [*format_, str(self.config)], check=True, timeout=280, stdout=subprocess.DEVNULL
         )
 
     @property
     def log(self) -> Path:
         return self.directory / "broker.log"
 
-    def start(self, timeout: float = 60) -> None:
+    def start(self, timeout: float = 280) -> None:
         """Start the process and wait until it serves.
 
         Raises
