@@ -38,6 +38,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(?!stream_can).*"),  # types in signatures: mostly of other packages
     ("py:class", r"stream_can\.stream\.records\.Source"),  # whatever has a record's attributes
+    ("py:class", r"stream_can\.stream\.forms\.Form"),  # how one message has its probabilities
 ]
 html_theme = "furo"
 html_title = f"stream_can {release}"
