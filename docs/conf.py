@@ -20,6 +20,7 @@ from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
+from sphinx.util.nodes import make_refnode
 
 from stream_can.version import __version__
 
@@ -35,7 +36,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["package.md"]  # what a package index shows
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:.*", r"(?!stream_can).*"),  # types of other packages have no page here
+    ("py:class", r"(?!stream_can).*"),  # types in signatures: mostly of other packages
     ("py:class", r"stream_can\.stream\.records\.Source"),  # whatever has a record's attributes
 ]
 html_theme = "furo"
@@ -165,7 +166,9 @@ def public_names(module: Any) -> list[str]:
     own = [
         name
         for name, thing in vars(module).items()
-        if not name.startswith("_") and getattr(thing, "__module__", None) == module.__name__
+        if not name.startswith("_")
+        and (inspect.isclass(thing) or inspect.isfunction(thing))
+        and thing.__module__ == module.__name__
     ]
     return sorted(getattr(module, "__all__", own))
 
@@ -250,6 +253,18 @@ def docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: l
         lines[:0] = ["..", ""]  # napoleon takes the first line's text up to a colon for a type
 
 
+def by_last_names(app: Any, env: Any, node: Any, contnode: Any) -> Any:
+    """A reference to ``Recording.chunks`` from a module that is shown under another name."""
+    if node.get("refdomain") != "py" or node["reftype"] == "class":
+        return None
+    domain = env.domains.python_domain
+    found = domain.find_obj(env, None, None, node["reftarget"], node["reftype"], searchmode=1)
+    if len(found) != 1:
+        return None
+    name, entry = found[0]
+    return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, contnode, name)
+
+
 # -- formulas: MathML, which browsers draw themselves ----------------------------------------------
 
 
@@ -264,5 +279,6 @@ def visit_math(self: Any, node: Any) -> None:
 def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
     app.connect("source-read", expand)
+    app.connect("missing-reference", by_last_names)
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-process-docstring", docstring, priority=400)  # before napoleon

@@ -4,26 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
-from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
 from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
-from stream_can.method.kernel import Kernel, Mode
+from stream_can.method.kernel import Kernel, Lock, Mode
 from stream_can.method.prior import laplace
 from stream_can.method.rows import names_of, unordered
 from stream_can.method.settings import DEFAULTS, Settings, check_settings
-from stream_can.method.state import State, check_state, grown, new_state, start_weights
+from stream_can.method.state import (
+    SHARED,
+    State,
+    check_state,
+    from_format_1,
+    grown,
+    new_state,
+    start_weights,
+)
 
 __all__ = ["Corrector"]
 
 Array = NDArray[np.float64]
+Receipts = NDArray[np.float32]
+
+
+class Played(NamedTuple):
+    """What came of :meth:`Corrector.play`."""
+
+    rows: Array
+    """The corrected rows, shape (n, m)."""
+    receipts: Receipts | None
+    """What each was mixed from, shape (n, 3, m), where asked for."""
+    paths: Array | None
+    """What each path made of each row, shape (paths, n, m), where asked for."""
 
 
 class Head(msgspec.Struct):
@@ -115,8 +135,9 @@ class Corrector:
             }
         )
         self._fit_report: validation.FitReport | None = None
+        self._lock = Lock()
         self._state = new_state(m, self._paths)
-        self._wire()
+        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
 
     def _set_classes(self, names: tuple[Any, ...]) -> None:
         self._classes, self._index = names, ClassIndex(names)
@@ -143,20 +164,28 @@ class Corrector:
             raise ValueError(f"train_counts: {len(array)} counts for {len(self._classes)} classes")
         return array
 
-    def _wire(self) -> None:
-        """Point a kernel at the state arrays; again whenever these were replaced."""
-        m, settings = len(self._classes), dict(self._settings)
+    def _new_kernel(
+        self,
+        paths: tuple[str, ...],
+        state: State,
+        counts: Array | None,
+        lock: Lock | None = None,
+    ) -> Kernel:
+        """A kernel that works on these arrays, in place."""
+        m, settings = len(state["labels"]), dict(self._settings)
         for name in ("pseudo_count", "prior_strength"):
             settings[name] = m if settings[name] is None else settings[name]
-        self._kernel = Kernel(
+        kernel = Kernel(
             m,
-            self._paths,
-            self._state,
-            train=self.train_prior,
-            start_weights=start_weights(self._paths),
+            paths,
+            state,
+            lock=lock,
+            train=laplace(np.zeros(m) if counts is None else counts),
+            start_weights=start_weights(paths),
             **settings,
         )
-        self._kernel.index = self._index
+        kernel.index = self._index
+        return kernel
 
     # ---- correct, observe
 
@@ -197,31 +226,48 @@ class Corrector:
         """:meth:`observe_one` for each row of ``P``, shape (n, m); all rows are checked first."""
         self._kernel.rows(P, 2, Mode.OBSERVE)
 
-    def process_one(self, p: ArrayLike) -> Array:
+    @overload
+    def process_one(self, p: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
+    @overload
+    def process_one(self, p: ArrayLike, *, receipt: Literal[True]) -> tuple[Array, Receipts]: ...
+    def process_one(self, p: ArrayLike, *, receipt: bool = False) -> Array | tuple[Array, Receipts]:
         """Correct, then observe: the one call for each prediction of a stream.
 
         Parameters
         ----------
         p
             Probabilities, shape (m,), as for :meth:`correct_one`.
+        receipt
+            Also return what the corrected row was mixed from: anchor, mixture and tempered mixture.
+            Where labels come late, keep it with ``p`` and hand it back to :meth:`learn_one`: then
+            what was sent is judged, not what would be sent by then.
 
         Returns
         -------
-        The corrected row: a new float64 array, shape (m,).
+        The corrected row: a new float64 array, shape (m,). With ``receipt`` a second array, float32
+        of shape (3, m).
 
         Raises
         ------
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
         """
-        return self._kernel.rows(p, 1, Mode.PROCESS)  # type: ignore[no-any-return]
+        return self._kernel.rows(p, 1, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
 
-    def process_many(self, P: ArrayLike) -> Array:
+    @overload
+    def process_many(self, P: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
+    @overload
+    def process_many(self, P: ArrayLike, *, receipt: Literal[True]) -> tuple[Array, Receipts]: ...
+    def process_many(
+        self, P: ArrayLike, *, receipt: bool = False
+    ) -> Array | tuple[Array, Receipts]:
         """:meth:`process_one` for each row of ``P``, shape (n, m), in order.
 
-        The same bits as that loop, but all rows are checked before the first is processed.
+        The same bits as that loop, but all rows are checked before the first is processed. With
+        ``receipt`` a second array, float32 of shape (n, 3, m). Ctrl-C ends it between two rows;
+        ``n_predictions`` says how many it has taken.
         """
-        return self._kernel.rows(P, 2, Mode.PROCESS)  # type: ignore[no-any-return]
+        return self._kernel.rows(P, 2, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
 
     def explain_one(self, p: ArrayLike) -> dict[str, Array]:
         """What each path makes of a row, {path: shape (m,)}, with the state as it is."""
@@ -233,11 +279,13 @@ class Corrector:
 
     # ---- learn
 
-    def learn_one(self, p: ArrayLike | None, y: Hashable) -> None:
+    def learn_one(
+        self, p: ArrayLike | None, y: Hashable, *, receipt: ArrayLike | None = None
+    ) -> None:
         """The label of a prediction arrived, now or much later.
 
-        The paths are weighed by the probability that each gives ``y`` with the state as it is now;
-        then the bases and the prior learn it.
+        What was sent is judged first; then the paths are weighed by the probability that each gives
+        ``y`` with the state as it is now; then the bases and the prior learn it.
 
         Parameters
         ----------
@@ -246,20 +294,67 @@ class Corrector:
             gone: then the label teaches the prior alone.
         y
             The name of the class.
+        receipt
+            What :meth:`process_one` handed out with this prediction, shape (3, m). None, or NaN,
+            where it is not known: then the rows are judged as they would be now.
 
         Raises
         ------
         InvalidPrediction, UnknownClass
             Nothing was learned.
         """
-        self._kernel.learn_one(p, self._index_of(y, "label"))
+        index = self._index_of(y, "label")
+        known = None
+        if receipt is not None:
+            known = self._known(np.asarray(receipt)[None], np.array([index]), p is None)[0]
+        self._kernel.learn_one(p, index, known)
 
-    def learn_many(self, P: ArrayLike | None, ys: Iterable[Hashable]) -> None:
+    def learn_many(
+        self,
+        P: ArrayLike | None,
+        ys: Iterable[Hashable],
+        *,
+        receipts: ArrayLike | None = None,
+    ) -> None:
         """:meth:`learn_one` for each row of ``P``, shape (n, m), or None, and label of ``ys``.
 
-        In order, but all rows and labels are checked before the first is learned.
+        In order, but all rows and labels are checked before the first is learned. ``receipts`` has
+        shape (n, 3, m), a row of NaN where one is not known any more.
         """
-        self._kernel.learn_many(P, self._indices_of(ys))
+        indices = self._indices_of(ys)
+        known = None
+        if receipts is not None:
+            known = self._known(np.asarray(receipts), indices, P is None)
+        self._kernel.learn_many(P, indices, known)
+
+    def _known(
+        self, receipts: NDArray[Any], ys: NDArray[np.int64], gone: bool
+    ) -> NDArray[np.float32]:
+        """What the three rows of each receipt, shape (n, 3, m), gave the label, shape (n, 3)."""
+        m = len(self._classes)
+        if gone:
+            raise InvalidPrediction("receipts belong to predictions, and p is None")
+        if (
+            receipts.ndim != 3
+            or receipts.shape[:2] != (len(ys), 3)
+            or not 1 <= receipts.shape[2] <= m
+            or receipts.dtype.kind != "f"
+        ):
+            raise InvalidPrediction(
+                f"receipts are {receipts.dtype} of shape {receipts.shape},"
+                f" expected float32 of shape ({len(ys)}, 3, {m})"
+            )
+        # A class that appeared since has no column.
+        told = ys < receipts.shape[2]
+        known = np.zeros((len(ys), 3), np.float32)
+        known[told] = receipts[told, :, ys[told]]
+        wrong = ~((known >= 0) & (known <= 1.001) | np.isnan(known)).all(axis=1)
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise InvalidPrediction(
+                f"receipt of row {i}: {known[i].tolist()}, expected probabilities, or NaN"
+            )
+        return known
 
     def play(
         self,
@@ -269,8 +364,10 @@ class Corrector:
         due: NDArray[np.int64],
         *,
         first: int = 0,
+        known: NDArray[np.float32] | None = None,
+        receipt: bool = False,
         explain: bool = False,
-    ) -> tuple[Array, Array | None]:
+    ) -> Played:
         """Process rows and learn labels in one call: what replays and partitions are made of.
 
         Parameters
@@ -287,20 +384,24 @@ class Corrector:
             A row's own label cannot be due before the row.
         first
             How many rows of ``P`` were processed before.
+        known
+            What the receipt of each label's prediction gave the label, float32 of shape (k, 3); NaN
+            where it is not known. Not needed for rows of this call where ``receipt`` is asked for.
+        receipt
+            Whether to hand out receipts, and to judge labels of this call's rows by them.
         explain
             Whether to say what each path made of each row.
 
         Returns
         -------
-        The corrected rows, shape (n, m), and what each path made of them, shape (paths, n, m), or
-        None. The same bits as :meth:`process_one` and :meth:`learn_one` in that order.
+        The same bits as :meth:`process_one` and :meth:`learn_one` in that order.
 
         Raises
         ------
         InvalidPrediction, ValueError
             A row is no probability vector, or an index is out of range; nothing was learned.
         """
-        return self._kernel.replay(P, first, ys, rows, due, explain)
+        return Played(*self._kernel.play(P, first, ys, rows, due, known, receipt, explain))
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.
@@ -330,24 +431,28 @@ class Corrector:
         UserWarning
             Where a class has no row: ``fit`` cannot help it.
         """
-        if self._fit_report is not None:
-            raise StreamCANError(
-                "fit: called a second time; make a new Corrector to fit other rows"
-            )
-        if self._state["counts"].any():
-            raise StreamCANError(
-                "fit: the stream has started; call fit before the first prediction or label"
-            )
-        fitted = validation.fit(P, self._indices_of(ys), self._classes)
-        self._paths = (*self._paths, *path_names.FITTED_PATHS)
-        self._state |= fitted.state
-        self._fit_report = fitted.report
-        self._state["weights"] = start_weights(self._paths)
-        self._wire()
-        before = {name: self._state[name].copy() for name in ("weights", "recent", "counts")}
-        self._kernel.learn_many(fitted.rows, fitted.labels)
-        for name, array in before.items():
-            self._state[name][:] = array
+        with self._lock:
+            if self._fit_report is not None:
+                raise StreamCANError(
+                    "fit: called a second time; make a new Corrector to fit other rows"
+                )
+            if self._state["counts"].any():
+                raise StreamCANError(
+                    "fit: the stream has started; call fit before the first prediction or label"
+                )
+            fitted = validation.fit(P, self._indices_of(ys), self._classes)
+            paths = (*self._paths, *path_names.FITTED_PATHS)
+            state = {name: array.copy() for name, array in self._state.items()} | fitted.state
+            state["weights"] = start_weights(paths)
+            # Weights, guards and the judging of what was sent do not see these labels.
+            unseen = {name: state[name].copy() for name in SHARED if name != "labels"}
+            kernel = self._new_kernel(paths, state, self._train_counts)
+            kernel.learn_many(fitted.rows, fitted.labels, None)
+            state |= unseen
+            kernel = self._new_kernel(paths, state, self._train_counts, self._lock)
+            self._kernel.successor = kernel
+            self._paths, self._state, self._fit_report = paths, state, fitted.report
+            self._kernel = kernel
 
     def _index_of(self, y: Hashable, where: str) -> int:
         try:
@@ -375,30 +480,38 @@ class Corrector:
 
     def _add_class(self, name: Hashable) -> None:
         """Append a class that was not known before: zero rows and columns, weights kept."""
-        if self._fit_report is not None:
-            raise StreamCANError(
-                "a fitted corrector cannot take another class: its validation rows lacked it"
-            )
-        self._set_classes((*self._classes, *class_names([name])))
-        if self._train_counts is not None:
-            self._train_counts = np.append(self._train_counts, 0.0)
-        self._state = grown(self._state)
-        self._wire()
+        with self._lock:
+            if self._fit_report is not None:
+                raise StreamCANError(
+                    "a fitted corrector cannot take another class: its validation rows lacked it"
+                )
+            names = (*self._classes, *class_names([name]))
+            ClassIndex(names)  # refuses a name that is there already
+            counts = self._train_counts
+            counts = None if counts is None else np.append(counts, 0.0)
+            state = grown(self._state)
+            kernel = self._new_kernel(self._paths, state, counts, self._lock)
+            self._kernel.successor = kernel
+            self._set_classes(names)
+            kernel.index = self._index
+            self._train_counts, self._state, self._kernel = counts, state, kernel
 
     # ---- the whole state
 
     def to_bytes(self) -> bytes:
         """The whole state with its classes and settings, versioned and checksummed; no pickle."""
-        return snapshot.encode(
-            {
-                "classes": list(self._classes),
-                "train_counts": None if self._train_counts is None else self._train_counts.tolist(),
-                "paths": list(self._paths),
-                "settings": self._settings,
-                "fit": self._fit_report,
-            },
-            self._state,
-        )
+        with self._lock:
+            counts = self._train_counts
+            return snapshot.encode(
+                {
+                    "classes": list(self._classes),
+                    "train_counts": None if counts is None else counts.tolist(),
+                    "paths": list(self._paths),
+                    "settings": self._settings,
+                    "fit": self._fit_report,
+                },
+                self._state,
+            )
 
     @classmethod
     def from_bytes(
@@ -423,13 +536,14 @@ class Corrector:
             Where the bytes are truncated, corrupt, of a newer version, or of other classes or
             paths.
         """
-        head, state = snapshot.decode(data)
+        head, state, version = snapshot.decode(data)
         if "classes" not in head:
             raise SnapshotMismatch(
                 "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
             )
         self = cls.__new__(cls)
-        self._restore(snapshot.typed(head, Head), state)
+        self._lock = Lock()
+        self._restore(snapshot.typed(head, Head), state, version)
         if classes is not None:
             snapshot.match("classes", self._classes, class_names(classes))
         if settings.get("paths") is not None:
@@ -447,10 +561,10 @@ class Corrector:
                 f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(self._settings)}"
             )
         self._settings |= check_settings(changed)
-        self._wire()
+        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
         return self
 
-    def _restore(self, head: Head, state: State) -> None:
+    def _restore(self, head: Head, state: State, version: int) -> None:
         """Take what a snapshot holds, checked as if it had been given."""
         try:
             self._set_classes(class_names(head.classes))
@@ -465,6 +579,8 @@ class Corrector:
             if strange := head.settings.keys() ^ set(Settings.__struct_fields__):
                 raise ValueError(f"settings: {min(strange)!r} is missing or unknown")
             self._settings = check_settings(head.settings)
+            if version == 1:
+                state = from_format_1(state, len(self._classes))
             check_state(state, len(self._classes), self._paths)
         except ValueError as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
@@ -499,7 +615,8 @@ class Corrector:
     @property
     def prior(self) -> Array:
         """The class prior in use now, shape (m,)."""
-        return self._kernel.prior
+        with self._lock:
+            return self._kernel.prior
 
     @property
     def train_prior(self) -> Array:
@@ -513,18 +630,60 @@ class Corrector:
 
         1 where that base is not in use.
         """
-        b = self._state.get("b.temperature")
-        return 1.0 if b is None else math.exp(-b[0])
+        u = self._state.get("u.temperature")
+        return 1.0 if u is None else math.exp(-u[0])
+
+    @property
+    def last_temperature(self) -> float:
+        """Temperature of the tempered mixture, below 1 where the mixture is underconfident."""
+        return math.exp(-self._state["u.last"][0])
 
     @property
     def weights(self) -> dict[str, float]:
         """{path: its weight in the mixture}; they sum to 1."""
-        return dict(zip(self._paths, self._state["weights"].tolist(), strict=True))
+        with self._lock:
+            return dict(zip(self._paths, self._state["weights"].tolist(), strict=True))
+
+    @property
+    def final_weights(self) -> dict[str, float]:
+        """Weights of "anchor", "mixture" and "tempered" mixture in the row that goes out.
+
+        Earned by how well each has done as it was sent. A single path is its own anchor.
+        """
+        with self._lock:
+            names = ("anchor", "mixture", "tempered")
+            return dict(zip(names, self._kernel.final_weights, strict=True))
+
+    @property
+    def silent_classes(self) -> tuple[Any, ...]:
+        """Classes that are left out of learning.
+
+        The classifier predicts them and other predictions get labels, but no label of theirs has
+        ever come.
+        """
+        with self._lock:
+            heard = self._state["heard"].tolist()
+            return tuple(n for n, h in zip(self._classes, heard, strict=True) if h < 0)
+
+    @property
+    def coverage(self) -> float:
+        """How much of the correction went out of late, from 0 (none) to 1.
+
+        Below 1 where labels are no fair sample: predictions of some class get no labels, or only
+        corrections, or only confirmations come back.
+        """
+        with self._lock:
+            return self._kernel.coverage
 
     @property
     def confident_sums(self) -> dict[str, Array]:
         """{base: decayed column sums of its confident rows, shape (m,)}, for each base with CAN."""
-        return {key[2:]: array.copy() for key, array in self._state.items() if key.startswith("S.")}
+        with self._lock:
+            return {
+                name.removeprefix("S."): array.copy()
+                for name, array in self._state.items()
+                if name.startswith("S.")
+            }
 
     @property
     def n_predictions(self) -> int:
@@ -539,16 +698,19 @@ class Corrector:
     @property
     def effective_sample_size(self) -> float:
         """The decayed number of labels behind what is learned now."""
-        return float(self._state["labels"].sum())
+        with self._lock:
+            return float(self._state["labels"].sum())
 
     @property
     def recent_log_loss(self) -> dict[str, float]:
         """Decayed mean log loss (nats) over the labels, of "raw" and "corrected" rows.
 
-        Each taken before its label was learned: is it helping now? NaN before the first label that
-        came with its prediction.
+        Is it helping now? Of what was sent where its receipt came back, weighed as it would be when
+        the label came; else of what would be sent then. NaN before the first label that came with
+        its prediction.
         """
-        raw, corrected, weight = self._state["recent"].tolist()
+        with self._lock:
+            raw, corrected, weight = self._state["recent"].tolist()
         return (
             {"raw": raw / weight, "corrected": corrected / weight}
             if weight

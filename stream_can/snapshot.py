@@ -12,7 +12,7 @@ import struct
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stream_can.errors import SnapshotMismatch
 
 MAGIC = b"strmcan\x00"
-VERSION = 1
+VERSION = 2
 ENVELOPE = struct.Struct("<8sHIQ")
 DTYPES = ("<f8", "<f4", "<i8")
 
@@ -38,6 +38,14 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
 # nesting, bad UTF-8, a map as a key, a shape that is not that of its bytes.
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, TypeError, ValueError, OverflowError)
 _T = TypeVar("_T")
+
+
+class Decoded(NamedTuple):
+    """What bytes hold."""
+
+    head: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    version: int
 
 
 def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
@@ -58,8 +66,8 @@ def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
 
 
-def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The head and the arrays, or SnapshotMismatch that says what is wrong with the bytes."""
+def decode(data: bytes) -> Decoded:
+    """What the bytes hold, or SnapshotMismatch that says what is wrong with them."""
     data = bytes(data)
     if len(data) < ENVELOPE.size:
         raise SnapshotMismatch(f"snapshot: {len(data)} bytes, too short to be one")
@@ -90,7 +98,7 @@ def decode(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             )
     except _UNREADABLE as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
-    return content.head, arrays
+    return Decoded(content.head, arrays, version)
 
 
 def typed(head: dict[str, Any], kind: type[_T]) -> _T:

@@ -37,10 +37,10 @@ OTHERS += [msgspec.msgpack.Ext(5, b"x"), msgspec.msgpack.Ext(-1, b"\xff" * 12)]
 VALUES = [*NUMBERS, *INTEGERS, *OTHERS]
 
 
-def sealed(payload: bytes) -> bytes:
+def sealed(payload: bytes, version: int = snapshot.VERSION) -> bytes:
     """A payload in an envelope that is right."""
     sums = (zlib.crc32(payload), len(payload))
-    return snapshot.ENVELOPE.pack(snapshot.MAGIC, snapshot.VERSION, *sums) + payload
+    return snapshot.ENVELOPE.pack(snapshot.MAGIC, version, *sums) + payload
 
 
 def opened(data: bytes) -> Any:
@@ -56,7 +56,7 @@ def flip(data: bytes, rng: random.Random) -> bytes:
     payload = bytearray(data[snapshot.ENVELOPE.size :])
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         payload[rng.randrange(len(payload))] = rng.randrange(256)
-    return sealed(bytes(payload))
+    return sealed(bytes(payload), data[8])
 
 
 def splice(data: bytes, rng: random.Random) -> bytes:
@@ -65,7 +65,7 @@ def splice(data: bytes, rng: random.Random) -> bytes:
     a, b = sorted(rng.choices(range(len(payload)), k=2))
     b = min(b, a + rng.choice([1, 4, 100]))
     middle = [b"", payload[a:b] * 2, rng.randbytes(b - a), b"\x91" * 5000, b"\xdd\xff\xff\xff\xff"]
-    return sealed(payload[:a] + rng.choice(middle) + payload[b:])
+    return sealed(payload[:a] + rng.choice(middle) + payload[b:], data[8])
 
 
 def replace(data: bytes, rng: random.Random) -> bytes:
@@ -84,7 +84,7 @@ def replace(data: bytes, rng: random.Random) -> bytes:
         parent[rng.choice(["more", "task", "classes", "k", "fit"])] = rng.choice(VALUES)
     else:
         parent.insert(rng.randrange(len(parent) + 1), rng.choice([parent[key], *VALUES]))
-    return sealed(msgspec.msgpack.encode(content))
+    return sealed(msgspec.msgpack.encode(content), data[8])
 
 
 def resize(data: bytes, rng: random.Random) -> bytes:
@@ -108,7 +108,7 @@ def resize(data: bytes, rng: random.Random) -> bytes:
         del arrays[name]
     else:
         arrays[rng.choice([*arrays, "Q", "ref", "A.fitted", "c.fitted", "x", "S.can"])] = array
-    return sealed(msgspec.msgpack.encode(content))
+    return sealed(msgspec.msgpack.encode(content), data[8])
 
 
 def fill(data: bytes, rng: random.Random) -> bytes:
@@ -125,7 +125,7 @@ def fill(data: bytes, rng: random.Random) -> bytes:
                 near = [2, -2, 6, -6, 6.01, 1e29, 1e-30, 1e-7, -1e-9]
                 numbers[at] = rng.choice([*NUMBERS, *near])
     array[2] = numbers.tobytes()
-    return sealed(msgspec.msgpack.encode(content))
+    return sealed(msgspec.msgpack.encode(content), data[8])
 
 
 def inside(data: bytes, rng: random.Random) -> bytes:
@@ -135,7 +135,7 @@ def inside(data: bytes, rng: random.Random) -> bytes:
     if inner is None:
         return fill(data, rng)
     content["head"]["corrector"] = rng.choice(MUTATIONS[:-1])(inner, rng)
-    return sealed(msgspec.msgpack.encode(content))
+    return sealed(msgspec.msgpack.encode(content), data[8])
 
 
 MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [
@@ -196,8 +196,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    files = sorted((FIXTURES / NOW).glob("*.snapshot"))
-    kinds = {file.stem: file.read_bytes() for file in files}
+    files = sorted(FIXTURES.glob("*/*.snapshot"))
+    kinds = {(file.parent.name, file.stem): file.read_bytes() for file in files}
     seen: Counter[str] = Counter()
     for i in range(options.count):
         rng = random.Random(f"{options.seed}-{i}")
@@ -206,7 +206,7 @@ def main() -> None:
         data = mutation(kinds[kind], rng)
         try:
             try:
-                if kind in make.TASKS:
+                if kind[1] in make.TASKS:
                     found = Task.from_bytes(data, labels_topic="labels")
                 else:
                     corrector = Corrector.from_bytes(data)
@@ -214,7 +214,7 @@ def main() -> None:
                 seen[f"{mutation.__name__} refused"] += 1
                 continue
             seen[f"{mutation.__name__} taken"] += 1
-            use_task(found) if kind in make.TASKS else use_corrector(corrector)
+            use_task(found) if kind[1] in make.TASKS else use_corrector(corrector)
         except BaseException as error:
             error.add_note(f"mutation {i} of seed {options.seed}: {mutation.__name__} of {kind}")
             raise

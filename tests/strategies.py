@@ -46,21 +46,92 @@ def settings_of(draw):
         "half_life": draw(st.sampled_from([1.0, 20.0, 5000.0, float("inf")])),
         "uncertainty": draw(st.sampled_from(UNCERTAINTIES)),
         "k": draw(st.integers(2, 6)),
-        "threshold": draw(st.sampled_from([0.0, 0.3, 0.6, 0.9, 1.0])),
+        "threshold": draw(st.sampled_from([0.0, *[0.3, 0.6, 0.9] * 3, 1.0])),
         "pseudo_count": draw(st.sampled_from([None, 0, 0.5, 20])),
         "prior_strength": draw(st.sampled_from([None, 0.1, 30, float("inf")])),
     }
 
 
+LABELS = ["any", "right", "wrong", "of some classes", *["of some predictions"] * 2]
+"""Which labels come: of any class, only confirmations, only corrections, or of a half."""
+
+RECEIPTS = ["as sent", "as sent", "none", "nan", "hole", "perturbed"]
+
+
 @st.composite
-def streams(draw, most=25):
-    """(m, train_counts, settings, rows, events); an event is (verb, row, class)."""
-    m = draw(sizes)
-    n = draw(st.integers(1, most))
-    P = draw(rows(m, n))
-    counts = draw(st.one_of(st.none(), st.just(np.arange(m) * 3)))
-    verbs = st.sampled_from(["process", "process", "learn", "learn", "observe", "label"])
-    events = draw(
-        st.lists(st.tuples(verbs, st.integers(0, n - 1), st.integers(0, m - 1)), max_size=60)
+def events_of(draw, P):
+    """Events (verb, row, class, receipt) over the rows P, in runs of the same verb."""
+    n, m = P.shape
+    policy = draw(st.sampled_from(LABELS))
+    verbs = st.sampled_from([*["process"] * 3, *["learn"] * 5, "observe", "label"])
+    runs = draw(
+        st.lists(
+            st.tuples(verbs, st.integers(0, n - 1), st.integers(1, 40), st.sampled_from(RECEIPTS)),
+            max_size=10,
+        )
     )
-    return m, counts, draw(settings_of()), P, events
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    events = []
+    for verb, first, length, receipt in runs:
+        for i in range(first, first + length):
+            predicted, y = int(P[i % n].argmax()), int(rng.integers(m))
+            if policy == "right":
+                y = predicted
+            elif policy == "wrong":
+                y = (predicted + 1) % m
+            elif policy in ("of some classes", "of some predictions"):
+                y -= y % 2
+            rarely = policy == "of some predictions" and predicted % 2 and rng.random() < 0.9
+            if verb == "learn" and rarely:
+                continue
+            events.append((verb, i % n, y, receipt))
+    return events
+
+
+@st.composite
+def streams(draw, sizes=sizes):
+    """(m, train_counts, settings, rows, events)."""
+    m = draw(sizes)
+    P = draw(rows(m, draw(st.integers(1, 25))))
+    counts = draw(st.one_of(st.none(), st.just(np.arange(m) * 3)))
+    return m, counts, draw(settings_of()), P, draw(events_of(P))
+
+
+def one_sided(rows, verbs_of_rows):
+    """A stream of fixed rows: each (verb, row, class) as often as it is said."""
+    m = len(rows[0])
+    defaults = {"paths": PATHS, "half_life": 5000.0, "uncertainty": "topk_entropy", "k": 3,
+                "threshold": 0.9, "pseudo_count": None, "prior_strength": None}  # fmt: skip
+    events = [(verb, i, y, "as sent") for *event, n in verbs_of_rows for verb, i, y in [event] * n]
+    return m, None, defaults, np.array(rows), events
+
+
+SILENT = one_sided(
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.3, 0.6, 0.1]],
+    [("process", 0, 0, 20), ("process", 1, 0, 20), ("learn", 0, 0, 20), ("learn", 0, 2, 5),
+     ("process", 2, 0, 1), ("learn", 1, 0, 1), ("learn", 2, 0, 3), ("process", 2, 0, 2)],
+)  # fmt: skip
+"""No label of class 1 comes, and few of the rows predicted as it, which hold nothing else."""
+
+CONFIRMED = one_sided(
+    [[0.6, 0.4], [0.2, 0.8]],
+    [("process", 0, 0, 5), ("process", 1, 0, 5), ("learn", 0, 0, 15), ("process", 1, 0, 5)],
+)
+CORRECTED = one_sided(
+    [[0.6, 0.4], [0.2, 0.8]],
+    [("process", 0, 0, 5), ("process", 1, 0, 5), ("learn", 0, 1, 15), ("process", 1, 0, 5)],
+)
+
+
+def receipt_of(kind, sent):
+    """What comes back of the receipt that was handed out, or None."""
+    if sent is None or kind == "none":
+        return None
+    receipt = sent.copy()
+    if kind == "nan":
+        receipt[:] = np.nan
+    elif kind == "hole":
+        receipt[2] = np.nan
+    elif kind == "perturbed":
+        receipt = (receipt + np.roll(receipt, 1, axis=1)) / np.float32(2)
+    return receipt

@@ -52,9 +52,9 @@ def run_sh(code):
 
 
 def load_toml(code):
-    settings = importlib.import_module("stream_can.kafka")
+    kafka = importlib.import_module("stream_can.kafka")
     Path("app.toml").write_text(code)
-    assert settings.load("app.toml", {}, {}).classes
+    assert kafka.load("app.toml", {}, {}).classes
 
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

@@ -1,21 +1,74 @@
-"""An argument that a public constructor refuses is told in a line; any other error is a bug."""
+"""What the user typed: numbers that are read strictly, and what to say of what cannot be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter, Token
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["argument_errors"]
+__all__ = ["COMMAND_LINE", "Whole", "argument_errors", "refuse_to_overwrite"]
+
+COMMAND_LINE: ContextVar[str] = ContextVar("COMMAND_LINE", default="")
+"""The command as it was typed, for a report to say."""
+
+
+def _whole(type_: Any, tokens: Sequence[Token]) -> int:
+    """An integer; cyclopts itself rounds 1.5 to 2."""
+    text = tokens[0].value
+    with suppress(ValueError):
+        return int(text)
+    with suppress(ValueError):
+        if (value := float(text)).is_integer():
+            return int(value)
+    raise ValueError(f"{text!r} is not a whole number")
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
 
 
 @contextmanager
 def argument_errors() -> Iterator[None]:
-    """Around the calls that check what the user gave: their ValueError becomes a StreamCANError."""
+    """Around the calls that check what the user gave: their ValueError becomes a StreamCANError.
+
+    Any other ValueError is a bug, and shows its traceback.
+    """
     try:
         yield
     except StreamCANError:
         raise
     except ValueError as error:
         raise StreamCANError(str(error)) from error
+
+
+def refuse_to_overwrite(inputs: Sequence[Path | None], outputs: Mapping[str, Path | None]) -> None:
+    """Raise StreamCANError where an output is a file that is read, or two outputs are one.
+
+    Parameters
+    ----------
+    inputs
+        Files that are read.
+    outputs
+        Files that are written, by the option that names them.
+    """
+    taken = [(path, "is read") for path in inputs if path is not None]
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        for other, why in taken:
+            if _same(path, other):
+                raise StreamCANError(f"{option} {path}: this file {why}; name another one")
+        taken.append((path, f"is written by {option}"))
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them does not exist yet
+        return one.resolve() == other.resolve()

@@ -81,7 +81,7 @@ def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
     """
     data = Path(path).read_bytes()
     try:
-        head, _ = decode(data)
+        head = decode(data).head
         if "task" not in head:
             return Corrector.from_bytes(data), {}
         corrector = Task.from_bytes(data).corrector  # which checks the head
@@ -102,6 +102,10 @@ def describe(corrector: Corrector) -> dict[str, Any]:
         "temperature": corrector.temperature,
         "prior": corrector.prior.tolist(),
         "weights": corrector.weights,
+        "final_weights": corrector.final_weights,
+        "last_temperature": corrector.last_temperature,
+        "silent_classes": list(corrector.silent_classes),
+        "coverage": corrector.coverage,
         "confident_sums": {name: sums.tolist() for name, sums in corrector.confident_sums.items()},
         "settings": {name: _or_text(value) for name, value in corrector.settings.items()},
         "fit": corrector.fit_report,

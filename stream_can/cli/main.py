@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from stream_can.errors import StreamCANError
 
 __all__ = ["main"]
-
 
 EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
 EXTRAS |= {"prometheus_client": "kafka"}
@@ -21,9 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 it worked, 1 it did not (the reason is on standard error), 130 interrupted, 141 the reader of
     standard output went away; ``run`` and ``pipe`` have more.
     """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A class name that the terminal's encoding lacks is shown by its code.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        from stream_can.cli.arguments import COMMAND_LINE
         from stream_can.cli.commands import app
 
+        COMMAND_LINE.set(shlex.join(["stream-can", *arguments]))
         code = app(arguments, result_action="return_value", exit_on_error=True)
         sys.stdout.flush()
     except ImportError as error:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from stream_can.cli.arguments import argument_errors
+from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
@@ -22,11 +22,11 @@ def pipe_command(
     raw: str = "probs_raw",
     label: Annotated[str, Parameter(name=["--label", "--labels"])] = "label",
     id: str = "id",
-    digits: int | None = None,
+    digits: Whole | None = None,
     normalise: Normalise = "rounded",
     labelled: Annotated[bool, Parameter(negative="")] = False,
     state: Path | None = None,
-    save_every: int = 50_000,
+    save_every: Whole = 50_000,
     skip: Annotated[bool, Parameter(negative="")] = False,
     dead_letters: Path | None = None,
     errors: Literal["dead-letter", "fail"] = "dead-letter",

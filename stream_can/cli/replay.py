@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from stream_can import snapshot
-from stream_can.cli.arguments import argument_errors
+from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
 from stream_can.cli.terminal import print_json, progress_bar, show_replay
 from stream_can.corrector import Corrector
@@ -30,11 +30,11 @@ def replay_command(
     *,
     probs: str = "probs",
     label: Annotated[str, Parameter(name=["--label", "--labels"])] = "label",
-    label_delay: int | None = None,
+    label_delay: Whole | None = None,
     time: str | None = None,
     label_time: str | None = None,
     label_rate: float = 1.0,
-    seed: int = 0,
+    seed: Whole = 0,
     id: str = "id",
     classes: str | None = None,
     normalise: Normalise = "rounded",
@@ -85,9 +85,7 @@ def replay_command(
     as_json
         Print the result as JSON.
     """
-    for option, target in (("--report", report), ("--state", state)):
-        if target is not None and target.exists() and file.exists() and target.samefile(file):
-            raise StreamCANError(f"{option} {target}: that is the recording itself")
+    refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
     names = names_of(classes)
     form: dict[str, Any] = {
         "probs": probs, "label": label, "id": id, "classes": names, "normalise": normalise
@@ -126,7 +124,11 @@ def replay_command(
     if state is not None:
         snapshot.save(start.to_bytes(), state)
     if report is not None:
-        write_report(result, file.name, report)
+        made_from = {
+            "file": f"{recording.name} ({recording.size:,} bytes)",
+            "command": COMMAND_LINE.get(),
+        }
+        write_report(result, Path(recording.name).name, report, made_from=made_from)
     if as_json:
         print_json(result.to_dict() | {"verdict": verdict(result)})
     else:

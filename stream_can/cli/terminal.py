@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
@@ -96,21 +97,35 @@ def show_inspection(found: dict[str, Any]) -> None:
     ]
     if recent["raw"] is not None:
         helps = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
-        facts.append(("recent log loss", helps))
+        facts.append(("recent log loss", helps + " (of what was sent, where that is known)"))
+    sent = ", ".join(f"{name} {100 * w:.0f} %" for name, w in found["final_weights"].items())
+    facts.append(("what goes out", f"{sent}; last temperature {found['last_temperature']:.3f}"))
+    if found["coverage"] < 0.995:
+        facts.append(
+            (
+                "labels",
+                f"no fair sample: {100 * found['coverage']:.0f} % of the correction goes out",
+            )
+        )
+    if found["silent_classes"]:
+        names = ", ".join(map(str, found["silent_classes"]))
+        facts.append(("left out of learning", f"{names}: no label of theirs has ever come"))
     if found["fit"] is not None:
         fit = found["fit"]
         facts.append(("fitted on", f"{fit['rows']:,} validation rows: {fit['step']}; {fit['why']}"))
         for step in fit["ladder"]:
             facts.append(("", ", ".join(f"{name} {_plain(value)}" for name, value in step.items())))
         if fit["missing"]:
-            facts.append(("", f"no validation row of: {', '.join(map(str, fit['missing']))}"))
+            facts.append(("", f"no validation row of: {', '.join(map(readable, fit['missing']))}"))
     for name, value in (found.get("stream") or {}).items():
         facts.append((name.replace("_", " "), _plain(value)))
     facts += [(name.replace("_", " "), _plain(value)) for name, value in found["settings"].items()]
     console.print(_two_columns(facts))
     console.print()
     mix = sorted(zip(found["classes"], found["prior"], strict=True), key=lambda pair: -pair[1])
-    console.print(_bars("class", "class mix %", [(str(name), 100 * q) for name, q in mix[:20]]))
+    console.print(
+        _bars("class", "class mix %", [(readable(name, 40), 100 * q) for name, q in mix[:20]])
+    )
     if len(mix) > 20:
         rest = 100 * sum(q for _, q in mix[20:])
         console.print(f"and {len(mix) - 20} more classes with {rest:.2f} % together")
@@ -130,7 +145,10 @@ def _as_json(value: Any) -> Any:
 
 def _console() -> Console:
     # What is piped on is for a program or a file, where a line must not break at 80 columns.
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    # Names are text: no markup, no :emoji:.
+    return Console(
+        width=None if sys.stdout.isatty() else 120, highlight=False, markup=False, emoji=False
+    )
 
 
 def _cells(scores: Scores, before: Scores | None = None) -> list[str]:

@@ -78,6 +78,8 @@ class Start:
             "recent_bytes": int(s.recent_mb * (1 << 20)) // self._partitions,
             "max_bytes": self._max_bytes,
             "errors": s.errors,
+            # A restarted worker would not have them, and its outputs could not be recomputed.
+            "receipts": False,
         }
 
     def fresh(self, next_prediction: int, next_label: int) -> Task:

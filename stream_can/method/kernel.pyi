@@ -15,7 +15,12 @@ class Mode(IntEnum):
     PROCESS = 2
     EXPLAIN = 3
 
+class Lock:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
 class Kernel:
+    successor: Kernel | None
     m: int
     n_paths: int
     index: dict[Any, int] | None
@@ -25,6 +30,7 @@ class Kernel:
         paths: tuple[str, ...],
         state: dict[str, NDArray[Any]],
         *,
+        lock: Lock | None = None,
         train: Array,
         half_life: float,
         uncertainty: str,
@@ -35,21 +41,31 @@ class Kernel:
         start_weights: Array,
         precision: float = 5.0,
         exponent: float = 0.25,
+        passes: float = 1.0,
+        shared_features: bool = True,
     ) -> None: ...
     @property
     def prior(self) -> Array: ...
-    def rows(self, P: ArrayLike, ndim: int, mode: Mode) -> Any: ...
-    def replay(
+    @property
+    def final_weights(self) -> tuple[float, float, float]: ...
+    @property
+    def coverage(self) -> float: ...
+    def rows(self, P: ArrayLike, ndim: int, mode: Mode, receipt: bool = False) -> Any: ...
+    def play(
         self,
         P: ArrayLike,
         first: int,
         ys: NDArray[np.int64],
         rows: NDArray[np.int64],
         due: NDArray[np.int64],
+        known: NDArray[np.float32] | None,
+        receipt: bool,
         explain: bool,
-    ) -> tuple[Array, Array | None]: ...
-    def learn_one(self, p: ArrayLike | None, y: int) -> None: ...
-    def learn_many(self, P: ArrayLike | None, ys: NDArray[np.int64]) -> None: ...
+    ) -> tuple[Array, NDArray[np.float32] | None, Array | None]: ...
+    def learn_one(self, p: ArrayLike | None, y: int, known: NDArray[np.float32] | None) -> None: ...
+    def learn_many(
+        self, P: ArrayLike | None, ys: NDArray[np.int64], known: NDArray[np.float32] | None
+    ) -> None: ...
 
 def bad_rows(P: Array, names: Sequence[Any] | None = None) -> dict[int, str]: ...
 def checked(P: ArrayLike) -> Array: ...

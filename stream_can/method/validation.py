@@ -104,8 +104,9 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     fitted = {
         f"{key[0]}.fitted": array
         for key, array in state.items()
-        if key in (f"b.{base}", f"c.{base}", f"A.{base}")
+        if key in (f"u.{base}", f"c.{base}", f"A.{base}")
     }
+    fitted["u.fitted"] = fitted["u.fitted"][:1]  # it has no shared features
     fitted["S.fitted"] = np.zeros(m)
     if n >= EM_ROWS:
         fitted["ref"] = (n * apply(P, state, base).mean(0) + 0.5) / (n + 0.5 * m)
@@ -165,10 +166,9 @@ def fit_base(
 ) -> State:
     """The state of one base after a pass over the rows in each order; priors count once a pass."""
     state = new_state(P.shape[1], (base,))
-    state[f"b.{base}"][1] *= PASSES
-    kernel = lone(base, state, PASSES * a)
+    kernel = lone(base, state, a)
     for order in orders:
-        kernel.learn_many(P[order], y[order])
+        kernel.learn_many(P[order], y[order], None)
     return state
 
 
@@ -179,7 +179,7 @@ def apply(P: Array, state: State, base: str) -> Array:
 
 
 def lone(base: str, state: State, precision: float) -> Kernel:
-    """A kernel of one base that forgets nothing."""
+    """A kernel of one base without shared features; it forgets nothing, priors count each pass."""
     m = len(state["labels"])
     return Kernel(
         m,
@@ -193,6 +193,8 @@ def lone(base: str, state: State, precision: float) -> Kernel:
         threshold=0.9,
         pseudo_count=m,
         prior_strength=m,
-        precision=precision,
+        precision=PASSES * precision,
         exponent=0.5,
+        passes=PASSES,
+        shared_features=False,
     )

@@ -104,12 +104,17 @@ CLONES static void scale(double *restrict r, double by, len_t m) {
     for (len_t i = 0; i < m; i++) r[i] *= by;
 }
 
-/* x = log max(p, 1e-7) */
-CLONES static void log_clipped(const double *restrict p, double *restrict x, len_t m) {
-    for (len_t i = 0; i < m; i++) x[i] = log_of(p[i] > 1e-7 ? p[i] : 1e-7);
+/* x = log max(p, floor), floor > 0 */
+CLONES static void log_clipped(const double *restrict p, double floor, double *restrict x, len_t m) {
+    for (len_t i = 0; i < m; i++) x[i] = log_of(p[i] > floor ? p[i] : floor);
 }
 
-/* z = b x, b x + c */
+/* f = log((M + 1) / (N + m)) */
+CLONES static void log_mean(const double *restrict M, double log_total, double *restrict f, len_t m) {
+    for (len_t i = 0; i < m; i++) f[i] = log_of(M[i] + 1.0) - log_total;
+}
+
+/* z = b x, b x + c, b x + t1 f1 + t2 f2 + c */
 CLONES static void times(const double *restrict x, double b, double *restrict z, len_t m) {
     for (len_t i = 0; i < m; i++) z[i] = b * x[i];
 }
@@ -118,14 +123,29 @@ CLONES static void times_plus(const double *restrict x, double b, const double *
     for (len_t i = 0; i < m; i++) z[i] = b * x[i] + c[i];
 }
 
+CLONES static void combine(const double *restrict x, const double *restrict f1, const double *restrict f2,
+                           const double *restrict c, double b, double t1, double t2, double *restrict z, len_t m) {
+    for (len_t i = 0; i < m; i++) z[i] = b * x[i] + t1 * f1[i] + t2 * f2[i] + c[i];
+}
+
 /* z += w a for one row a of A */
 CLONES static void add_row(const float *restrict a, double w, double *restrict z, len_t m) {
     for (len_t i = 0; i < m; i++) z[i] += w * (double)a[i];
 }
 
-/* exp in place. No maximum is subtracted: b, c and A are clipped so that |z| < 200. */
+/* exp in place, for -700 < z < 700. */
 CLONES static void exp_all(double *restrict z, len_t m) {
     for (len_t i = 0; i < m; i++) z[i] = exp_of(z[i]);
+}
+
+/* The same after the maximum has been subtracted, for any finite z: what is 700 below it is as good as nothing. */
+CLONES static void exp_shifted(double *restrict z, len_t m) {
+    double most = z[0];
+    for (len_t i = 1; i < m; i++) most = z[i] > most ? z[i] : most;
+    for (len_t i = 0; i < m; i++) {
+        double v = z[i] - most;
+        z[i] = exp_of(v > -700.0 ? v : -700.0);
+    }
 }
 
 /* r / (S + kappa q + r) q, 0/0 is 0; divided first, since r q may underflow where the quotient is near 1 */
@@ -143,9 +163,32 @@ CLONES static void shift_prior(double *restrict r, const double *restrict Q, con
     for (len_t i = 0; i < m; i++) r[i] = r[i] * ((Q[i] + strength * ref[i]) / total) / ref[i];
 }
 
+/* A sum that has decayed to nothing is nothing: denormal numbers would stay, and are slow. */
+static inline double kept(double v) { return v < 1e-300 ? 0.0 : v; }
+
 /* S = g S + r */
 CLONES static void decay_add(double *restrict S, double g, const double *restrict r, len_t m) {
-    for (len_t i = 0; i < m; i++) S[i] = g * S[i] + r[i];
+    for (len_t i = 0; i < m; i++) S[i] = g < 1 ? kept(g * S[i] + r[i]) : S[i] + r[i];
+}
+
+/* S = g S */
+CLONES static void decay(double *restrict S, double g, len_t m) {
+    for (len_t i = 0; i < m; i++) S[i] = kept(g * S[i]);
+}
+
+/* out = lambda out + (1 - lambda) p */
+CLONES static void shrink(double *restrict out, double lambda, const double *restrict p, len_t m) {
+    for (len_t i = 0; i < m; i++) out[i] = lambda * out[i] + (1 - lambda) * p[i];
+}
+
+/* out = u a + v b + w c */
+CLONES static void mix_three(const double *restrict a, double u, const double *restrict b, double v,
+                             const double *restrict c, double w, double *restrict out, len_t m) {
+    for (len_t i = 0; i < m; i++) out[i] = u * a[i] + v * b[i] + w * c[i];
+}
+
+CLONES static void to_single(const double *restrict r, float *restrict out, len_t m) {
+    for (len_t i = 0; i < m; i++) out[i] = (float)r[i];
 }
 
 /* out = w r, out += w r */
@@ -180,6 +223,40 @@ CLONES static void moments(const double *restrict r, const double *restrict x, d
     }
     *E = (a[0] + a[1]) + (a[2] + a[3]);
     *E2 = (b[0] + b[1]) + (b[2] + b[3]);
+}
+
+/* E = (sum r x, sum r f1, sum r f2) and V = the sums of r x^2, r x f1, r x f2, r f1^2, r f1 f2, r f2^2 */
+CLONES static void moments_of_three(const double *restrict r, const double *restrict x, const double *restrict f1,
+                                    const double *restrict f2, double *restrict E, double *restrict V, len_t m) {
+    double a[9][4] = {{0}};
+    len_t i = 0;
+    for (; i + 4 <= m; i += 4)
+        for (int l = 0; l < 4; l++) {
+            double p = r[i + l], u = p * x[i + l], v = p * f1[i + l], w = p * f2[i + l];
+            a[0][l] += u;
+            a[1][l] += v;
+            a[2][l] += w;
+            a[3][l] += u * x[i + l];
+            a[4][l] += u * f1[i + l];
+            a[5][l] += u * f2[i + l];
+            a[6][l] += v * f1[i + l];
+            a[7][l] += v * f2[i + l];
+            a[8][l] += w * f2[i + l];
+        }
+    for (int l = 0; i < m; i++, l++) {
+        double p = r[i], u = p * x[i], v = p * f1[i], w = p * f2[i];
+        a[0][l] += u;
+        a[1][l] += v;
+        a[2][l] += w;
+        a[3][l] += u * x[i];
+        a[4][l] += u * f1[i];
+        a[5][l] += u * f2[i];
+        a[6][l] += v * f1[i];
+        a[7][l] += v * f2[i];
+        a[8][l] += w * f2[i];
+    }
+    for (int j = 0; j < 3; j++) E[j] = (a[j][0] + a[j][1]) + (a[j][2] + a[j][3]);
+    for (int j = 0; j < 6; j++) V[j] = (a[j + 3][0] + a[j + 3][1]) + (a[j + 3][2] + a[j + 3][3]);
 }
 
 static inline double clipped(double v) { return v < -6 ? -6 : v > 6 ? 6 : v; }

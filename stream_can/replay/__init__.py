@@ -1,12 +1,17 @@
 """Recorded predictions and late labels, played through a corrector: would it help?"""
 
 from stream_can.recording.recording import Recording, from_arrays
+from stream_can.replay.classes import ClassScores
+from stream_can.replay.delays import Delays
 from stream_can.replay.result import Moment, Replay
 from stream_can.replay.run import label_rates, replay
-from stream_can.replay.steps import Step, steps
+from stream_can.replay.steps import Arrivals, Step, steps
 from stream_can.replay.verdict import verdict
 
 __all__ = [
+    "Arrivals",
+    "ClassScores",
+    "Delays",
     "Moment",
     "Recording",
     "Replay",

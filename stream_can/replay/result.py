@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
+from stream_can.replay.classes import ClassScores
+from stream_can.replay.delays import Delays
 from stream_can.replay.steps import Step
-from stream_can.scores import Scores
+from stream_can.scores import FLOOR, Scores
 
 __all__ = ["Moment", "Replay"]
 
@@ -27,6 +29,8 @@ class Moment(NamedTuple):
     """Of those, how many were right: raw, corrected."""
     losses: tuple[float, float]
     """Sums of their log losses: raw, corrected."""
+    squares: tuple[float, float]
+    """Sums of the squares of these, for an error of their mean."""
     counts: NDArray[np.int64]
     """Labels per class, shape (m,)."""
     prior: NDArray[np.float64]
@@ -42,7 +46,7 @@ class Replay:
     Parameters
     ----------
     corrector
-        The one the steps went through; :attr:`corrector` is its state after the last row.
+        The one the steps went through; its ``corrector`` is the state after the last row.
     """
 
     def __init__(self, corrector: Corrector) -> None:
@@ -59,6 +63,12 @@ class Replay:
         """Whether the times of the moments are dates: datetime64, or microseconds since 1970."""
         self.delay = ""
         """How late labels came, in words."""
+        self.delay_rows, self.delay_time = Delays(), Delays()
+        """How late they came, in rows and (microseconds for dates) in time; for those that did."""
+        self.coming = 0
+        """Labels that arrive at all, those after the last row included."""
+        self.raw_classes = ClassScores(len(self.classes))
+        self.corrected_classes = ClassScores(len(self.classes))
 
     def add(self, step: Step) -> None:
         """Count a step in; call it before the next one is taken."""
@@ -68,6 +78,13 @@ class Replay:
             P, y, corrected = P[known], y[known], corrected[known]
         before = self.raw.add_checked(P, y)
         after = self.corrected.add_checked(corrected, y)
+        self.raw_classes.add(P, y)
+        self.corrected_classes.add(corrected, y)
+        if step.arrivals is not None:
+            self.coming += step.arrivals.coming
+            self.delay_rows.add(step.arrivals.rows)
+            if step.arrivals.time is not None:
+                self.delay_time.add(step.arrivals.time)
         if step.paths is not None:
             for scores, path in zip(self.paths.values(), step.paths, strict=True):
                 scores.add_checked(path if len(path) == len(y) else path[known], y)
@@ -81,6 +98,7 @@ class Replay:
                 len(y),
                 (before[0], after[0]),
                 (before[1], after[1]),
+                (_squares(P, y), _squares(corrected, y)),
                 np.bincount(y, minlength=len(self.classes)),
                 corrector.prior,
                 np.array(list(corrector.weights.values())),
@@ -95,6 +113,21 @@ class Replay:
         weights = np.array([moment.weights for moment in self.moments])
         return dict(zip(self.paths, (rows @ weights / rows.sum()).tolist(), strict=True))
 
+    def per_class(self) -> list[dict[str, Any]]:
+        """Rows, recall and precision of each class, before ("raw") and after ("corrected")."""
+        sides = {"raw": self.raw_classes, "corrected": self.corrected_classes}
+        recall = {side: _plain(scores.recall) for side, scores in sides.items()}
+        precision = {side: _plain(scores.precision) for side, scores in sides.items()}
+        return [
+            {
+                "class": name,
+                "rows": int(self.raw_classes.rows[k]),
+                "recall": {side: values[k] for side, values in recall.items()},
+                "precision": {side: values[k] for side, values in precision.items()},
+            }
+            for k, name in enumerate(self.classes)
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """The result without its course, as JSON would have it."""
         corrector = self.corrector
@@ -108,6 +141,23 @@ class Replay:
             "corrected": self.corrected.summary(),
             "paths": {name: scores.summary() for name, scores in self.paths.items() if scores.n},
             "mean_weights": self.mean_weights,
+            "per_class": self.per_class(),
+            "delays": {
+                "coming": self.coming,
+                "rows": self.delay_rows.summary(),
+                "time": self.delay_time.summary(),
+            },
             "label_rates": {f"{rate:g}": scores.summary() for rate, scores in self.rates.items()},
             "seconds": self.seconds,
         }
+
+
+def _squares(P: NDArray[np.float64], y: NDArray[np.int64]) -> float:
+    """The sum of the squared log losses of some rows."""
+    losses = np.log(np.maximum(P[np.arange(len(y)), y], FLOOR))
+    return float(losses @ losses)
+
+
+def _plain(values: NDArray[np.float64]) -> list[float | None]:
+    """JSON knows no nan."""
+    return [None if value != value else value for value in values.tolist()]

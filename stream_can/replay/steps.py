@@ -1,5 +1,7 @@
 """Rows and late labels in the order of the stream: before each row, the labels due by then.
 
+A label brings the receipt of its prediction back, so that what was sent is judged.
+
 Labels come a fixed number of rows late, or at their own time.
 """
 
@@ -14,11 +16,22 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector
 from stream_can.recording.recording import Chunk
 
-__all__ = ["Step", "check_labels", "steps"]
+__all__ = ["Arrivals", "Step", "check_labels", "steps"]
 
 DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384
 STEPS_PER_LENGTH = 256
+
+
+class Arrivals(NamedTuple):
+    """What is known of labels on their way, for one step."""
+
+    coming: int
+    """Rows of the step whose label will come, be it after the last row."""
+    rows: NDArray[np.int64]
+    """For each label learned in the step, the rows that went by since its own."""
+    time: NDArray[Any] | None
+    """The same as time between prediction and label, where labels come at their own time."""
 
 
 class Step(NamedTuple):
@@ -36,6 +49,8 @@ class Step(NamedTuple):
     """What each path made of it, shape (number of paths, n, m)."""
     time: NDArray[Any] | None
     """When each row was predicted, where that is known."""
+    arrivals: Arrivals | None = None
+    """The labels that set out and that came."""
 
 
 class _Labels(NamedTuple):
@@ -44,9 +59,13 @@ class _Labels(NamedTuple):
     due: NDArray[np.int64]
     """The row before which each is learned (once that is known), else the row after its own."""
     time: NDArray[Any]
+    asked: NDArray[Any]
+    """When the row was predicted, as `time` counts."""
     row: NDArray[np.int64]
     P: NDArray[np.float64]
     y: NDArray[np.int64]
+    known: NDArray[np.float32]
+    """What the receipt of each prediction gave its label, shape (n, 3), once it went by."""
 
     def take(self, which: NDArray[Any]) -> _Labels:
         return _Labels(*(array[which] for array in self))
@@ -55,8 +74,11 @@ class _Labels(NamedTuple):
 def _on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> _Labels:
     which = np.flatnonzero(chunk.arrives & given)
     rows = which + chunk.first
-    time = rows if chunk.label_time is None or delay is not None else chunk.label_time[which]
-    return _Labels(rows + 1 + (delay or 0), time, rows, chunk.P[which], chunk.y[which])
+    time = asked = rows
+    if chunk.time is not None and chunk.label_time is not None and delay is None:
+        time, asked = chunk.label_time[which], chunk.time[which]
+    due, known = rows + 1 + (delay or 0), np.full((len(which), 3), np.nan, np.float32)
+    return _Labels(due, time, asked, rows, chunk.P[which], chunk.y[which], known)
 
 
 def _join(parts: list[_Labels]) -> _Labels:
@@ -142,23 +164,39 @@ def steps(
             [*waiting, _on_their_way(chunk, label_delay, given)], chunk, by_time
         )
         start, end, done = chunk.first, chunk.first + len(chunk.P), 0
+        known = np.full((len(chunk.P), 3), np.nan, np.float32)
         while start < end:
             stop = min(end, start + _step(start))
             upto = int(np.searchsorted(labels.due, stop, "right"))
             cut = slice(start - chunk.first, stop - chunk.first)
             P, due = chunk.P[cut], labels.take(np.arange(done, upto))
-            k = len(due.y)
-            corrected, paths = corrector.play(
-                np.concatenate([due.P, P]),
+            # Of a row of this step the corrector has the receipt itself.
+            here, earlier = due.row >= start, (due.row < start) & (due.row >= chunk.first)
+            due.known[earlier] = known[due.row[earlier] - chunk.first]
+            k = int((~here).sum())
+            corrected, receipts, paths = corrector.play(
+                np.concatenate([due.P[~here], P]),
                 due.y,
-                np.arange(k),
+                np.where(here, due.row - start + k, np.cumsum(~here) - 1),
                 due.due - start,
                 first=k,
+                known=due.known,
+                receipt=True,
                 explain=explain,
             )
+            assert receipts is not None
+            known[cut] = receipts[np.arange(len(P)), :, np.maximum(chunk.y[cut], 0)]
             time = None if chunk.time is None else chunk.time[cut]
-            yield Step(start, P, chunk.y[cut], corrected, paths, time)
+            arrivals = Arrivals(
+                int((chunk.arrives & given)[cut].sum()),
+                due.due - due.row - 1,
+                due.time - due.asked if by_time else None,
+            )
+            yield Step(start, P, chunk.y[cut], corrected, paths, time, arrivals)
             start, done = stop, upto
+        for part in waiting:
+            late = part.row >= chunk.first
+            part.known[late] = known[part.row[late] - chunk.first]
 
 
 def _step(start: int) -> int:

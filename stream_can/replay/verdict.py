@@ -3,82 +3,161 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 
-__all__ = ["verdict"]
+__all__ = ["NATS", "POINTS", "verdict"]
 
 FEW = 200
 """Below this many labelled rows a replay is an anecdote."""
 GROUPS = 30
+POINTS, NATS = 0.1, 0.002
+"""A change that is smaller makes no difference to anybody, however sure it is."""
+
+
+class Change(NamedTuple):
+    """After minus before, per labelled row."""
+
+    value: float
+    error: float
+    """Standard error of the value."""
+    least: float
+    """What would be worth noticing."""
+
+    @property
+    def up(self) -> bool:
+        """It rose, beyond chance and by something."""
+        return self.value > 2 * self.error and self.value >= self.least
+
+    @property
+    def down(self) -> bool:
+        """It fell, beyond chance and by something."""
+        return self.value < -2 * self.error and self.value <= -self.least
+
+    @property
+    def much(self) -> bool:
+        """It is more than what learning itself may cost in a short recording."""
+        return abs(self.value) >= 5 * self.least
+
+    @property
+    def small(self) -> bool:
+        """It is too small to matter."""
+        return abs(self.value) < self.least
 
 
 def verdict(result: Replay) -> str:
     """One paragraph on whether to use the corrector on this stream, and why.
 
     A change counts where it is larger than two standard errors, taken over 30 stretches of the
-    stream, since neighbouring rows are alike.
+    stream (neighbouring rows are alike), and at least 0.1 point of accuracy or 0.002 nats of log
+    loss; five times that before a loss means that it should not be used. Labels that look wrong are
+    said first.
     """
     if result.raw.n < FEW:
         return (
             f"Too few labels to say: {result.raw.n:,} rows have one, and below {FEW} any "
             "difference may be chance. Replay a longer recording."
         )
-    points, points_error = _change(result, "hits", 100)
-    nats, nats_error = _change(result, "losses", 1)
+    wrong = _wrong_labels(result)
+    if wrong:
+        return f"No verdict: {wrong}"
+    points = Change(*_change(result, "hits", 100), POINTS)
+    nats = Change(*_change(result, "losses", 1), NATS)
     raw, corrected = result.raw, result.corrected
     numbers = (
         f"accuracy {100 * raw.accuracy:.2f} % before and {100 * corrected.accuracy:.2f} % after "
-        f"({points:+.2f} points, standard error {points_error:.2f}), log loss {raw.log_loss:.4f} "
-        f"before and {corrected.log_loss:.4f} after ({nats:+.4f} nats, standard error "
-        f"{nats_error:.4f})"
+        f"({points.value:+.2f} points, standard error {points.error:.2f}), log loss "
+        f"{raw.log_loss:.4f} before and {corrected.log_loss:.4f} after ({nats.value:+.4f} nats, "
+        f"standard error {nats.error:.4f})"
     )
-    right_more, right_less = points > 2 * points_error, points < -2 * points_error
-    closer, further = nats < -2 * nats_error, nats > 2 * nats_error
-    if (right_less and not closer) or (further and not right_more):
-        first = f"Do not use it on this stream: it made the predictions worse, {numbers}."
-    elif right_less or further:
-        first = f"It is a trade on this stream, and yours to weigh: {numbers}."
-    elif right_more:
-        first = f"Use it: more predictions are right, {numbers}."
-    elif closer:
+    good, bad = points.up or nats.down, points.down or nats.up
+    if bad and not good:
         first = (
-            f"Use it where the probabilities themselves matter: as many predictions are right, and "
-            f"the probabilities are closer to the truth, {numbers}."
+            f"Do not use it on this stream: it made the predictions worse, {numbers}."
+            if (points.down and points.much) or (nats.up and nats.much)
+            else f"It costs a little here and gains nothing: {numbers}."
         )
+    elif bad:
+        first = f"It is a trade on this stream, and yours to weigh: {numbers}."
+    elif points.up:
+        first = f"Use it: more predictions are right, {numbers}."
+    elif good:
+        first = (
+            "Use it where the probabilities themselves matter: they are closer to the truth, while "
+            f"accuracy shows no clear change, {numbers}."
+        )
+    elif points.small and nats.small:
+        first = f"It does nothing here, neither good nor bad: {numbers}."
     else:
-        first = f"It changes nothing here that stands out of the noise: {numbers}."
-    return " ".join([first, *_reasons(result)])
+        first = (
+            f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
+            "would tell."
+        )
+    late = _late_labels(result)
+    return " ".join([first, *late, *_reasons(result, good=good and not bad, bad=bad)])
 
 
-def _reasons(result: Replay) -> list[str]:
+def _wrong_labels(result: Replay) -> str:
+    """Why the labels cannot be what they should be; empty where they can."""
+    rows = result.raw_classes.rows
+    if len(rows) > 1 and rows.max() == result.raw.n:
+        name = readable(result.classes[int(rows.argmax())])
+        return (
+            f"all {result.raw.n:,} labels are of one class, {name}, and a corrector that learns to "
+            "say so whatever comes is always right. Is it the right column, and does it hold "
+            "everything that happened?"
+        )
+    if len(rows) > 1 and result.raw.accuracy == 1:
+        return (
+            f"all {result.raw.n:,} labels equal the predicted class. Either nothing is left to "
+            "correct, or the column of labels was made from the predictions."
+        )
+    return ""
+
+
+def _late_labels(result: Replay) -> list[str]:
+    learned = result.delay_rows.n
+    if 2 * learned > result.coming or not result.coming:
+        return []
+    return [
+        f"Warning: labels come so late that only {learned:,} of {result.coming:,} were there "
+        "before the recording ended; the replay hardly shows what they teach. Replay a longer one."
+    ]
+
+
+def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:
     reasons = []
     weights = result.mean_weights
     best = max(weights, key=weights.__getitem__)
     reasons.append(f"Most weight was on {best}: {100 * weights[best]:.0f} % over the whole stream.")
     can = result.paths.get("can")
-    if can is not None and can.n:
+    if can is not None and can.n and not bad:
         change = 100 * (can.accuracy - result.raw.accuracy)
         if change < -0.5:
             reasons.append(
                 f"CAN alone would have cost {-change:.1f} points of accuracy: the mixture is what "
                 "keeps it from doing harm."
             )
-    early, late = _mixes(result)
-    moved = 0.5 * float(np.abs(late - early).sum())
-    if moved > 0.1:
+    moved, chance = _mix_change(result)
+    if moved > max(0.1, 2 * chance):
         reasons.append(
             f"The class mix moves: {100 * moved:.0f} % of the labels are of other classes in the "
             "last fifth of the stream than in the first."
         )
     few = result.rates.get(0.05)
     gain = result.raw.log_loss - result.corrected.log_loss
-    if few is not None and gain > 0.001:
-        kept = 100 * min(max((result.raw.log_loss - few.log_loss) / gain, 0), 1)
-        reasons.append(f"With one label in 20 it would keep {kept:.0f} % of the gain in log loss.")
+    if few is not None and good and gain > NATS:
+        kept = result.raw.log_loss - few.log_loss
+        reasons.append(
+            f"With one label in 20 it would keep {100 * min(kept / gain, 1):.0f} % of the gain in "
+            "log loss."
+            if kept > 0
+            else "With one label in 20 nothing of the gain in log loss would be left."
+        )
     return reasons
 
 
@@ -93,12 +172,17 @@ def _change(result: Replay, what: str, scale: float) -> tuple[float, float]:
     return float(scale * sums[-1] / labelled[-1]), float(error)
 
 
-def _mixes(result: Replay) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The class mix of the labels in the first and the last fifth."""
+def _mix_change(result: Replay) -> tuple[float, float]:
+    """Half the distance between the class mix of the first and the last fifth, and that by chance.
+
+    Chance alone makes the mixes of n and N labels differ by sum of sqrt((1/n + 1/N) q / (2 pi)).
+    """
     counts = np.cumsum([moment.counts for moment in result.moments], axis=0)
     rows = np.array([moment.row for moment in result.moments])
     first = counts[np.searchsorted(rows, result.rows / 5)]
     last = counts[-1] - counts[np.searchsorted(rows, 0.8 * result.rows)]
-    if not first.sum() or not last.sum():
-        return np.zeros(1), np.zeros(1)
-    return first / first.sum(), last / last.sum()
+    n, N = first.sum(), last.sum()
+    if not n or not N:
+        return 0.0, 0.0
+    chance = np.sqrt((1 / n + 1 / N) * (first + last) / (n + N) / (2 * math.pi)).sum()
+    return 0.5 * float(np.abs(last / N - first / n).sum()), float(chance)

@@ -9,6 +9,6 @@ except ImportError:
         "the report is drawn by matplotlib: pip install 'stream_can[report]'"
     ) from None
 
-from stream_can.report.page import report, write_report
+from stream_can.report.page import NoLabels, report, write_report
 
-__all__ = ["report", "write_report"]
+__all__ = ["NoLabels", "report", "write_report"]

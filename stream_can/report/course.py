@@ -22,9 +22,8 @@ class Course:
         """Rows in the window."""
         self.at = np.linspace(self.window, result.rows, POINTS)
         """The row of each point."""
-        self.moments = result.moments
+        self.result, self.moments = result, result.moments
         self._rows = np.array([moment.row for moment in result.moments])
-        self._dates = result.dates
 
     def sums(self, values: ArrayLike) -> NDArray[np.float64]:
         """What was added in the window before each point, shape (points, k).
@@ -43,11 +42,25 @@ class Course:
         ]
         return np.asarray(ends[0] - ends[1])
 
-    def shares(self, what: str) -> NDArray[np.float64]:
-        """A pair of sums of the moments per labelled row, shape (2, points); nan without labels."""
-        sums = self.sums([(*getattr(m, what), m.labelled) for m in self.moments])
-        labelled = np.where(sums[:, 2] > 0, sums[:, 2], np.nan)
-        return np.asarray((sums[:, :2] / labelled[:, None]).T)
+    def means(self, what: str, squares: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Means per labelled row before and after, and their standard errors.
+
+        Parameters
+        ----------
+        what, squares
+            Which pair of sums of the moments, and the pair of the sums of their squares.
+
+        Returns
+        -------
+        Two arrays of shape (2, points), nan where the window has no label. The errors take rows as
+        independent of each other.
+        """
+        sums = self.sums(
+            [(*getattr(m, what), *getattr(m, squares), m.labelled) for m in self.moments]
+        )
+        n = np.where(sums[:, 4] > 0, sums[:, 4], np.nan)
+        mean, square = (sums[:, :2].T / n, sums[:, 2:4].T / n)
+        return mean, np.sqrt(np.maximum(square - mean**2, 0) / n)
 
     def values(self, values: NDArray[Any] | list[float]) -> NDArray[np.float64]:
         """What the moments say, one number each, at each point."""
@@ -61,7 +74,7 @@ class Course:
     @property
     def x(self) -> NDArray[Any]:
         """Where the points are on the x axis: their dates, else their rows."""
-        if not self._dates:
+        if not self.result.dates:
             return self.at
         times = np.array([moment.time for moment in self.moments]).astype("datetime64[us]")
         return self.values(times.astype(np.int64)).astype(np.int64).astype("datetime64[us]")

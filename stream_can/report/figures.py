@@ -2,65 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import matplotlib
 import numpy as np
-from matplotlib import dates
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
+from stream_can.replay.verdict import NATS, POINTS
 from stream_can.report.course import Course
-from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Shown
+from stream_can.report.curves import along, band, before_and_after, wide
+from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, Shown
 from stream_can.scores import Scores
 
 __all__ = ["FIGURES"]
 
 SHOWN = 6
-"""Classes that get a line of their own."""
+"""Classes and paths that get a color of their own."""
+LARGEST = 260
+"""Area of the point that holds all rows, in square points."""
 
 
-def rolling_accuracy(result: Replay, figure: Figure) -> None:
-    axes = figure.subplots()
+def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
     course = Course(result)
-    before, after = 100 * course.shares("hits")
-    _pair(axes, course, before, after)
+    means, errors = course.means("hits", "hits")
+    axes = figure.subplots()
     axes.set_ylabel("accuracy, %")
-    _along(axes, result)
+    return before_and_after(axes, course, 100 * means, 100 * errors)
 
 
-def rolling_log_loss(result: Replay, figure: Figure) -> None:
-    axes = figure.subplots()
+def rolling_log_loss(result: Replay, figure: Figure) -> list[Key]:
     course = Course(result)
-    before, after = course.shares("losses")
-    _pair(axes, course, before, after)
+    means, errors = course.means("losses", "squares")
+    axes = figure.subplots()
     axes.set_ylabel("log loss, nats")
-    _along(axes, result)
+    return before_and_after(axes, course, means, errors)
 
 
-def class_mix(result: Replay, figure: Figure) -> None:
+def class_mix(result: Replay, figure: Figure) -> list[Key]:
     axes = figure.subplots()
     course = Course(result)
     counts = np.array([moment.counts for moment in result.moments])
     seen = course.sums(counts)
-    truth = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    n = np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    truth = seen / n
+    error = np.sqrt(truth * (1 - truth) / n)
     prior = np.array([moment.prior for moment in result.moments])
+    keys = []
     commonest = np.argsort(-counts.sum(axis=0), kind="stable")[:SHOWN]
     for color, k in zip(SERIES, commonest, strict=False):
-        name = _short(result.classes[k])
-        axes.plot(course.x, 100 * truth[:, k], color=color, alpha=0.35, linewidth=4)
-        axes.plot(
-            course.x, 100 * course.values(prior[:, k]), color=color, linewidth=1.4, label=name
-        )
+        band(axes, course, 100 * truth[:, k], 100 * error[:, k], color)
+        wide(axes, course, 100 * truth[:, k], color)
+        axes.plot(course.x, 100 * course.values(prior[:, k]), color=color, linewidth=1.4)
+        keys.append(Key(readable(result.classes[k]), color))
     axes.set_ylabel("share, %")
     axes.set_ylim(bottom=0)
-    _legend(axes, 2)
-    _along(axes, result)
+    along(axes, result)
+    return keys
 
 
-def reliability(result: Replay, figure: Figure) -> None:
+def reliability(result: Replay, figure: Figure) -> list[Key]:
     pair: list[tuple[str, Scores, str]] = [
         ("before", result.raw, BEFORE),
         ("after", result.corrected, AFTER),
@@ -72,16 +71,18 @@ def reliability(result: Replay, figure: Figure) -> None:
         at = bins.rows > 0
         x, y = 100 * bins.confidence[at], 100 * bins.accuracy[at]
         axes.vlines(x, np.minimum(x, y), np.maximum(x, y), color=color, alpha=0.35, linewidth=3)
-        axes.scatter(x, y, 12 + 500 * share[at], color=color, alpha=0.85, linewidth=0)
+        axes.scatter(x, y, 10 + LARGEST * share[at], color=color, alpha=0.85, linewidth=0)
+        # Room for half of the largest point beyond 0 and 100 %.
         axes.set(
-            xlim=(0, 100), ylim=(0, 100), aspect="equal", xticks=[0, 50, 100], yticks=[0, 50, 100]
+            xlim=(-9, 109), ylim=(-9, 109), aspect="equal", xticks=[0, 50, 100], yticks=[0, 50, 100]
         )
         axes.set_xlabel("confidence, %")
         axes.set_title(f"{name}: ECE {100 * scores.ece:.1f} %", color=INK, fontsize=10.5)
     figure.axes[0].set_ylabel("accuracy, %")
+    return []
 
 
-def path_weights(result: Replay, figure: Figure) -> None:
+def path_weights(result: Replay, figure: Figure) -> list[Key]:
     axes = figure.subplots()
     course = Course(result)
     weights = np.array([moment.weights for moment in result.moments])
@@ -89,18 +90,20 @@ def path_weights(result: Replay, figure: Figure) -> None:
     share = course.sums(weights * course.lengths[:, None]).T / course.window
     shown = np.argsort(-share.max(axis=1), kind="stable")[:SHOWN]
     shown = np.array([k for k in sorted(shown) if share[k].max() > 0.02])
+    layers = [*share[shown]]
+    keys = [Key(names[k], SERIES[i], "area") for i, k in enumerate(shown)]
     other = 1 - share[shown].sum(axis=0)
-    layers, labels, colors = [*share[shown]], [names[k] for k in shown], [*SERIES[: len(shown)]]
     if other.max() > 0.005:
-        layers, labels, colors = [*layers, other], [*labels, "others"], [*colors, MUTED]
-    axes.stackplot(course.x, 100 * np.array(layers), labels=labels, colors=colors)
+        layers.append(other)
+        keys.append(Key("others", MUTED, "area"))
+    axes.stackplot(course.x, 100 * np.array(layers), colors=[key.color for key in keys])
     axes.set(ylabel="weight, %", ylim=(0, 100))
     axes.grid(False)
-    _legend(axes, 3)
-    _along(axes, result)
+    along(axes, result)
+    return keys
 
 
-def temperature(result: Replay, figure: Figure) -> None:
+def temperature(result: Replay, figure: Figure) -> list[Key]:
     axes = figure.subplots()
     course = Course(result)
     values = course.values([moment.temperature for moment in result.moments])
@@ -110,24 +113,19 @@ def temperature(result: Replay, figure: Figure) -> None:
     pad = max(0.1 * (high - low), 0.05)
     axes.set_ylim(low - pad, high + pad)
     axes.set_ylabel("temperature")
-    _along(axes, result)
+    along(axes, result)
+    return []
 
 
-def label_rates(result: Replay, figure: Figure) -> None:
+def label_rates(result: Replay, figure: Figure) -> list[Key]:
     names = [f"{100 * rate:g} %" for rate in result.rates]
+    accuracy = [100 * (s.accuracy - result.raw.accuracy) for s in result.rates.values()]
+    log_loss = [s.log_loss - result.raw.log_loss for s in result.rates.values()]
     panels = [
-        (
-            "accuracy, points",
-            [100 * (s.accuracy - result.raw.accuracy) for s in result.rates.values()],
-            "%+.2f",
-        ),
-        (
-            "log loss, nats",
-            [s.log_loss - result.raw.log_loss for s in result.rates.values()],
-            "%+.3f",
-        ),
+        ("accuracy, points", accuracy, "%+.2f", POINTS),
+        ("log loss, nats", log_loss, "%+.3f", NATS),
     ]
-    for axes, (title, values, form) in zip(figure.subplots(1, 2), panels, strict=True):
+    for axes, (title, values, form, least) in zip(figure.subplots(1, 2), panels, strict=True):
         bars = axes.bar(names, values, width=0.62, color=AFTER)
         axes.bar_label(
             bars,
@@ -138,89 +136,55 @@ def label_rates(result: Replay, figure: Figure) -> None:
         )
         axes.axhline(0, color=MUTED, linewidth=1)
         axes.set_title(title, color=INK, fontsize=10.5)
-        axes.margins(y=0.18)
+        low, high = min(0, *values), max(0, *values)
+        room = max(0.2 * (high - low), 2 * least)  # for the numbers; what is nothing looks small
+        axes.set_ylim(low - room, high + room)
         axes.tick_params(axis="y", labelleft=False)
         axes.tick_params(axis="x", labelsize=9)
         axes.grid(False)
-
-
-# ---- what the figures share
-
-
-def _along(axes: Axes, result: Replay) -> None:
-    axes.margins(x=0.01)
-    if result.dates:
-        locator = dates.AutoDateLocator(maxticks=6)
-        axes.xaxis.set_major_locator(locator)
-        short = dates.ConciseDateFormatter(locator)
-        axes.xaxis.set_major_formatter(short)
-        return
-    axes.set_xlabel("rows")
-    axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5))
-    axes.xaxis.set_major_formatter(lambda value, _: _rows(value))
-
-
-def _rows(value: float) -> str:
-    for scale, unit in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= scale:
-            return f"{value / scale:g}{unit}"
-    return f"{value:g}"
-
-
-def _pair(axes: Axes, course: Course, before: NDArray[Any], after: NDArray[Any]) -> None:
-    axes.plot(course.x, before, color=BEFORE, label="before")
-    axes.plot(course.x, after, color=AFTER, label="after")
-    _legend(axes, 2)
-
-
-def _legend(axes: Axes, columns: int) -> None:
-    axes.legend(
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.0),
-        ncols=columns,
-        handlelength=1.2,
-        columnspacing=1.2,
-        fontsize=9,
-        borderaxespad=0.2,
-    )
-
-
-def _short(name: Any, limit: int = 24) -> str:
-    text = str(name)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return []
 
 
 FIGURES = [
     Shown(
-        "Rolling accuracy",
-        "Share of right predictions in a sliding window, before and after.",
+        "Accuracy",
+        "Share of right predictions among the labelled rows of a window of {window} rows that "
+        "slides over the stream. Bands: two standard errors of each curve; both curves are of the "
+        "same rows, so their difference is surer than the bands.",
         rolling_accuracy,
     ),
-    Shown("Rolling log loss", "Log loss in a sliding window, before and after.", rolling_log_loss),
     Shown(
-        "Class mix: labels (wide) and estimate (thin)",
-        "What the labels were, and what the corrector took the class mix for.",
+        "Log loss",
+        "Mean over the labelled rows of a window of {window} rows; lower is better. Bands: two "
+        "standard errors of each curve.",
+        rolling_log_loss,
+    ),
+    Shown(
+        "Class mix",
+        "Wide: share of each class among the labels of a window of {window} rows, with two "
+        "standard errors. Thin: what the corrector took it for. The commonest classes.",
         class_mix,
     ),
     Shown(
         "Reliability",
-        "Accuracy against confidence; the area of a point is its share of the rows.",
+        "Accuracy against confidence; the area of a point is its share of the rows, its stem its "
+        "distance from what the confidence promised.",
         reliability,
     ),
     Shown(
         "Weight of each path",
-        "How much each path has to say, on average in a sliding window.",
+        "How much each path has to say in the mixture, on average over a window of {window} rows.",
         path_weights,
     ),
     Shown(
         "Temperature",
-        "Above 1 the classifier is overconfident.",
+        "That of the path of this name, at each row: above 1 the classifier is overconfident.",
         temperature,
         lambda result: "temperature" in result.paths,
     ),
     Shown(
         "What labels buy",
-        "Change against the raw predictions, by the share of rows whose label arrives.",
+        "After minus before, by the share of rows whose label arrives.",
         label_rates,
         lambda result: bool(result.rates),
     ),

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 
 from stream_can.errors import StreamCANError
 from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
+from stream_can.report import tables
+from stream_can.report.course import Course
 from stream_can.report.figures import FIGURES
+from stream_can.report.glossary import GLOSSARY
+from stream_can.report.origin import origin
 from stream_can.report.svg import draw
-from stream_can.scores import Scores
 
 __all__ = ["NoLabels", "report", "write_report"]
 
-TABLE_NOTE = (
-    "Accuracy and ECE in percent, log loss in nats; weight in the mixture in percent, "
+PATHS_NOTE = (
+    "Accuracy and ECE in percent, log loss in nats; weight of the path in the mixture in percent, "
     "mean over the stream."
+)
+CLASSES_NOTE = (
+    "In percent, over the labelled rows; a dash where a class has no row, or is never predicted."
 )
 
 
@@ -25,8 +33,14 @@ class NoLabels(StreamCANError, ValueError):
     """A replay without a labelled row: there is nothing to compare."""
 
 
-def report(result: Replay, title: str) -> str:
-    """The page as text: figures, the table of paths, and one paragraph on whether to use it.
+def report(
+    result: Replay,
+    title: str,
+    *,
+    made_from: Mapping[str, str] | None = None,
+    date: datetime | None = None,
+) -> str:
+    """The page as text: figures, tables, one paragraph on whether to use it, a glossary.
 
     Parameters
     ----------
@@ -35,6 +49,10 @@ def report(result: Replay, title: str) -> str:
         of what labels buy.
     title
         What was replayed.
+    made_from
+        What else to say of how the page was made: {"file": ..., "command": ...}.
+    date
+        When it was made; now by default.
 
     Raises
     ------
@@ -44,12 +62,18 @@ def report(result: Replay, title: str) -> str:
     if not result.raw.n:
         raise NoLabels("report: no row has a label, so there is nothing to compare")
     style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8")
+    window = f"{Course(result).window:,.0f}"
     cards = [
-        _card(shown.title, draw(shown, result), shown.caption)
+        _card(shown.title, draw(shown, result), shown.caption.replace("{window}", window))
         for shown in FIGURES
         if shown.has_data(result)
     ]
+    cards += [
+        _card("Before, after, and each path alone", tables.paths(result), PATHS_NOTE),
+        _card("Each class", tables.classes(result), CLASSES_NOTE),
+    ]
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
+    made = origin(result, made_from or {}, date or datetime.now())
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -63,21 +87,28 @@ def report(result: Replay, title: str) -> str:
 <h1>{html.escape(title)}</h1>
 <p class="sub">{result.rows:,} rows, {labels}, {len(result.classes)} classes</p>
 <p class="verdict">{html.escape(verdict(result))}</p>
-<div class="tiles">{_tiles(result)}</div>
+<div class="tiles">{tables.tiles(result)}</div>
 <div class="grid">
 {"".join(cards)}
-{_card("The mixture and each path alone", _table(result), TABLE_NOTE)}
 </div>
+<section class="card words"><h2>How this page was made</h2>{tables.facts(made)}</section>
+<section class="card words"><h2>What the words mean</h2>{tables.facts(GLOSSARY.items())}</section>
 </main>
 </body>
 </html>
 """
 
 
-def write_report(result: Replay, title: str, path: str | Path) -> None:
+def write_report(
+    result: Replay,
+    title: str,
+    path: str | Path,
+    *,
+    made_from: Mapping[str, str] | None = None,
+) -> None:
     """Write :func:`report` to a file; its folder is made."""
     path = Path(path)
-    text = report(result, title)
+    text = report(result, title, made_from=made_from)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -90,41 +121,3 @@ def _card(title: str, content: str, note: str) -> str:
         f'<section class="card"><h2>{html.escape(title)}</h2>{content}'
         f'<p class="note">{html.escape(note)}</p></section>\n'
     )
-
-
-def _tiles(result: Replay) -> str:
-    raw, corrected = result.raw, result.corrected
-    tiles = []
-    for name, before, after, form, unit in [
-        ("accuracy", 100 * raw.accuracy, 100 * corrected.accuracy, ".2f", ("points", "%")),
-        ("log loss", raw.log_loss, corrected.log_loss, ".4f", ("", "nats")),
-        ("Brier", raw.brier, corrected.brier, ".4f", ("", "")),
-        ("ECE", 100 * raw.ece, 100 * corrected.ece, ".2f", ("points", "%")),
-    ]:
-        change = f"{after - before:+{form}} {unit[0]}".replace("-", "\N{MINUS SIGN}")
-        both = f"{before:{form}} → {after:{form}} {unit[1]}"
-        tiles.append(
-            f'<div class="tile"><span>{name}</span><b>{change}</b><span>{both}</span></div>'
-        )
-    return "".join(tiles)
-
-
-def _table(result: Replay) -> str:
-    weights = result.mean_weights
-    rows: list[tuple[str, Scores, str]] = [
-        ("before", result.raw, ""),
-        ("mixture", result.corrected, ""),
-    ]
-    rows += [(name, s, f"{100 * weights[name]:.1f}") for name, s in result.paths.items() if s.n]
-    body = "".join(
-        f"<tr{' class=mixture' if scores is result.corrected else ''}><td>{html.escape(name)}</td>"
-        f"<td>{100 * scores.accuracy:.2f}</td><td>{scores.log_loss:.4f}</td>"
-        f"<td class=spare>{scores.brier:.4f}</td><td>{100 * scores.ece:.2f}</td>"
-        f"<td>{weight}</td></tr>"
-        for name, scores, weight in rows
-    )
-    head = (
-        "<th></th><th>accuracy</th><th>log loss</th><th class=spare>Brier</th><th>ECE</th>"
-        "<th>weight</th>"
-    )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'

@@ -6,7 +6,7 @@ import html
 import io
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import matplotlib
 from cycler import cycler
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from stream_can.replay.result import Replay
 
-__all__ = ["AFTER", "BEFORE", "INK", "MUTED", "SERIES", "Shown", "draw"]
+__all__ = ["AFTER", "BEFORE", "INK", "MUTED", "SERIES", "Key", "Shown", "draw"]
 
 # Drawn in these, then replaced by the page's CSS variables, so that one SVG is both light and dark.
 INK, MUTED, GRID, BEFORE, AFTER = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -39,11 +39,11 @@ STYLE: dict[Any, Any] = {
     "font.size": 10.5,
     "grid.color": GRID,
     "grid.linewidth": 0.8,
-    "legend.frameon": False,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
     "patch.linewidth": 0,
     "svg.fonttype": "none",
+    "text.parse_math": False,
     "text.color": INK,
     "xtick.color": MUTED,
     "xtick.major.size": 3,
@@ -52,20 +52,33 @@ STYLE: dict[Any, Any] = {
 }
 
 
+class Key(NamedTuple):
+    """An entry of a legend.
+
+    Legends are HTML beside the figure: a browser finds a font for every name, shapes and wraps it,
+    and no name is markup to it.
+    """
+
+    name: str
+    color: str
+    kind: Literal["line", "wide", "area"] = "line"
+
+
 class Shown(NamedTuple):
     """A figure of the page."""
 
     title: str
     caption: str
-    plot: Callable[[Replay, Figure], None]
+    """One or two sentences; {window} is the width of the sliding window."""
+    plot: Callable[[Replay, Figure], list[Key]]
     has_data: Callable[[Replay], bool] = lambda result: True
 
 
 def draw(shown: Shown, result: Replay) -> str:
-    """One figure as an `<svg>` element without ids that another figure on the page could share."""
+    """A figure as `<svg>` without ids that another one on the page could share, and its legend."""
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": shown.plot.__name__}):
-        figure = Figure(figsize=(4.9, 3.1), layout="constrained")
-        shown.plot(result, figure)
+        figure = Figure(figsize=(4.9, 2.9), layout="constrained")
+        keys = shown.plot(result, figure)
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = out.getvalue()
@@ -76,6 +89,19 @@ def draw(shown: Shown, result: Replay) -> str:
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1 role="img"', svg, count=1)
     svg = svg.replace("<svg", f'<svg aria-label="{html.escape(shown.title)}"', 1)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
+    return _in_colors_of_the_page(_legend(keys) + svg)
+
+
+def _legend(keys: list[Key]) -> str:
+    entries = "".join(
+        f'<li><i class="{key.kind}" style="--c:{key.color}"></i>'
+        f"<bdi>{html.escape(key.name)}</bdi></li>"
+        for key in keys
+    )
+    return f'<ul class="legend">{entries}</ul>' if keys else ""
+
+
+def _in_colors_of_the_page(text: str) -> str:
     for color, name in VARIABLES.items():
-        svg = svg.replace(color, f"var({name})")
-    return svg
+        text = text.replace(color, f"var({name})")
+    return text

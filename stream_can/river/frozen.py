@@ -28,8 +28,8 @@ class FrozenClassifier(base.Classifier):
     ...     return {"rain": x["clouds"], "sun": 1 - x["clouds"]}
 
     >>> model = CorrectedClassifier(FrozenClassifier(rain), train_counts={"rain": 40, "sun": 60})
-    >>> for _ in range(200):  # clouds that bring no rain
-    ...     model.learn_one({"clouds": 0.75}, "sun")
+    >>> for i in range(200):  # clouds that seldom bring rain
+    ...     model.learn_one({"clouds": 0.75}, "rain" if i % 5 == 0 else "sun")
     >>> model.predict_one({"clouds": 0.75})
     'sun'
     """

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.corrector import Corrector
+from stream_can.corrector import Corrector, Played
 from stream_can.scores import Scores
 from stream_can.stream.messages import Label, Prediction
 from stream_can.stream.recent import Recent
@@ -34,8 +34,10 @@ class Batch:
         self._at: list[int] = []  # the row of each prediction
         self._earlier: list[bytes] = []  # rows of labels that are none of this batch's predictions
         # Of each label: the class, the number of its row, whether that is among the predictions
-        # or the earlier rows, and after how many predictions it is learned.
+        # or the earlier rows, and after how many predictions it is learned; and the receipt of its
+        # prediction, where that is of an earlier batch and known.
         self._labels: list[tuple[int, int, bool, int]] = []
+        self._receipts: list[bytes | None] = []
         # To be scored: kept predictions whose labels came, and those that carry their own.
         self._joined: list[tuple[Recent, int]] = []
         self._labelled: list[tuple[int, int]] = []
@@ -52,45 +54,65 @@ class Batch:
             entry.number = number
         if prediction.label is not None:
             self._labels.append((prediction.label, number, True, number + 1))
+            self._receipts.append(None)
             self._labelled.append((number, prediction.label))
 
     def learn(self, label: Label, entry: Recent | None) -> None:
         """A label, to be learned here; ``entry`` is its prediction, where that is kept."""
-        of, here, row = -1, False, None
+        of, here, row, receipt = -1, False, None, None
         if entry is not None:
             self._joined.append((entry, label.index))
             of, here = entry.number, entry.number >= 0
-            row = None if here else entry.raw
-        if label.number >= 0:  # the row that it brings goes before the kept one
-            here, row = False, self._rows[label.number].tobytes()
+            row, receipt = (None, None) if here else (entry.raw, entry.receipt)
+        if label.number >= 0:  # the row that it brings goes before another that was kept
+            brought = self._rows[label.number].tobytes()
+            kept = self._rows[self._at[of]].tobytes() if here else row
+            if brought != kept:
+                here, row, receipt = False, brought, None
         if row is not None:
             of = len(self._earlier)
             self._earlier.append(row)
         self._labels.append((label.index, of, here, len(self._at)))
+        self._receipts.append(receipt)
 
-    def play(self, corrector: Corrector) -> tuple[Array, Array]:
-        """Correct and learn; the rows of the predictions and the corrected ones, each (n, m)."""
+    def play(self, corrector: Corrector, receipts: bool) -> tuple[Array, Played]:
+        """Correct and learn; the rows of the predictions, shape (n, m), and what came of them."""
         P, first = self._rows, len(self._earlier)
         if len(self._at) < len(P):
             P = P[self._at]
         flat = np.fromiter(chain.from_iterable(self._labels), np.int64, 4 * len(self._labels))
         ys, of, here, due = flat.reshape(-1, 4).T.copy()
-        corrected, _ = corrector.play(
+        played = corrector.play(
             np.concatenate([self._matrix(self._earlier), P]) if first else P,
             ys,
             of + first * here,
             due,
             first=first,
+            known=self._known(),
+            receipt=receipts,
         )
-        return P, corrected
+        return P, played
 
-    def keep(self, P: Array, sent: Array) -> None:
+    def _known(self) -> NDArray[np.float32] | None:
+        """What the receipt of each label's prediction gave the label, shape (labels, 3)."""
+        if not any(self._receipts):
+            return None
+        known = np.full((len(self._labels), 3), np.nan, np.float32)
+        for row, (y, *_), receipt in zip(known, self._labels, self._receipts, strict=True):
+            if receipt is not None:
+                row[:] = np.frombuffer(receipt, np.float32)[y :: self._m]
+        return known
+
+    def keep(self, P: Array, sent: Array, receipts: NDArray[np.float32] | None) -> None:
         """Fill in the rows of the kept predictions."""
         raw, corrected, width = P.tobytes(), sent.tobytes(), 8 * self._m
+        tickets = b"" if receipts is None else receipts.tobytes()
         for i, (_, _, entry) in enumerate(self.predictions):
             if entry is not None:
                 cut = slice(i * width, (i + 1) * width)
                 entry.raw, entry.sent, entry.number = raw[cut], corrected[cut], -1
+                if receipts is not None:
+                    entry.receipt = tickets[3 * i * width // 2 : 3 * (i + 1) * width // 2]
 
     def score(self, P: Array, sent: Array, before: Scores, after: Scores) -> None:
         """Add the predictions whose labels came to the scores; after :meth:`keep`."""

@@ -32,6 +32,8 @@ class Recent(msgspec.Struct, gc=False):
     raw: bytes = b""
     sent: bytes | None = None
     """The corrected row as it was sent; None where that is not known (any more)."""
+    receipt: bytes | None = None
+    """3 m float32, what it was mixed from; None where that is not known (any more)."""
     number: int = -1
     """Which prediction of the batch at hand, whose rows are not here yet; -1 once they are."""
 
@@ -81,9 +83,9 @@ class RecentPredictions:
         """The prediction of an id; None where it is not kept."""
         return None if name is None else self._entries.get(name)
 
-    def dump(self) -> tuple[list[bytes], NDArray[np.float64]]:
-        """The ids, oldest first, and a row for each, shape (n, 2 + 2 m): offset, timestamp, the raw
-        row and the corrected one (NaN where it is not known)."""
+    def dump(self) -> tuple[list[bytes], NDArray[np.float64], NDArray[np.float32]]:
+        """The ids, oldest first, a row for each, shape (n, 2 + 2 m): offset, timestamp, the raw row
+        and the corrected one, and the receipts, shape (n, 3 m); NaN where one is not known."""
         entries = self._entries.values()
         unknown = np.full(self._m, np.nan).tobytes()
         block = np.empty((len(entries), HEAD + 2 * self._m))
@@ -91,9 +93,18 @@ class RecentPredictions:
         block[:, 1] = [entry.timestamp for entry in entries]
         rows = b"".join(entry.raw + (entry.sent or unknown) for entry in entries)
         block[:, HEAD:] = np.frombuffer(rows).reshape(-1, 2 * self._m)
-        return list(self._entries), block
+        blank = np.full(3 * self._m, np.nan, np.float32).tobytes()
+        receipts = b"".join(entry.receipt or blank for entry in entries)
+        shape = (len(entries), 3 * self._m)
+        return list(self._entries), block, np.frombuffer(receipts, np.float32).reshape(shape)
 
-    def load(self, ids: Sequence[bytes], block: NDArray[Any] | None, end: int) -> None:
+    def load(
+        self,
+        ids: Sequence[bytes],
+        block: NDArray[Any] | None,
+        receipts: NDArray[Any] | None,
+        end: int,
+    ) -> None:
         """Keep what :meth:`dump` returned, or as much of it as the bound allows.
 
         Raises
@@ -119,7 +130,20 @@ class RecentPredictions:
         # Rounded to a few digits, what was sent need not sum to 1.
         if not (((sent >= 0) & (sent <= 1.001)) | np.isnan(sent).all(axis=1, keepdims=True)).all():
             raise SnapshotMismatch("snapshot: a recent prediction's corrected row")
-        for name, row in zip(ids, block, strict=True):
+        if receipts is None:  # a snapshot of task format 1
+            receipts = np.full((len(ids), 3 * m), np.nan, np.float32)
+        if receipts.dtype != np.float32 or receipts.shape != (len(ids), 3 * m):
+            raise SnapshotMismatch(
+                f"snapshot: receipts of recent predictions are {receipts.dtype} of shape"
+                f" {receipts.shape}, expected float32 of shape {(len(ids), 3 * m)}"
+            )
+        unknown = np.isnan(receipts).all(axis=1, keepdims=True)
+        if not (((receipts >= 0) & (receipts <= 1.001)) | unknown).all():
+            raise SnapshotMismatch("snapshot: a recent prediction's receipt")
+        for name, row, receipt in zip(ids, block, receipts, strict=True):
             raw, sent = row[HEAD : HEAD + m], row[HEAD + m :]
             known = None if np.isnan(sent[0]) else sent.tobytes()
-            self.add(name, Recent(int(row[0]), int(row[1]), raw.tobytes(), known))
+            entry = Recent(int(row[0]), int(row[1]), raw.tobytes(), known)
+            if not np.isnan(receipt[0]):
+                entry.receipt = receipt.tobytes()
+            self.add(name, entry)

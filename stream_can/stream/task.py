@@ -61,7 +61,7 @@ from stream_can.version import __version__
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the head of a task's snapshot; the envelope around it has its own."""
 
 VERSION_HEADER = ("stream-can-version", __version__.encode())
@@ -109,6 +109,9 @@ class Task:
         be larger, whatever its numbers, becomes a dead letter before it changes anything.
     errors
         "dead-letter", or "fail" to stop at the first record that cannot be read.
+    receipts
+        Whether recent predictions keep their receipts, so that a label judges what was sent. Not
+        where outputs must be reproduced from the records alone: ``rebuild`` cannot bring them back.
     next_prediction, next_label
         Offsets to start at.
     """
@@ -123,6 +126,7 @@ class Task:
         recent_bytes: int = 64 << 20,
         max_bytes: int | None = None,
         errors: Literal["dead-letter", "fail"] = "dead-letter",
+        receipts: bool = True,
         next_prediction: int = 0,
         next_label: int = 0,
     ) -> None:
@@ -137,7 +141,7 @@ class Task:
         self.raw_scores, self.sent_scores = Scores(), Scores()
         self._m = len(corrector.classes)
         self._labels_topic, self.labelled = labels_topic, labelled
-        self._max_bytes, self._errors = max_bytes, errors
+        self._max_bytes, self._errors, self._receipts = max_bytes, errors, receipts
         self._digits = self.messages.fields.digits
         self._recent = RecentPredictions(self._m, 0 if labels_topic is None else recent_bytes)
         self._rebuild_from: int | None = None
@@ -233,7 +237,8 @@ class Task:
 
     def _correct_and_learn(self, batch: Batch) -> None:
         """Run the batch through the corrector; fill in the outputs and what was sent."""
-        P, Q = batch.play(self.corrector)
+        P, played = batch.play(self.corrector, self._receipts)
+        Q = played.rows
         if self._digits is not None:
             Q = rounded(Q, self._digits)
         if not np.isfinite(Q).all():  # JSON would say null
@@ -242,7 +247,7 @@ class Task:
         for (prediction, output, _), row in zip(batch.predictions, Q.tolist(), strict=True):
             output.value = write(prediction, row)
         if self._labels_topic is not None:
-            batch.keep(P, Q)
+            batch.keep(P, Q, played.receipts)
         batch.score(P, Q, self.raw_scores, self.sent_scores)
 
     def rebuild(self, records: Iterable[Source]) -> None:
@@ -296,7 +301,10 @@ class Task:
             Whether to hold the recent predictions too. Without them ``from_bytes`` needs
             ``rebuild``.
         """
-        ids, block = self._recent.dump() if recent else (None, np.empty((0, 0)))
+        ids: list[bytes] | None = None
+        arrays: dict[str, NDArray[Any]] = {"recent": np.empty((0, 0))}
+        if recent:
+            ids, arrays["recent"], arrays["receipts"] = self._recent.dump()
         head = {
             "task": FORMAT,
             "corrector": self.corrector.to_bytes(),
@@ -306,7 +314,7 @@ class Task:
             "counts": msgspec.to_builtins(self.counts),
             "ids": ids,
         }
-        return snapshot.encode(head, {"recent": block})
+        return snapshot.encode(head, arrays)
 
     @classmethod
     def from_bytes(
@@ -334,7 +342,7 @@ class Task:
             Where the bytes are truncated, corrupt, of a newer version or no task's, or do not match
             ``classes`` or ``settings``.
         """
-        content, arrays = snapshot.decode(data)
+        content, arrays, _ = snapshot.decode(data)
         if "task" not in content:
             raise SnapshotMismatch(
                 "snapshot: a corrector's alone, without the positions of a stream"
@@ -362,7 +370,8 @@ class Task:
         )
         self.counts = head.counts
         if head.ids is not None:
-            self._recent.load(head.ids, arrays.get("recent"), head.next_prediction)
+            kept = (arrays.get("recent"), arrays.get("receipts"))
+            self._recent.load(head.ids, *kept, head.next_prediction)
         elif self._labels_topic is not None and head.oldest < self.next_prediction:
             self._rebuild_from = head.oldest
         return self

@@ -1,23 +1,31 @@
 """The command line, as a user meets it: a process, its output, its exit code."""
 
+import html
 import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from stream_can import Corrector
+from stream_can.cli.commands import app
+from stream_can.cli.kafka import NOTHING
+from stream_can.cli.main import main
+from stream_can.kafka import options
 from stream_can.replay import Recording, replay
+from tests.replay.streams import ODD_NAMES
 
 CLASSES = ["cat", "dog", "eel"]
 
 
-def stream_can(*arguments, code=0, **options):
+def stream_can(*arguments, code=0, extra_env=None, **options):
     """Run `stream-can`; returns what it wrote to standard output and standard error."""
     # kafka-python itself uses what Python deprecates.
     strict = [] if "run" in arguments else ["-W", "error"]
@@ -26,7 +34,7 @@ def stream_can(*arguments, code=0, **options):
         capture_output=True,
         text=True,
         timeout=120,
-        env=os.environ | {"COLUMNS": "120", "NO_COLOR": "1"},
+        env=os.environ | {"COLUMNS": "120", "NO_COLOR": "1"} | (extra_env or {}),
         **options,
     )
     assert done.returncode == code, done.stdout + done.stderr
@@ -220,6 +228,108 @@ def test_a_damaged_snapshot_is_named(tmp_path):
     assert "cut short" in err
 
 
+def test_no_output_overwrites_an_input(file, tmp_path, rows, capsys, monkeypatch):
+    def refused(*options):
+        assert main(["replay", str(file), "--label-delay", "5", *map(str, options)]) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        return err
+
+    before = file.read_bytes()
+    link = tmp_path / "link.parquet"
+    link.symlink_to(file)
+    valid = tmp_path / "valid.npz"
+    np.savez(valid, probs=rows[0][:900], label=rows[1][:900])
+    for option in ("--report", "--state"):
+        for path in (file, link, tmp_path / "x" / ".." / file.name):
+            said = f"stream-can: {option} {path}: this file is read; name another one\n"
+            assert refused(option, path) == said
+        assert "valid.npz: this file is read" in refused("--validation", valid, option, valid)
+    monkeypatch.chdir(tmp_path)
+    said = "stream-can: --report a: this file is written by --state; name another one\n"
+    assert refused("--state", "a", "--report", "./a") == said
+    assert file.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["link.parquet", "stream.parquet", "valid.npz"]
+
+
+@pytest.mark.parametrize("delay", ["1.5", "nan", "x", "1e400"])
+def test_a_delay_is_a_whole_number(file, delay, capsys):
+    with pytest.raises(SystemExit):
+        main(["replay", str(file), "--label-delay", delay])
+    assert f"{delay!r} is not a whole number" in capsys.readouterr().err
+
+
+def test_a_whole_number_may_have_a_point(file, capsys):
+    assert main(["replay", str(file), "--label-delay", "30.0"]) == 0
+    assert "labels 30 rows late" in capsys.readouterr().out
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """A recording whose classes have odd names, and the state that its replay leaves."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(len(ODD_NAMES), 600)
+    P = 0.5 * np.eye(len(ODD_NAMES))[y] + 0.5 * rng.dirichlet(np.ones(len(ODD_NAMES)), 600)
+    file = tmp_path / "odd.npz"
+    np.savez(file, probs=P, label=np.array(ODD_NAMES)[y], classes=np.array(ODD_NAMES))
+    return file
+
+
+def test_odd_names_are_text_everywhere(odd, tmp_path):
+    state, page = tmp_path / "state", tmp_path / "r.html"
+    options = ["--label-delay", 10, "--state", state]
+    stream_can("replay", odd, *options, "--report", page)
+    out, _ = stream_can("inspect", state)
+    for name in ODD_NAMES:
+        assert f"\n{name[:19]}" in out
+        assert html.escape(name[:39]) in page.read_text()
+    # The numbers of a class keep their columns beside a name of 200 letters.
+    assert re.search(r"\nx{20}…x{19} +\d+\.\d\d +█", out)
+    found = json.loads(stream_can("inspect", state, "--json")[0])
+    assert found["classes"] == ODD_NAMES
+    single = tmp_path / "single.npz"
+    np.savez(
+        single,
+        probs=np.full((300, 2), 0.5),
+        label=np.full(300, "[/INST]"),
+        classes=["[/INST]", "$_$"],
+    )
+    assert "one class, [/INST]," in stream_can("replay", single, "--label-delay", 1)[0]
+
+
+def test_a_terminal_without_the_letters_shows_their_codes(odd, tmp_path):
+    state = tmp_path / "state"
+    stream_can("replay", odd, "--label-delay", 10, "--state", state)
+    latin = {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+    out, _ = stream_can("inspect", state, extra_env=latin)
+    assert "\\u5206\\u7c7b\\u522b" in out
+    assert "_hidden" in out
+
+
+def test_the_report_says_the_command(file, tmp_path):
+    page = tmp_path / "a b.html"
+    stream_can("replay", file, "--label-delay", 100, "--report", page)
+    text = html.unescape(page.read_text())
+    assert f"<dd>stream-can replay {file} --label-delay 100 --report '{page}'</dd>" in text
+    assert f"<dd>{file} ({file.stat().st_size:,} bytes)</dd>" in text
+
+
+@pytest.mark.parametrize("imported", ["numpy.exceptions", "msgspec", "cyclopts.utils", "rich.text"])
+def test_ctrl_c_while_the_command_is_imported(file, imported):
+    command = Path(sys.executable).with_name("stream-can")
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", command, "replay", file, "--label-delay", "5"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert any(line.rstrip().endswith(f" {imported}") for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode in (-signal.SIGINT, 130)
+    assert "Traceback" not in rest
+
+
 def test_a_write_that_fails_leaves_the_previous_state(file, tmp_path):
     state = tmp_path / "state"
     state.write_bytes(b"what was there before")
@@ -266,6 +376,23 @@ def test_help():
 def test_run_without_settings_says_which(tmp_path):
     _, err = stream_can("run", "--input", "a", code=2)
     assert "bootstrap_servers" in err
+
+
+@pytest.mark.parametrize("command", ["run", "backfill"])
+def test_every_setting_of_kafka_is_an_option(command):
+    texts = [f"--{o.name.replace('_', '-')}={o.name}" for o in options() if o.kind is str]
+    switches = [f"--{o.name.replace('_', '-')}" for o in options() if o.kind is bool]
+    lists = ["--client", "a=1", "--client", "b=2"]
+    _, bound, _ = app.parse_args([command, "a.toml", *texts, *switches, *lists])
+    assert bound.arguments["config"] == Path("a.toml")
+    found = vars(bound.arguments["given"])
+    assert list(found) == [option.name for option in options()]
+    for option in options():
+        value = {str: option.name, bool: True, dict: ["a=1", "b=2"]}[option.kind]
+        assert found[option.name] == value
+    assert set(vars(app.parse_args([command])[1].arguments.get("given", NOTHING)).values()) == {
+        None
+    }
 
 
 MISSING = """

@@ -20,18 +20,45 @@ def biased(n, m, seed, mix=None):
     return P / P.sum(1, keepdims=True), y
 
 
-@pytest.mark.parametrize(("n", "m"), [(60, 3), (520, 4), (620, 7), (5000, 3)])
-def test_equals_the_oracle(n, m):
+@pytest.mark.parametrize(
+    ("n", "m", "labelled"),
+    [
+        (60, 3, "all"),
+        (520, 4, "only right"),  # so that the guards go back to the row of `fitted`
+        (620, 7, "not of class 0"),  # which is silent although validation rows had it
+        (5000, 3, "all"),
+    ],
+)
+def test_equals_the_oracle(n, m, labelled):
     P, y = biased(n, m, 0)
-    stream, labels = biased(60, m, 1)
-    oracle, corrector = Oracle(m), Corrector(m)
+    stream, labels = biased(150, m, 1)
+    right = stream.argmax(1) == labels
+    rest = (stream.argmax(1) > 0) & (labels > 0)
+    comes = {"all": right | True, "only right": right, "not of class 0": rest}[labelled]
+    oracle, corrector, receipts = Oracle(m), Corrector(m), []
     oracle.fit(P, y)
     corrector.fit(P, y)
-    for p, label in zip(stream, labels, strict=True):
-        np.testing.assert_allclose(corrector.process_one(p), oracle.process(p), atol=2e-6)
-        corrector.learn_one(p, label)
-        oracle.learn(p, label)
+    late, back = 10, []
+    for t, p in enumerate(stream):
+        expected, receipt = oracle.process(p)
+        better, same = corrector.process_one(p, receipt=True)
+        np.testing.assert_allclose(better, expected, atol=2e-6)
+        np.testing.assert_allclose(same, receipt, atol=2e-6)
+        receipts.append(receipt)
+        back.append(oracle.trust(p.argmax()) == 0)
+        if t >= late and comes[t - late]:
+            corrector.learn_one(stream[t - late], labels[t - late], receipt=receipts[t - late])
+            oracle.learn(stream[t - late], labels[t - late], receipts[t - late])
     np.testing.assert_allclose(list(corrector.weights.values()), oracle.w, atol=1e-5)
+    np.testing.assert_allclose(
+        list(corrector.final_weights.values()), oracle.final_weights, atol=1e-5
+    )
+    assert list(corrector.silent_classes) == list(np.flatnonzero(oracle.silent))
+    np.testing.assert_allclose(
+        list(corrector.recent_log_loss.values()), oracle.recent_log_loss, atol=1e-5
+    )
+    assert any(back) == (labelled == "only right")
+    assert oracle.silent[0] == (labelled == "not of class 0")
     assert corrector.fit_report["class_mix"] == (oracle.ref is not None)
 
 

@@ -73,11 +73,13 @@ def test_lines_are_corrected_and_labels_learned():
             continue
         message = json.loads(line)
         if "label" in message:
-            corrector.learn_one(recent[message["id"]], message["label"])
+            p, receipt = recent[message["id"]]
+            corrector.learn_one(p, message["label"], receipt=receipt)
         else:
-            recent[message["id"]] = message["probs"]
             message["probs_raw"] = message["probs"]
-            message["probs"] = corrector.process_one(message["probs"]).tolist()
+            row, receipt = corrector.process_one(message["probs"], receipt=True)
+            recent[message["id"]] = message["probs"], receipt
+            message["probs"] = row.tolist()
             expected.append(message)
     assert [json.loads(line) for line in out] == expected
     letters = [json.loads(line) for line in err.splitlines()]
@@ -139,9 +141,10 @@ def test_labelled_lines(tmp_path):
     for i, p in enumerate(rng.dirichlet(np.ones(4), 50).tolist()):
         name = None if i % 4 == 0 else CLASSES[i % 4]
         lines.append(json.dumps({"probs": p, "label": name}).encode() + b"\n")
-        expected.append(corrector.process_one(p).tolist())
+        row, receipt = corrector.process_one(p, receipt=True)
+        expected.append(row.tolist())
         if name:
-            corrector.learn_one(p, name)
+            corrector.learn_one(p, name, receipt=receipt)
     code, out, _ = run(b"".join(lines), labelled=True, state=str(tmp_path / "state"))
     assert code == 0
     assert without_scores(out) == expected

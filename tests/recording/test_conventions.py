@@ -299,18 +299,6 @@ def test_options_of_names(option, classes, tmp_path, capsys, monkeypatch):
     assert json.loads(out)["classes"] == NAMES
 
 
-@pytest.mark.parametrize("option", ["--report", "--state"])
-def test_what_is_written_is_never_the_recording(option, tmp_path, capsys):
-    file = tmp_path / "a.csv"
-    csv(columns())(file)
-    before = file.read_bytes()
-    case = Case("", "a.csv", csv(columns()), f"{option} {file}")
-    code, _, err = replayed(case, tmp_path, capsys)
-    assert code == 1
-    assert f"{option} {file}: that is the recording itself" in " ".join(err.split())
-    assert file.read_bytes() == before
-
-
 def test_folders_of_the_state_are_made(tmp_path, capsys):
     csv(columns())(tmp_path / "a.csv")
     case = Case("", "a.csv", csv(columns()), f"--state {tmp_path}/made/on/the/way")

@@ -31,17 +31,19 @@ def stream(n=700, m=3, seed=0):
 
 def by_row(corrector, P, y, given, due_before, after=None):
     """The order in its plainest form: which labels are learned before each row."""
-    out, paths, learned = [], [], set()
+    out, paths, receipts, learned = [], [], [], set()
 
     def learn(labels):
         for j in labels:
-            corrector.learn_one(P[j], int(y[j]))
+            corrector.learn_one(P[j], int(y[j]), receipt=receipts[j])
             learned.add(j)
 
     for i in range(len(P)):
         learn(j for j in due_before(i) if given[j] and j not in learned)
         paths.append(np.stack(list(corrector.explain_one(P[i]).values())))
-        out.append(corrector.process_one(P[i]))
+        row, receipt = corrector.process_one(P[i], receipt=True)
+        out.append(row)
+        receipts.append(receipt)
     if after is not None:
         learn(j for j in after if given[j] and j not in learned)
     return np.array(out), np.stack(paths, axis=1)

@@ -5,36 +5,22 @@ import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from stream_can import Corrector
-from stream_can.replay import Replay, Step, from_arrays, steps
-from stream_can.replay.verdict import verdict
+from stream_can.replay import Replay, from_arrays, steps
 from stream_can.report import report, write_report
-from stream_can.scores import Scores
+from stream_can.report.figures import reliability, rolling_accuracy, rolling_log_loss
+from stream_can.report.origin import delay
+from stream_can.version import __version__
 from tests.programs import program
-
-
-def stream(n=4000, m=4, sharpness=1.0, seed=0):
-    """Predictions that are calibrated at sharpness 1 and overconfident above."""
-    rng = np.random.default_rng(seed)
-    P = rng.dirichlet(np.full(m, 0.7), n)
-    y = np.array([rng.choice(m, p=row) for row in P])
-    P = np.maximum(P, 1e-9) ** sharpness
-    return P / P.sum(1, keepdims=True), y
-
-
-def replayed(P, y, classes=None, time=None, rates=True, **settings):
-    corrector = Corrector(classes or P.shape[1], **settings)
-    result = Replay(corrector)
-    for step in steps(from_arrays(P, y, time, time), corrector, label_delay=20):
-        result.add(step)
-    if rates:
-        result.rates = {0.05: result.raw, 1.0: result.corrected}
-    return result
+from tests.replay.streams import ODD_NAMES, replayed, stream
 
 
 class Page(HTMLParser):
@@ -43,6 +29,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.ids, self.loads, self.tags = [], [], [], []
+        self.texts = defaultdict(list)
         self.feed(text)
         assert not self.open, f"not closed: {self.open}"
 
@@ -55,6 +42,10 @@ class Page(HTMLParser):
                 self.loads.append(values[name])
         if tag not in ("meta", "br", "link", "img"):
             self.open.append(tag)
+
+    def handle_data(self, text):
+        if self.open:
+            self.texts[self.open[-1]].append(text)
 
     def handle_startendtag(self, tag, attributes):
         self.handle_starttag(tag, attributes)
@@ -87,13 +78,27 @@ def test_the_page_is_whole_and_loads_nothing(m, n, settings):
 
 
 @pytest.mark.fast
-def test_names_are_escaped():
+def test_names_are_text():
+    P, y = stream(1500, len(ODD_NAMES))
+    for rolled in (0, 6):  # six classes have a line of their own
+        names = [*ODD_NAMES[rolled:], *ODD_NAMES[:rolled]]
+        y = np.argsort(np.argsort(-np.bincount(y)))[y]  # the first classes are the commonest
+        page = Page(report(replayed(P, y, names), "<b>title</b>"))
+        shown = [name if len(name) < 50 else "x" * 40 + "…" + "x" * 39 for name in names]
+        legend = page.texts["bdi"][4:10]  # behind two pairs of before and after
+        assert sorted(legend) == sorted(shown[:6])
+        assert sorted(page.texts["bdi"][-len(names) :]) == sorted(
+            name if len(name) < 50 else "x" * 60 + "…" + "x" * 59 for name in names
+        )
+        assert page.tags.count("svg") == 7
+        assert "<b>title" not in report(replayed(P, y, names), "<b>title</b>")
+
+
+@pytest.mark.fast
+def test_what_moves_a_cursor_is_shown_by_its_code():
     P, y = stream(500, 2)
-    names = ["<script>alert(1)</script>", 'a "quoted" & long name of a class']
-    text = report(replayed(P, y, names), "<b>title</b>")
-    assert "<script>" not in text
-    assert "<b>title" not in text
-    assert Page(text).tags.count("svg") == 7
+    page = Page(report(replayed(P, y, ["a\x1b[31m\x00", "b\n\ud800"]), "codes"))
+    assert set(page.texts["bdi"][-2:]) == {r"a\x1b[31m\x00", r"b\n\ud800"}
 
 
 @pytest.mark.fast
@@ -102,7 +107,7 @@ def test_dates_on_the_axis():
     time = np.datetime64("2013-03-01T00:00") + np.arange(3000) * np.timedelta64(2, "h")
     text = report(replayed(P, y, time=time), "dates")
     assert ">May<" in text
-    assert ">rows<" not in text
+    assert ">rows<" not in text.partition("<table")[0]
 
 
 @pytest.mark.fast
@@ -113,12 +118,139 @@ def test_a_stream_without_labels_has_no_report(tmp_path):
     assert not (tmp_path / "a.html").exists()
 
 
+@pytest.mark.fast
+def test_the_page_says_what_it_was_made_with():
+    P, y = stream(3000)
+    time = np.datetime64("2024-03-01T00:00") + np.arange(3000) * np.timedelta64(10, "m")
+    result = replayed(P, y, time=time, half_life=123.0, paths=["raw", "temperature"])
+    text = report(
+        result,
+        "a",
+        made_from={"file": "a.csv (5 bytes)", "command": "stream-can replay 'a b.csv'"},
+        date=datetime(2024, 5, 6, 7, 8, tzinfo=UTC),
+    )
+    page = Page(text)
+    said = dict(zip(page.texts["dt"], page.texts["dd"], strict=True))
+    assert said["file"] == "a.csv (5 bytes)"
+    assert said["command"] == "stream-can replay 'a b.csv'"
+    assert said["made by"] == f"stream_can {__version__}"
+    assert said["made on"].startswith("2024-05-0")
+    assert "half_life 123" in said["settings"]
+    assert "pseudo_count the number of classes" in said["settings"]
+    assert said["paths"] == "raw, temperature"
+    assert said["labels"].startswith("2,980 learned of 3,000; each 20 rows late; 20 were still")
+
+
+@pytest.mark.fast
+def test_the_page_says_how_late_labels_came():
+    P, y = stream(3000)
+    time = np.datetime64("2024-03-01T00:00") + np.arange(3000) * np.timedelta64(10, "m")
+    wait = np.arange(3000) % 100 * np.timedelta64(6, "m")
+    corrector = Corrector(4)
+    result = Replay(corrector)
+    for step in steps(from_arrays(P, y, time, time + wait), corrector):
+        result.add(step)
+    assert result.dates
+    assert re.fullmatch(
+        r"half of them at most (29|30) rows late, nine in ten (52|53|54) rows, all 59 rows; "
+        r"half of them at most (4.8\d|4.9\d|5) h late, nine in ten (8.9\d|9) h, all 9.[789]\d? h; "
+        r"\d\d were still on their way at the end",
+        delay(result),
+    ), delay(result)
+
+
+@pytest.mark.fast
+def test_every_word_of_the_tables_is_in_the_glossary():
+    page = Page(report(replayed(*stream(500)), "words"))
+    heads = {word for word in page.texts["th"] if word not in ("class", "rows")}
+    assert heads == {"accuracy", "log loss", "Brier", "ECE", "weight", "recall", "precision"} | {
+        "before",
+        "after",
+    }
+    assert heads <= set(page.texts["dt"])
+
+
+@pytest.mark.fast
+def test_each_class_is_counted():
+    P, y = stream(2000, 5, sharpness=2)
+    y[y == 3] = 2  # a class without rows
+    result = replayed(P, y)
+    best = P.argmax(axis=1)
+    for k, found in enumerate(result.per_class()):
+        assert found["rows"] == (y == k).sum()
+        recall = None if k == 3 else ((best == k) & (y == k)).sum() / (y == k).sum()
+        assert found["recall"]["raw"] == recall
+        precision = ((best == k) & (y == k)).sum() / (best == k).sum()
+        assert found["precision"]["raw"] == precision
+    mean = sum(c["rows"] * (c["recall"]["corrected"] or 0) for c in result.per_class()) / 2000
+    assert mean == pytest.approx(result.corrected.accuracy)
+    cells = Page(report(result, "classes")).texts["td"]
+    first = max(result.per_class(), key=lambda found: found["rows"])
+    at = cells.index(f"{first['rows']:,}")
+    shown = [*first["recall"].values(), *first["precision"].values()]
+    assert cells[at + 1 : at + 5] == [f"{100 * value:.1f}" for value in shown]
+    assert cells[-4:-2] == ["\N{EN DASH}"] * 2
+
+
+# ---- figures
+
+
+def drawn(plot, result):
+    figure = Figure(figsize=(4.9, 2.9), layout="constrained")
+    plot(result, figure)
+    figure.draw_without_rendering()
+    return figure
+
+
+@pytest.mark.fast
+def test_lines_that_coincide_are_both_seen():
+    P, y = stream(2000)
+    for plot in (rolling_accuracy, rolling_log_loss):
+        before, after = drawn(plot, replayed(P, y, paths=["raw"])).axes[0].lines
+        assert np.allclose(before.get_ydata(), after.get_ydata())
+        assert before.get_linewidth() >= after.get_linewidth() + 2
+        assert before.get_color() != after.get_color()
+
+
+@pytest.mark.fast
+def test_bands_are_two_standard_errors_of_the_window():
+    P, y = stream(12_800, sharpness=2)
+    result = replayed(P, y)
+    axes = drawn(rolling_log_loss, result).axes[0]
+    line, band = axes.lines[0], axes.collections[0]
+    corners = band.get_paths()[0].vertices
+    last = corners[np.isclose(corners[:, 0], 12_800)][:, 1]
+    losses = -np.log(np.maximum(P[np.arange(12_800), y], 1e-6))[-512:]
+    assert line.get_ydata()[-1] == pytest.approx(losses.mean())
+    assert np.ptp(last) == pytest.approx(4 * losses.std() / np.sqrt(512))
+    assert "a window of 512 rows" in report(result, "window")
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("p", [0.999, 0.5001])
+def test_points_are_inside_their_frame(p):
+    rng = np.random.default_rng(0)
+    sure = np.where(rng.random(1000)[:, None] < p, [p, 1 - p], [1 - p, p])
+    for labels in (sure.argmax(axis=1), sure.argmin(axis=1)):  # every row in one point
+        for axes in drawn(reliability, replayed(sure, labels)).axes:
+            points = axes.collections[-1]
+            radius = np.sqrt(points.get_sizes() / np.pi) / 72 * axes.figure.dpi
+            centers = axes.transData.transform(points.get_offsets())
+            (left, bottom), (right, top) = axes.bbox.get_points()
+            assert (centers[:, 0] - radius >= left).all()
+            assert (centers[:, 0] + radius <= right).all()
+            assert (centers[:, 1] - radius >= bottom).all()
+            assert (centers[:, 1] + radius <= top).all()
+
+
 WITHOUT_DOCSTRINGS = """
 import sys
-from tests.report.test_report import replayed, stream
+from datetime import datetime
+from tests.replay.streams import ODD_NAMES, replayed, stream
 from stream_can.report import report
 assert report.__doc__ is None
-sys.stdout.write(report(replayed(*stream(600)), "a stream"))
+date = datetime(2024, 1, 2)
+sys.stdout.write(report(replayed(*stream(600)), "a stream", date=date))
 """
 
 
@@ -131,65 +263,8 @@ def test_captions_are_there_without_docstrings():
         check=True,
         timeout=60,
     )
-    assert done.stdout == report(replayed(*stream(600)), "a stream")
-
-
-# ---- the verdict
-
-
-def judged(change, n=3000, seed=0):
-    """The verdict where the mixture's rows are `change` of the raw ones."""
-    P, y = stream(n, sharpness=2.5, seed=seed)
-    result = Replay(Corrector(4))
-    for first in range(0, n, 100):
-        part = P[first : first + 100]
-        labels = y[first : first + 100]
-        result.add(Step(first, part, labels, change(part, labels), None, None))
-    return verdict(result)
-
-
-def cool(P, y):
-    P = P**0.4
-    return P / P.sum(1, keepdims=True)
-
-
-def mix(P, y, share, to):
-    return (1 - share) * P + share * np.eye(P.shape[1])[to]
-
-
-@pytest.mark.fast
-def test_the_verdict_says_what_happened():
-    assert judged(lambda P, y: P).startswith("It changes nothing here")
-    assert judged(cool).startswith("Use it where the probabilities themselves matter")
-    assert judged(lambda P, y: mix(P, y, 0.3, y)).startswith("Use it: more predictions are right")
-    assert judged(lambda P, y: mix(P, y, 0.6, (y + 1) % 4)).startswith("Do not use it")
-    trade = judged(lambda P, y: cool(mix(P, y, 0.5 * (y == 1)[:, None], 2), y))
-    assert trade.startswith("It is a trade")
-    assert judged(lambda P, y: P, n=150).startswith("Too few labels")
-
-
-@pytest.mark.fast
-def test_the_verdict_names_the_harm_of_can_and_what_labels_buy():
-    rng = np.random.default_rng(0)
-    n = 4000
-    y = rng.choice(3, n, p=[0.6, 0.3, 0.1])
-    uncertain = np.array([0.36, 0.33, 0.31])
-    sure = np.eye(3)[rng.choice(3, n)] * 0.97 + 0.01
-    P = np.where((rng.random(n) < 0.7)[:, None], uncertain, sure)
-    result = replayed(P, y, rates=False)
-    result.paths["can"] = Scores()
-    result.paths["can"].add(np.tile([[0.1, 0.1, 0.8]], (n, 1)), y)
-    result.rates = {0.05: result.corrected}
-    text = verdict(result)
-    assert "CAN alone would have cost" in text
-    assert "With one label in 20 it would keep 100 % of the gain" in text
-
-
-@pytest.mark.fast
-def test_the_verdict_sees_a_moving_class_mix():
-    P, y = stream(3000)
-    order = np.argsort(y, kind="stable")
-    assert "The class mix moves: 100 %" in verdict(replayed(P[order], y[order], rates=False))
+    date = datetime(2024, 1, 2)
+    assert done.stdout == report(replayed(*stream(600)), "a stream", date=date)
 
 
 # ---- in a browser
@@ -206,9 +281,13 @@ document.getElementById("f").onload = () => {
   const outside = texts.filter(t => { const a = t.getBoundingClientRect(),
     b = t.ownerSVGElement.getBoundingClientRect();
     return a.left < b.left - 2 || a.right > b.right + 2; });
+  const names = [...d.querySelectorAll("bdi")];
+  const wide = names.filter(n => n.getBoundingClientRect().right >
+    n.closest(".card").getBoundingClientRect().right);
   document.getElementById("out").textContent = JSON.stringify({
     wide: d.documentElement.scrollWidth,
-    table: d.querySelector("table").scrollWidth - d.querySelector(".scroll").clientWidth,
+    table: Math.max(...[...d.querySelectorAll(".scroll")].map(s => s.scrollWidth - s.clientWidth)),
+    names: names.map(n => n.textContent), wide_names: wide.map(n => n.textContent),
     figures: boxes.filter(b => b.width > 200 && b.height > 100).length,
     smallest: Math.min(...sizes), outside: outside.map(t => t.textContent),
     page: view.getComputedStyle(d.body).backgroundColor, ink: view.getComputedStyle(d.body).color,
@@ -252,18 +331,31 @@ def brightness(color):
     return sum(map(int, re.findall(r"\d+", color)[:3])) / 3
 
 
+TWO, MANY = ["yes", "$\\nope$"], [f"c{i}" for i in range(300)]
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("dark", [False, True])
-def test_readable_in_a_browser(chromium, tmp_path, width, dark):
-    P, y = stream(6000, 6, sharpness=2)
-    names = ["a class with a rather long name", "b", "c", "d, of some length too", "e", "f"]
+@pytest.mark.parametrize(
+    ("width", "dark", "names"),
+    [
+        (1280, False, ODD_NAMES),
+        (400, True, ODD_NAMES),
+        (1280, True, TWO),
+        (400, False, TWO),
+        (1280, False, MANY),
+        (400, True, MANY),
+    ],
+)
+def test_readable_in_a_browser(chromium, tmp_path, width, dark, names):
+    P, y = stream(6000, len(names), sharpness=2)
     text = report(replayed(P, y, names), "A stream with a title that is too long for one line")
     seen = look(chromium, tmp_path, text, width, dark)
     assert seen["wide"] <= width
     assert seen["table"] <= 0
     assert seen["figures"] == 7
     assert seen["outside"] == []
+    assert seen["wide_names"] == []
+    assert {name[:39] for name in names} <= {name[:39] for name in seen["names"]}
     assert seen["smallest"] > 8
     page, ink, axis = (brightness(seen[name]) for name in ("page", "ink", "axis"))
     assert (page < 60) == dark

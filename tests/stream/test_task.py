@@ -104,19 +104,22 @@ def plainly(records, recent_bytes):
                 continue
             if min(p) < 0 or abs(sum(p) - 1) > 1e-3:
                 continue
-            outputs.append((corrector.process_one(p).tolist(), next_label))
+            row, receipt = corrector.process_one(p, receipt=True)
+            outputs.append((row.tolist(), next_label))
             if record.key is not None:
                 recent.pop(record.key, None)
-                recent[record.key] = p
+                recent[record.key] = p, receipt
                 while sum(8 * M + len(key) for key in recent) > recent_bytes:
                     del recent[next(iter(recent))]
         else:
             next_label = record.offset + 1
             if not message or message["label"] not in CLASSES:
                 continue
-            p = message.get("probs_raw", recent.get(record.key))
+            kept, receipt = recent.get(record.key, (None, None))
+            p = message.get("probs_raw", kept)
             if p is None or sum(p) < 2:
-                corrector.learn_one(p, message["label"])
+                receipt = receipt if p == kept else None
+                corrector.learn_one(p, message["label"], receipt=receipt)
     return outputs, corrector.to_bytes()
 
 
@@ -167,12 +170,13 @@ def test_cut_anywhere_the_bytes_are_the_same(records, cuts, recent_bytes):
 
 @given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]), st.booleans())
 def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes, with_recent):
-    options = {"labels_topic": "labels", "recent_bytes": recent_bytes}
-    whole, first = new(recent_bytes=recent_bytes), new(recent_bytes=recent_bytes)
+    # What is rebuilt from the records has no receipts.
+    options = {"recent_bytes": recent_bytes, "receipts": with_recent}
+    whole, first = new(**options), new(**options)
     whole.handle(records[:cut])
     first.handle(records[:cut])
     data = first.to_bytes(recent=with_recent)
-    second = Task.from_bytes(data, classes=CLASSES, **options)
+    second = Task.from_bytes(data, classes=CLASSES, labels_topic="labels", **options)
     assert second.oldest == first.oldest
     if not with_recent:
         kept = [
@@ -332,17 +336,19 @@ def test_a_second_label_for_an_id_learns_again():
     task, corrector = new(), Corrector(CLASSES)
     p = [0.2, 0.3, 0.5]
     task.handle([prediction(0, p, b"k"), label(0, "a", b"k"), label(1, "b", b"k")])
-    corrector.process_one(p)
-    corrector.learn_many([p, p], ["a", "b"])
+    _, receipt = corrector.process_one(p, receipt=True)
+    corrector.learn_many([p, p], ["a", "b"], receipts=[receipt, receipt])
     assert task.corrector.to_bytes() == corrector.to_bytes()
 
 
 def test_the_latest_prediction_of_an_id_is_the_one():
     task = new()
     task.handle([prediction(0, [0.2, 0.3, 0.5], b"k"), prediction(1, [0.5, 0.3, 0.2], b"k")])
-    before = Corrector.from_bytes(task.corrector.to_bytes())
+    before = Corrector(CLASSES)
+    before.process_one([0.2, 0.3, 0.5])
+    _, receipt = before.process_one([0.5, 0.3, 0.2], receipt=True)
     task.handle([label(0, "a", b"k")])
-    before.learn_one([0.5, 0.3, 0.2], "a")
+    before.learn_one([0.5, 0.3, 0.2], "a", receipt=receipt)
     assert task.corrector.to_bytes() == before.to_bytes()
     assert task.oldest == 1
 
@@ -374,9 +380,10 @@ def test_labelled_lines_are_corrected_first_then_learned():
             name = "z"
         records.append(prediction(i, p, None, **({"label": name} if i % 2 or name else {})))
         if i not in (7, 8):
-            expected.append(corrector.process_one(p).tolist())
+            row, receipt = corrector.process_one(p, receipt=True)
+            expected.append(row.tolist())
             if name:
-                corrector.learn_one(p, name)
+                corrector.learn_one(p, name, receipt=receipt)
                 known += 1
     result = task.handle(records)
     assert [json.loads(o.value)["probs"] for o in result.outputs] == expected
@@ -427,9 +434,9 @@ def test_a_snapshot_that_does_not_fit_is_refused():
         Task.from_bytes(data, settings={"paths": ["raw"]})
     with pytest.raises(SnapshotMismatch, match="a corrector's alone"):
         Task.from_bytes(task.corrector.to_bytes())
-    head, arrays = snapshot.decode(data)
-    with pytest.raises(SnapshotMismatch, match="task format 2, this release reads up to 1"):
-        Task.from_bytes(snapshot.encode(head | {"task": 2}, arrays))
+    head, arrays, _ = snapshot.decode(data)
+    with pytest.raises(SnapshotMismatch, match="task format 3, this release reads up to 2"):
+        Task.from_bytes(snapshot.encode(head | {"task": 3}, arrays))
     with pytest.raises(SnapshotMismatch, match="2 ids of recent predictions"):
         Task.from_bytes(snapshot.encode(head | {"ids": [b"a", b"b"]}, arrays))
     fresh = new()

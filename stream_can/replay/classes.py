@@ -1,0 +1,58 @@
+"""How well each class is predicted: recall and precision, added up step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ClassScores"]
+
+
+class ClassScores:
+    """Rows, recall and precision of each class.
+
+    Parameters
+    ----------
+    m
+        How many classes there are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = ClassScores(2)
+    >>> scores.add(np.array([[0.8, 0.2], [0.6, 0.4]]), np.array([0, 1]))
+    >>> scores.recall.tolist(), scores.precision.tolist()
+    ([1.0, 0.0], [0.5, nan])
+    """
+
+    def __init__(self, m: int) -> None:
+        self.rows = np.zeros(m, np.int64)
+        """Rows whose label is the class."""
+        self.predicted = np.zeros(m, np.int64)
+        """Rows whose likeliest class it is."""
+        self.right = np.zeros(m, np.int64)
+        """Rows that are both."""
+
+    def add(self, P: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        """Add rows, shape (n, m), and the index of each one's label."""
+        m = len(self.rows)
+        best = P.argmax(axis=1)
+        self.rows += np.bincount(y, minlength=m)
+        self.predicted += np.bincount(best, minlength=m)
+        self.right += np.bincount(y[best == y], minlength=m)
+
+    @property
+    def recall(self) -> NDArray[np.float64]:
+        """Share of the rows of a class that are predicted as it; nan without rows."""
+        return _share(self.right, self.rows)
+
+    @property
+    def precision(self) -> NDArray[np.float64]:
+        """Share of the rows predicted as a class that are of it; nan where none is."""
+        return _share(self.right, self.predicted)
+
+
+def _share(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
+    return part / np.where(whole > 0, whole, np.nan)

@@ -1,0 +1,66 @@
+"""How a course is drawn: curves that lie upon each other, bands of error, the axis of rows."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+from matplotlib import dates
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from stream_can.replay.result import Replay
+from stream_can.report.course import Course
+from stream_can.report.svg import AFTER, BEFORE, Key
+
+__all__ = ["along", "band", "before_and_after", "wide"]
+
+
+def before_and_after(
+    axes: Axes, course: Course, means: NDArray[np.float64], errors: NDArray[np.float64]
+) -> list[Key]:
+    """Two curves with their bands; where they coincide, "before" shows on both sides of "after"."""
+    for mean, error, color in zip(means, errors, (BEFORE, AFTER), strict=True):
+        band(axes, course, mean, error, color)
+    wide(axes, course, means[0], BEFORE)
+    axes.plot(course.x, means[1], color=AFTER, linewidth=1.5)
+    along(axes, course.result)
+    return [Key("before", BEFORE, "wide"), Key("after", AFTER)]
+
+
+def band(
+    axes: Axes,
+    course: Course,
+    mean: NDArray[np.float64],
+    error: NDArray[np.float64],
+    color: str,
+) -> None:
+    """Two standard errors either way."""
+    axes.fill_between(
+        course.x, mean - 2 * error, mean + 2 * error, color=color, alpha=0.13, linewidth=0
+    )
+
+
+def wide(axes: Axes, course: Course, values: NDArray[np.float64], color: str) -> None:
+    """A curve that another one may lie upon."""
+    axes.plot(course.x, values, color=color, linewidth=4.5, alpha=0.45)
+
+
+def along(axes: Axes, result: Replay) -> None:
+    """The x axis: dates, else rows."""
+    axes.margins(x=0.01)
+    if result.dates:
+        locator = dates.AutoDateLocator(maxticks=6)
+        axes.xaxis.set_major_locator(locator)
+        short = dates.ConciseDateFormatter(locator)
+        axes.xaxis.set_major_formatter(short)
+        return
+    axes.set_xlabel("rows")
+    axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5))
+    axes.xaxis.set_major_formatter(lambda value, _: _rows(value))
+
+
+def _rows(value: float) -> str:
+    for scale, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= scale:
+            return f"{value / scale:g}{unit}"
+    return f"{value:g}"

@@ -1,0 +1,41 @@
+"""What the words of the page mean."""
+
+from __future__ import annotations
+
+__all__ = ["GLOSSARY"]
+
+GLOSSARY = {
+    "before": "The predictions as the classifier made them. The path raw is the same.",
+    "after": "What the corrector made of them: the mixture, as it was sent when each row came by.",
+    "row": "One prediction: a probability for each class.",
+    "accuracy": "Share of the labelled rows whose likeliest class is the label. A point is 1 %.",
+    "log loss": (
+        "Mean of the negative logarithm of the probability of the label, in nats; no probability "
+        "counts as less than 0.000001. Lower is better."
+    ),
+    "Brier": "Mean squared distance between the probabilities and the label, from 0 to 2.",
+    "confidence": "The probability of the likeliest class.",
+    "ECE": (
+        "Expected calibration error: how far accuracy is from confidence, on average over 15 bins "
+        "of confidence, weighed by their rows. 0 is calibrated."
+    ),
+    "recall": "Share of the rows of a class that are predicted as it.",
+    "precision": "Share of the rows predicted as a class that are of it.",
+    "path": (
+        "One way of correcting: the row as it is (raw) or recalibrated (temperature, vector, "
+        "matrix; fitted, where there were validation rows), each also with CAN."
+    ),
+    "CAN": (
+        "Classification with Alternating Normalization: it moves uncertain predictions towards "
+        "classes that the confident ones leave short of the class mix."
+    ),
+    "mixture": "The average of the paths by their weights. It is what comes out.",
+    "weight": "How much a path counts in the mixture; it follows how well it did on the labels.",
+    "temperature": (
+        "What the logarithms of the probabilities are divided by: above 1 they are softened, "
+        "because the classifier is surer than it is right."
+    ),
+    "class mix": "How often each class occurs in the stream, now.",
+    "label delay": "How long after its prediction a label is known and learned.",
+    "standard error": "How far chance alone moves a number, typically.",
+}

@@ -1,0 +1,80 @@
+"""What a page was made from: version, command, file, settings, date, and how late labels came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from stream_can.replay.delays import Delays
+from stream_can.replay.result import Replay
+from stream_can.version import __version__
+
+__all__ = ["delay", "origin"]
+
+UNITS = {"days": 86_400e6, "h": 3600e6, "min": 60e6, "s": 1e6, "ms": 1e3}
+"""Microseconds of each."""
+
+
+def origin(result: Replay, given: Mapping[str, str], date: datetime) -> list[tuple[str, str]]:
+    """Names and values: what the caller knows (file, command), then what the replay knows."""
+    corrector = result.corrector
+    settings = ", ".join(f"{name} {_shown(value)}" for name, value in corrector.settings.items())
+    known = [
+        ("settings", settings),
+        ("paths", ", ".join(corrector.paths)),
+        ("labels", f"{corrector.n_labels:,} learned of {result.raw.n:,}; {delay(result)}"),
+    ]
+    if corrector.fit_report is not None:
+        fitted = corrector.fit_report
+        known.append(("fitted on", f"{fitted['rows']:,} validation rows: {fitted['step']}"))
+    known += [
+        ("made by", f"stream_can {__version__}"),
+        ("made on", date.astimezone().strftime("%Y-%m-%d %H:%M %Z").strip()),
+    ]
+    return [*given.items(), *known]
+
+
+def delay(result: Replay) -> str:
+    """How late labels came, in words."""
+    rows = result.delay_rows
+    if not rows.n:
+        return "none came before the recording ended" if result.coming else result.delay
+    words = [_spread(rows, _rows)]
+    if result.delay_time.n:
+        words.append(_spread(result.delay_time, _duration if result.dates else _number))
+    never = result.coming - rows.n
+    if never:
+        words.append(f"{never:,} were still on their way at the end")
+    return "; ".join(words)
+
+
+def _spread(delays: Delays, form: Any) -> str:
+    if delays.shortest == delays.longest:
+        return f"each {form(delays.longest)} late"
+    return (
+        f"half of them at most {form(delays.quantile(0.5))} late, nine in ten "
+        f"{form(delays.quantile(0.9))}, all {form(delays.longest)}"
+    )
+
+
+def _rows(value: float) -> str:
+    return f"{value:,.0f} row" + ("" if round(value) == 1 else "s")
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _duration(microseconds: float) -> str:
+    for unit, length in UNITS.items():
+        if microseconds >= 1.5 * length:
+            return f"{microseconds / length:.3g} {unit}"
+    return f"{microseconds / 1e3:.3g} ms"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "the number of classes"
+    return "inf" if value == math.inf else f"{value:g}" if isinstance(value, float) else str(value)

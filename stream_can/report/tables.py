@@ -1,0 +1,82 @@
+"""The tables of the page: scores before and after, each path, each class, what made the page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import Any
+
+from stream_can.replay.names import readable
+from stream_can.replay.result import Replay
+from stream_can.scores import Scores
+
+__all__ = ["classes", "facts", "paths", "tiles"]
+
+
+def tiles(result: Replay) -> str:
+    """The change of each score, and what it was before and after."""
+    raw, corrected = result.raw, result.corrected
+    tiles = []
+    for name, before, after, form, unit in [
+        ("accuracy", 100 * raw.accuracy, 100 * corrected.accuracy, ".2f", ("points", "%")),
+        ("log loss", raw.log_loss, corrected.log_loss, ".4f", ("", "nats")),
+        ("Brier", raw.brier, corrected.brier, ".4f", ("", "")),
+        ("ECE", 100 * raw.ece, 100 * corrected.ece, ".2f", ("points", "%")),
+    ]:
+        change = f"{after - before:+{form}} {unit[0]}".replace("-", "\N{MINUS SIGN}")
+        both = f"{before:{form}} → {after:{form}} {unit[1]}"
+        tiles.append(
+            f'<div class="tile"><span>{name}</span><b>{change}</b><span>{both}</span></div>'
+        )
+    return "".join(tiles)
+
+
+def paths(result: Replay) -> str:
+    """Scores before and after, and of each path by itself."""
+    weights = result.mean_weights
+    rows: list[tuple[str, Scores, str]] = [
+        ("before", result.raw, ""),
+        ("after", result.corrected, ""),
+    ]
+    rows += [(name, s, f"{100 * weights[name]:.1f}") for name, s in result.paths.items() if s.n]
+    body = "".join(
+        f"<tr{' class=after' if scores is result.corrected else ''}><td>{html.escape(name)}</td>"
+        f"<td>{100 * scores.accuracy:.2f}</td><td>{scores.log_loss:.4f}</td>"
+        f"<td class=spare>{scores.brier:.4f}</td><td>{100 * scores.ece:.2f}</td>"
+        f"<td>{weight}</td></tr>"
+        for name, scores, weight in rows
+    )
+    head = (
+        "<th></th><th>accuracy</th><th>log loss</th><th class=spare>Brier</th><th>ECE</th>"
+        "<th>weight</th>"
+    )
+    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def classes(result: Replay) -> str:
+    """Rows, recall and precision of each class, the commonest first."""
+    found = sorted(result.per_class(), key=lambda one: -one["rows"])
+    body = "".join(
+        f"<tr><td class=name><bdi>{html.escape(readable(one['class'], 120))}</bdi></td>"
+        f"<td>{one['rows']:,}</td>{_pair(one['recall'])}{_pair(one['precision'])}</tr>"
+        for one in found
+    )
+    head = (
+        "<tr><th></th><th></th><th colspan=2>recall</th><th colspan=2>precision</th></tr>"
+        "<tr><th>class</th><th>rows</th><th>before</th><th>after</th><th>before</th><th>after</th>"
+        "</tr>"
+    )
+    return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and what is to be said of them."""
+    entries = "".join(
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in pairs
+    )
+    return f"<dl>{entries}</dl>"
+
+
+def _pair(values: dict[str, Any]) -> str:
+    shown = ["\N{EN DASH}" if value is None else f"{100 * value:.1f}" for value in values.values()]
+    return "".join(f"<td>{value}</td>" for value in shown)

@@ -1,0 +1,152 @@
+"""The verdict is true: it weighs effect and error, and does not trust labels that look wrong."""
+
+import numpy as np
+import pytest
+
+from stream_can import Corrector
+from stream_can.replay import Replay, Step
+from stream_can.replay.verdict import verdict
+from stream_can.scores import Scores
+from tests.replay.streams import ODD_NAMES, replayed, stream
+
+pytestmark = pytest.mark.fast
+
+
+def result_of(change, n=3000, seed=0, can=None):
+    """A replay whose corrected rows are `change` of the raw ones."""
+    P, y = stream(n, sharpness=2.5, seed=seed)
+    result = Replay(Corrector(4))
+    for first in range(0, n, 100):
+        part, labels = P[first : first + 100], y[first : first + 100]
+        result.add(Step(first, part, labels, change(part, labels), None, None))
+    if can is not None:
+        result.paths["can"] = Scores()
+        result.paths["can"].add(can(P, y), y)
+    return result
+
+
+def judged(change, **options):
+    return verdict(result_of(change, **options))
+
+
+def cool(P, y):
+    P = P**0.4
+    return P / P.sum(1, keepdims=True)
+
+
+def mix(P, y, share, to):
+    return (1 - share) * P + share * np.eye(P.shape[1])[to]
+
+
+def test_it_says_what_happened():
+    assert judged(lambda P, y: P).startswith("It does nothing here")
+    assert judged(cool).startswith("Use it where the probabilities themselves matter")
+    assert judged(lambda P, y: mix(P, y, 0.3, y)).startswith("Use it: more predictions are right")
+    assert judged(lambda P, y: mix(P, y, 0.6, (y + 1) % 4)).startswith("Do not use it")
+    steps = iter(range(30))
+    slight = judged(lambda P, y: swapped(P, closest(P, y, True)[: next(steps) % 3 == 0]))
+    assert slight.startswith("It costs a little here"), slight
+    trade = judged(lambda P, y: cool(mix(P, y, 0.5 * (y == 1)[:, None], 2), y))
+    assert trade.startswith("It is a trade")
+    assert judged(lambda P, y: P, n=150).startswith("Too few labels")
+
+
+def test_a_calibrated_stream_that_stands_still_is_left_in_peace():
+    found = []
+    for seed in range(40):
+        P, y = stream(3000, m=(2, 4, 10)[seed % 3], seed=seed)
+        text = verdict(replayed(P, y, rates=False, delay=(20, 500)[seed % 2]))
+        found.append(text.partition(" here")[0])
+    assert found.count("It does nothing") >= 35, found
+    assert set(found) <= {"It does nothing", "It changes nothing", "It costs a little"}
+
+
+def swapped(P, at):
+    """The rows with their two largest probabilities exchanged in some."""
+    out, (second, best) = P.copy(), np.argsort(P, axis=1)[:, -2:].T
+    out[at, best[at]], out[at, second[at]] = P[at, second[at]], P[at, best[at]]
+    return out
+
+
+def closest(P, y, right):
+    """Rows that are right, or whose second class is, by how close the two largest are."""
+    second, best = np.argsort(P, axis=1)[:, -2:].T
+    rows = np.arange(len(P))
+    margin = P[rows, best] - P[rows, second]
+    return np.where((best if right else second) == y, margin, 9).argsort()
+
+
+def test_a_sure_change_of_nothing_is_nothing():
+    steps = iter(range(300))
+
+    def a_little_worse(P, y):
+        return swapped(P, closest(P, y, True)[:1]) if next(steps) % 12 == 0 else P
+
+    text = judged(a_little_worse, n=30_000)
+    assert "-0.08 points, standard error 0.01" in text
+    assert text.startswith("It does nothing here")
+
+
+def test_a_change_that_may_be_chance_is_called_so():
+    rng = np.random.default_rng(0)
+
+    def up_and_down(P, y):
+        return swapped(P, closest(P, y, rng.random() < 0.5)[:3])
+
+    text = judged(up_and_down, n=2000)
+    assert text.startswith("It changes nothing here that stands out of the noise"), text
+
+
+def test_it_names_the_harm_of_can_only_where_the_mixture_does_none():
+    def harm(P, y):
+        return mix(P, y, 0.6, (y + 1) % 4)
+
+    kept = judged(cool, can=harm)
+    assert "CAN alone would have cost" in kept
+    assert "keeps it from doing harm" in kept
+    harmed = judged(harm, can=harm)
+    assert harmed.startswith("Do not use it")
+    assert "keeps it from doing harm" not in harmed
+
+
+def test_it_says_what_few_labels_buy_only_where_there_is_a_gain():
+    result = result_of(cool)
+    result.rates = {0.05: result.corrected}
+    assert "With one label in 20 it would keep 100 % of the gain" in verdict(result)
+    worse = result_of(lambda P, y: P**4 / (P**4).sum(1, keepdims=True)).corrected
+    result.rates = {0.05: worse}
+    assert "nothing of the gain in log loss would be left" in verdict(result)
+    harmed = result_of(lambda P, y: mix(P, y, 0.6, (y + 1) % 4))
+    harmed.rates = {0.05: harmed.raw}
+    assert "one label in 20" not in verdict(harmed)
+
+
+def test_it_sees_a_moving_class_mix():
+    P, y = stream(3000)
+    order = np.argsort(y, kind="stable")
+    assert "The class mix moves: 100 %" in verdict(replayed(P[order], y[order], rates=False))
+
+
+def test_many_classes_that_stand_still_do_not_move():
+    P, y = stream(4000, m=300)
+    assert "class mix moves" not in verdict(replayed(P, y, rates=False))
+
+
+@pytest.mark.parametrize("name", ["cat", *ODD_NAMES])
+def test_one_label_for_every_row_gets_no_verdict(name):
+    P, _ = stream(1000)
+    text = verdict(replayed(P, np.full(1000, 2), ["a", "b", name, "c"], rates=False))
+    assert text.startswith("No verdict: all 1,000 labels are of one class, " + name[:39])
+
+
+def test_labels_that_are_the_predictions_get_no_verdict():
+    P, _ = stream(1000)
+    text = verdict(replayed(P, P.argmax(axis=1), rates=False))
+    assert text.startswith("No verdict: all 1,000 labels equal the predicted class")
+
+
+def test_labels_that_are_too_late_are_warned_of():
+    P, y = stream(3000, sharpness=2.5)
+    assert "Warning" not in verdict(replayed(P, y, rates=False, delay=1400))
+    assert "only 1,400 of 3,000 were there" in verdict(replayed(P, y, rates=False, delay=1600))
+    assert "only 0 of 3,000 were there" in verdict(replayed(P, y, rates=False, delay=5000))
