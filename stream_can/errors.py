@@ -6,6 +6,7 @@ StreamCANError
 ├── SnapshotMismatch   (ValueError)   bytes that are no snapshot, or one of another corrector
 ├── recording.InvalidRecording    (ValueError)   a file that cannot be replayed
 ├── stream.messages.BadMessage (ValueError)   a message that cannot be read
+├── pipe.StateInUse                           another pipe has the state file
 ├── pipe.BadLine                              the line at which `--errors fail` stopped
 ├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
 ├── kafka.ClientError                         what a Kafka client cannot do, and what to do about it
