@@ -170,22 +170,22 @@ class Corrector:
         state: State,
         counts: Array | None,
         lock: Lock | None = None,
+        index: ClassIndex | None = None,
     ) -> Kernel:
         """A kernel that works on these arrays, in place."""
         m, settings = len(state["labels"]), dict(self._settings)
         for name in ("pseudo_count", "prior_strength"):
             settings[name] = m if settings[name] is None else settings[name]
-        kernel = Kernel(
+        return Kernel(
             m,
             paths,
             state,
             lock=lock,
+            index=self._index if index is None else index,
             train=laplace(np.zeros(m) if counts is None else counts),
             start_weights=start_weights(paths),
             **settings,
         )
-        kernel.index = self._index
-        return kernel
 
     # ---- correct, observe
 
@@ -487,14 +487,13 @@ class Corrector:
                     "a fitted corrector cannot take another class: its validation rows lacked it"
                 )
             names = (*self._classes, *class_names([name]))
-            ClassIndex(names)  # refuses a name that is there already
+            index = ClassIndex(names)  # refuses a name that is there already
             counts = self._train_counts
             counts = None if counts is None else np.append(counts, 0.0)
             state = grown(self._state)
-            kernel = self._new_kernel(self._paths, state, counts, self._lock)
+            kernel = self._new_kernel(self._paths, state, counts, self._lock, index)
             self._kernel.successor = kernel
             self._set_classes(names)
-            kernel.index = self._index
             self._train_counts, self._state, self._kernel = counts, state, kernel
 
     # ---- the whole state
@@ -540,7 +539,7 @@ class Corrector:
         head, state, version = snapshot.decode(data)
         if "classes" not in head:
             raise SnapshotMismatch(
-                "snapshot: a task's, of one partition of a stream; see stream_can.task.Task"
+                "snapshot: a task's, of one partition of a stream; see stream_can.stream.task.Task"
             )
         self = cls.__new__(cls)
         self._lock = Lock()

@@ -1,16 +1,17 @@
 """The errors that stream_can raises.
 
 StreamCANError
-├── InvalidPrediction  (ValueError)   a row is not a probability vector
-├── UnknownClass       (ValueError)   a label is none of the classes
-├── SnapshotMismatch   (ValueError)   bytes that are no snapshot, or one of another corrector
-├── recording.InvalidRecording    (ValueError)   a file that cannot be replayed
-├── stream.messages.BadMessage (ValueError)   a message that cannot be read
-├── pipe.StateInUse                           another pipe has the state file
-├── pipe.BadLine                              the line at which `--errors fail` stopped
+├── InvalidPrediction          (ValueError) a row is not a probability vector
+├── UnknownClass               (ValueError) a label is none of the classes
+├── SnapshotMismatch           (ValueError) bytes that are no snapshot, or one of another corrector
+├── recording.InvalidRecording (ValueError) a file that cannot be replayed
+├── stream.messages.BadMessage (ValueError) a message that cannot be read
+├── report.NoLabels            (ValueError) a replay without a label: nothing to draw
+├── pipe.StateInUse                         another pipe has the state file
+├── pipe.BadLine                            the line at which `--errors fail` stopped
 ├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
-├── kafka.ClientError                         what a Kafka client cannot do, and what to do about it
-└── kafka.UnreadableRecord                    the record at which `--errors fail` stopped
+├── kafka.ClientError                       what a Kafka client cannot do, and what to do about it
+└── kafka.UnreadableRecord                  the record at which `--errors fail` stopped
 """
 
 from typing import ClassVar

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from stream_can.cli.arguments import Whole
 from stream_can.errors import StreamCANError
 from stream_can.method.settings import about
 
@@ -34,7 +35,7 @@ class CorrectorOptions:
     """Paths to mix: raw,can,temperature,... (all)."""
     half_life: Annotated[float | None, _about("half_life")] = None
     uncertainty: Annotated[str | None, _about("uncertainty")] = None
-    k: Annotated[int | None, _about("k")] = None
+    k: Annotated[Whole | None, _about("k")] = None
     threshold: Annotated[float | None, _about("threshold")] = None
     pseudo_count: Annotated[float | None, _about("pseudo_count")] = None
     prior_strength: Annotated[float | None, _about("prior_strength")] = None

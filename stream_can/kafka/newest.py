@@ -33,7 +33,7 @@ def newest(
     Returns
     -------
     Key of the snapshot (``input topic-partition``) -> its Corrector and, as
-    :func:`stream_can.inspection.read_snapshot` has it, positions and counts; by partition. A
+    :func:`stream_can.cli.inspection.read_snapshot` has it, positions and counts; by partition. A
     partition that nothing was committed for is not there.
 
     Raises

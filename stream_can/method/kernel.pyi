@@ -23,7 +23,6 @@ class Kernel:
     successor: Kernel | None
     m: int
     n_paths: int
-    index: dict[Any, int] | None
     def __init__(
         self,
         m: int,
@@ -31,6 +30,7 @@ class Kernel:
         state: dict[str, NDArray[Any]],
         *,
         lock: Lock | None = None,
+        index: dict[Any, int] | None = None,
         train: Array,
         half_life: float,
         uncertainty: str,

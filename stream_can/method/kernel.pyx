@@ -370,16 +370,17 @@ cdef class Kernel:
     cdef Lock lock
     cdef public Kernel successor
     cdef object prior_row               # the array behind q
-    cdef public object index            # class -> column, for rows that come with names
+    cdef object index                   # class -> column, for rows that come with names
     cdef object keep                    # every array that a pointer goes into
 
-    def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, Lock lock=None, train, double half_life, str uncertainty, Py_ssize_t k,
+    def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, Lock lock=None, index=None, train, double half_life,
+                  str uncertainty, Py_ssize_t k,
                   double threshold, double pseudo_count, double prior_strength, start_weights,
                   double precision=5.0, double exponent=0.25, double passes=1.0, bint shared_features=True):
         cdef Base *base
         cdef Py_ssize_t i
         names = list(dict.fromkeys(split(path)[0] for path in paths))
-        self.lock = Lock() if lock is None else lock
+        self.lock, self.index = Lock() if lock is None else lock, index
         self.m, self.n_paths, self.n_bases = m, len(paths), len(names)
         self.g = 2.0 ** (-1.0 / half_life)
         self.kind, self.k, self.threshold = UNCERTAINTIES.index(uncertainty), k, threshold

@@ -14,7 +14,7 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.method.classes import ClassIndex, class_names
 from stream_can.method.kernel import bad_rows
 from stream_can.method.prior import laplace
-from stream_can.method.rows import Normalise, divided
+from stream_can.method.rows import Normalise, as_float64, divided
 from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import find_layout, no_column
@@ -230,8 +230,37 @@ def from_arrays(
     time, label_time
         When each row was predicted (ascending) and when each label is known, shape (n,); both or
         neither.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        Where P or y is something else; the message names the row.
     """
-    probs, labels = np.asarray(P, np.float64), np.asarray(y, np.int64)
+    probs, labels = as_float64(P), np.asarray(y)
+    if probs.ndim != 2:
+        raise InvalidPrediction(f"predictions have shape {probs.shape}, expected (n, m)")
+    for row, why in bad_rows(probs).items():
+        raise InvalidPrediction(f"row {row}: {why}")
+    if labels.shape != (len(probs),) or labels.dtype.kind not in "iu":
+        raise UnknownClass(
+            f"labels are {labels.dtype} of shape {labels.shape}, expected {len(probs)} indices of"
+            " classes, -1 where there is none"
+        )
+    wrong = (labels < -1) | (labels >= probs.shape[1])
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise UnknownClass(
+            f"row {row}: label {labels[row]} is not in [0, {probs.shape[1]}), nor -1 for none"
+        )
+    return _cut(probs, labels.astype(np.int64), time, label_time)
+
+
+def _cut(
+    probs: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    time: ArrayLike | None,
+    label_time: ArrayLike | None,
+) -> Iterator[Chunk]:
     times = [None if t is None else np.asarray(t) for t in (time, label_time)]
     for first in range(0, len(probs), CHUNK):
         cut = slice(first, first + CHUNK)

@@ -38,6 +38,13 @@ class Moment(NamedTuple):
     weights: NDArray[np.float64]
     """The weight of each path."""
     temperature: float
+    final_weights: NDArray[np.float64]
+    """The weights of anchor, mixture and tempered mixture in what goes out, shape (3,)."""
+    last_temperature: float
+    coverage: float
+    """How much of the correction the labels let out."""
+    silent: tuple[Any, ...]
+    """Classes left out of learning, since no label of theirs has come."""
 
 
 class Replay:
@@ -103,15 +110,34 @@ class Replay:
                 corrector.prior,
                 np.array(list(corrector.weights.values())),
                 float(corrector.temperature) if "temperature" in self.paths else float("nan"),
+                np.array(list(corrector.final_weights.values())),
+                corrector.last_temperature,
+                corrector.coverage,
+                corrector.silent_classes,
             )
         )
 
     @property
     def mean_weights(self) -> dict[str, float]:
         """The weight of each path, averaged over the stream."""
+        return dict(zip(self.paths, self._mean("weights").tolist(), strict=True))
+
+    @property
+    def mean_final_weights(self) -> dict[str, float]:
+        """The weights of "anchor", "mixture" and "tempered", averaged over the stream."""
+        names = self.corrector.final_weights
+        return dict(zip(names, self._mean("final_weights").tolist(), strict=True))
+
+    @property
+    def mean_coverage(self) -> float:
+        """How much of the correction the labels let out, from 0 to 1, averaged over the stream."""
+        return float(self._mean("coverage"))
+
+    def _mean(self, what: str) -> NDArray[np.float64]:
+        """The mean over the rows of what the moments say."""
         rows = np.diff([moment.row for moment in self.moments], prepend=0)
-        weights = np.array([moment.weights for moment in self.moments])
-        return dict(zip(self.paths, (rows @ weights / rows.sum()).tolist(), strict=True))
+        values = np.array([getattr(moment, what) for moment in self.moments])
+        return np.asarray(rows @ values / rows.sum())
 
     def per_class(self) -> list[dict[str, Any]]:
         """Rows, recall and precision of each class, before ("raw") and after ("corrected")."""
@@ -141,6 +167,10 @@ class Replay:
             "corrected": self.corrected.summary(),
             "paths": {name: scores.summary() for name, scores in self.paths.items() if scores.n},
             "mean_weights": self.mean_weights,
+            "mean_final_weights": self.mean_final_weights,
+            "last_temperature": corrector.last_temperature,
+            "mean_coverage": self.mean_coverage,
+            "silent_classes": list(corrector.silent_classes),
             "per_class": self.per_class(),
             "delays": {
                 "coming": self.coming,

@@ -15,6 +15,10 @@ __all__ = ["NATS", "POINTS", "verdict"]
 FEW = 200
 """Below this many labelled rows a replay is an anecdote."""
 GROUPS = 30
+FAIR = 0.99
+"""Labels drawn at random let out more of the correction than this, once they are some."""
+NAMED = 3
+"""Classes that are named; of more the number is said."""
 POINTS, NATS = 0.1, 0.002
 """A change that is smaller makes no difference to anybody, however sure it is."""
 
@@ -97,8 +101,8 @@ def verdict(result: Replay) -> str:
             f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
             "would tell."
         )
-    late = _late_labels(result)
-    return " ".join([first, *late, *_reasons(result, good=good and not bad, bad=bad)])
+    labels = [*_late_labels(result), *_one_sided_labels(result)]
+    return " ".join([first, *labels, *_reasons(result, good=good and not bad, bad=bad)])
 
 
 def _wrong_labels(result: Replay) -> str:
@@ -127,6 +131,25 @@ def _late_labels(result: Replay) -> list[str]:
         f"Warning: labels come so late that only {learned:,} of {result.coming:,} were there "
         "before the recording ended; the replay hardly shows what they teach. Replay a longer one."
     ]
+
+
+def _one_sided_labels(result: Replay) -> list[str]:
+    said = []
+    if silent := result.corrector.silent_classes:
+        names = ", ".join(readable(name, 40) for name in silent[:NAMED])
+        more = f" and {len(silent) - NAMED:,} more" if len(silent) > NAMED else ""
+        said.append(
+            f"No label of class {names} has come: it is left out of learning."
+            if len(silent) == 1
+            else f"No label of {len(silent):,} classes has come ({names}{more}): they are left out "
+            "of learning."
+        )
+    if result.corrector.coverage < FAIR:
+        share = 100 * result.corrector.coverage
+        said.append(f"Labels are no fair sample: {share:.0f} % of the correction goes out by now.")
+    if said and result.raw.n < result.rows:
+        said.append("What is said here of accuracy and log loss is of the labelled rows alone.")
+    return said
 
 
 def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:

@@ -103,18 +103,40 @@ def path_weights(result: Replay, figure: Figure) -> list[Key]:
     return keys
 
 
+def final_weights(result: Replay, figure: Figure) -> list[Key]:
+    axes = figure.subplots()
+    course = Course(result)
+    weights = np.array([moment.final_weights for moment in result.moments])
+    share = course.sums(weights * course.lengths[:, None]).T / course.window
+    keys = [
+        Key(name, color, "area")
+        for name, color in zip(result.mean_final_weights, (MUTED, *SERIES), strict=False)
+    ]
+    axes.stackplot(course.x, 100 * share, colors=[key.color for key in keys])
+    axes.set(ylabel="weight, %", ylim=(0, 100))
+    axes.grid(False)
+    along(axes, result)
+    return keys
+
+
 def temperature(result: Replay, figure: Figure) -> list[Key]:
     axes = figure.subplots()
     course = Course(result)
-    values = course.values([moment.temperature for moment in result.moments])
+    curves = [("of the mixture", [moment.last_temperature for moment in result.moments], AFTER)]
+    if "temperature" in result.paths:
+        own = [moment.temperature for moment in result.moments]
+        curves.insert(0, ("of the predictions", own, BEFORE))
     axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-    axes.plot(course.x, values, color=AFTER)
-    low, high = min(values.min(), 1), max(values.max(), 1)
+    low = high = 1.0
+    for _, values, color in curves:
+        curve = course.values(values)
+        axes.plot(course.x, curve, color=color)
+        low, high = min(low, curve.min()), max(high, curve.max())
     pad = max(0.1 * (high - low), 0.05)
     axes.set_ylim(low - pad, high + pad)
     axes.set_ylabel("temperature")
     along(axes, result)
-    return []
+    return [Key(name, color) for name, _, color in curves]
 
 
 def label_rates(result: Replay, figure: Figure) -> list[Key]:
@@ -177,10 +199,19 @@ FIGURES = [
         path_weights,
     ),
     Shown(
+        "What goes out",
+        "Weights of the anchor, of the mixture of the paths and of the tempered mixture in the row "
+        "that is sent, on average over a window of {window} rows: each is judged by how well it "
+        "did as it was sent.",
+        final_weights,
+        lambda result: len(result.paths) > 1,
+    ),
+    Shown(
         "Temperature",
-        "That of the path of this name, at each row: above 1 the classifier is overconfident.",
+        "What the path of this name divides the logarithms of the predictions by, and the last "
+        "step those of the mixture: above 1 they were overconfident, below 1 underconfident.",
         temperature,
-        lambda result: "temperature" in result.paths,
+        lambda result: len(result.paths) > 1,
     ),
     Shown(
         "What labels buy",

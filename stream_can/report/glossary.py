@@ -6,7 +6,7 @@ __all__ = ["GLOSSARY"]
 
 GLOSSARY = {
     "before": "The predictions as the classifier made them. The path raw is the same.",
-    "after": "What the corrector made of them: the mixture, as it was sent when each row came by.",
+    "after": "What the corrector made of them, as it was sent when each row came by.",
     "row": "One prediction: a probability for each class.",
     "accuracy": "Share of the labelled rows whose likeliest class is the label. A point is 1 %.",
     "log loss": (
@@ -29,7 +29,21 @@ GLOSSARY = {
         "Classification with Alternating Normalization: it moves uncertain predictions towards "
         "classes that the confident ones leave short of the class mix."
     ),
-    "mixture": "The average of the paths by their weights. It is what comes out.",
+    "mixture": "The average of the paths by their weights.",
+    "tempered": "The mixture at a temperature of its own: averages of sure rows are unsure.",
+    "anchor": "The path that is trusted before any label has come.",
+    "what goes out": (
+        "The average of anchor, mixture and tempered mixture by how well each did as it was sent; "
+        "of that, as much of the correction as the labels stand for."
+    ),
+    "fair sample": (
+        "Labels that come for any row alike. Where rows of some predicted class get none, or only "
+        "corrections or only confirmations come back, rows that no label speaks for go out as "
+        "they came."
+    ),
+    "left out of learning": (
+        "A class that is predicted while others get labels, and of which no label has ever come."
+    ),
     "weight": "How much a path counts in the mixture; it follows how well it did on the labels.",
     "temperature": (
         "What the logarithms of the probabilities are divided by: above 1 they are softened, "

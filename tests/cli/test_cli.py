@@ -252,15 +252,16 @@ def test_no_output_overwrites_an_input(file, tmp_path, rows, capsys, monkeypatch
     assert sorted(os.listdir(tmp_path)) == ["link.parquet", "stream.parquet", "valid.npz"]
 
 
-@pytest.mark.parametrize("delay", ["1.5", "nan", "x", "1e400"])
-def test_a_delay_is_a_whole_number(file, delay, capsys):
+@pytest.mark.parametrize("option", ["--label-delay", "--k"])
+@pytest.mark.parametrize("number", ["1.5", "nan", "x", "1e400"])
+def test_a_whole_number_is_one(file, option, number, capsys):
     with pytest.raises(SystemExit):
-        main(["replay", str(file), "--label-delay", delay])
-    assert f"{delay!r} is not a whole number" in capsys.readouterr().err
+        main(["replay", str(file), option, number])
+    assert f"{number!r} is not a whole number" in capsys.readouterr().err
 
 
 def test_a_whole_number_may_have_a_point(file, capsys):
-    assert main(["replay", str(file), "--label-delay", "30.0"]) == 0
+    assert main(["replay", str(file), "--label-delay", "30.0", "--k", "2.0"]) == 0
     assert "labels 30 rows late" in capsys.readouterr().out
 
 

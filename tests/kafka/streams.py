@@ -22,10 +22,7 @@ from tests.kafka.topics import create, produce, read, unique
 STAMP = 1_700_000_000_000
 """When the first record was made, in milliseconds."""
 CLASSES = ["a", "b", "c", "d"]
-COMMAND = (
-    "import os, sys; from stream_can.kafka import load, run;"
-    " sys.exit(run(load(sys.argv[1], {}, os.environ)))"
-)
+COMMAND = [sys.executable, "-W", "ignore", "-m", "stream_can", "run"]
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500, "fetch_max_wait_ms": 100}
 
 
@@ -114,7 +111,7 @@ class App:
         config = write_config(self, directory, instance)
         with open(directory / f"{instance}.log", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", COMMAND, config],
+                [*COMMAND, config],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip

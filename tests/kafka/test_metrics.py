@@ -18,10 +18,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import stream_can
+from stream_can import Corrector
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.metrics import Metrics
 from stream_can.kafka.watch.port import Port
+from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.streams import CLASSES, STAMP, App, Running, label, prediction
 from tests.kafka.topics import produce, wait
@@ -163,6 +165,17 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
             if name == "stream_can_path_weight" and ("partition", str(partition)) in key
         }
         assert paths == corrector.weights
+        rows = {
+            dict(key)["row"]: share
+            for (name, key), share in samples.items()
+            if name == "stream_can_final_weight" and ("partition", str(partition)) in key
+        }
+        assert rows == corrector.final_weights
+        last = value(samples, "stream_can_last_temperature", **labels)
+        assert last == corrector.last_temperature != 1
+        assert value(samples, "stream_can_coverage", **labels) == corrector.coverage
+        silent = value(samples, "stream_can_silent_classes", **labels)
+        assert silent == len(corrector.silent_classes) == 0
     running.stop()
     with pytest.raises(OSError, match="refused"):
         get(port, "/livez")
@@ -325,6 +338,37 @@ def test_every_metric_is_there_before_the_first_record(port: Port) -> None:
         assert f'stream_can_transactions_total{{outcome="{outcome}"}} 0.0' in text
     _, text = get(port, "/metrics", accept="application/openmetrics-text; version=1.0.0")
     assert text.endswith("# EOF\n")
+
+
+@pytest.mark.fast
+def test_one_sided_labels_are_shown_by_their_partition() -> None:
+    """Of three classes one never gets a label; then all do."""
+    task = Task(Corrector(3))
+    rng = np.random.default_rng(0)
+
+    def learn(classes: int) -> None:
+        for y in rng.integers(3, size=300):
+            p = np.full(3, 0.1) + 0.7 * np.eye(3)[y if rng.random() < 0.8 else 0]
+            task.corrector.process_one(p)
+            if y < classes:
+                task.corrector.learn_one(p, y)
+
+    learn(2)
+    metrics = Metrics()
+    metrics.restored({4: task}, 0.1)
+
+    def shown(name: str) -> float | None:
+        return metrics.registry.get_sample_value(f"stream_can_{name}", {"partition": "4"})
+
+    assert shown("silent_classes") == 1
+    assert shown("coverage") == task.corrector.coverage < 1
+    learn(3)
+    metrics.committed({4: task}, 0.1, 10)
+    assert shown("silent_classes") == 0
+    assert shown("coverage") == task.corrector.coverage == 1
+    metrics.given_up("aborted")
+    for name in ("silent_classes", "coverage", "last_temperature"):
+        assert shown(name) is None
 
 
 @pytest.mark.fast

@@ -20,7 +20,8 @@ import polars as pl
 import pytest
 
 from stream_can.cli.main import main
-from stream_can.recording.recording import Recording
+from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.recording.recording import Recording, from_arrays
 from stream_can.recording.table import InvalidRecording
 
 pytestmark = pytest.mark.fast
@@ -299,8 +300,40 @@ def test_options_of_names(option, classes, tmp_path, capsys, monkeypatch):
     assert json.loads(out)["classes"] == NAMES
 
 
+@pytest.mark.parametrize("option", ["--report", "--state"])
+def test_what_is_written_is_never_the_recording(option, tmp_path, capsys):
+    file = tmp_path / "a.csv"
+    csv(columns())(file)
+    before = file.read_bytes()
+    case = Case("", "a.csv", csv(columns()), f"{option} {file}")
+    code, _, err = replayed(case, tmp_path, capsys)
+    assert code == 1
+    assert f"{option} {file}: this file is read; name another one" in " ".join(err.split())
+    assert file.read_bytes() == before
+
+
 def test_folders_of_the_state_are_made(tmp_path, capsys):
     csv(columns())(tmp_path / "a.csv")
     case = Case("", "a.csv", csv(columns()), f"--state {tmp_path}/made/on/the/way")
     assert replayed(case, tmp_path, capsys)[0] in (0, None)
     assert (tmp_path / "made" / "on" / "the" / "way").exists()
+
+
+@pytest.mark.parametrize(
+    ("y", "why"),
+    [
+        ([0, 10**7], r"row 1: label 10000000 is not in \[0, 3\)"),
+        ([3, 0], "row 0: label 3 is not in"),
+        ([0, -2], "row 1: label -2 is not in"),
+        ([0.0, 1.0], "labels are float64"),
+        ([0], r"of shape \(1,\), expected 2 indices"),
+    ],
+)
+def test_labels_of_arrays_are_checked_before_anything_is_learned(y, why):
+    with pytest.raises(UnknownClass, match=why):
+        from_arrays([[0.2, 0.3, 0.5]] * 2, y)
+
+
+def test_rows_of_arrays_are_checked():
+    with pytest.raises(InvalidPrediction, match="row 1: probabilities sum to"):
+        from_arrays([[0.5, 0.5], [0.5, 1.0]], [0, 1])

@@ -150,3 +150,55 @@ def test_labels_that_are_too_late_are_warned_of():
     assert "Warning" not in verdict(replayed(P, y, rates=False, delay=1400))
     assert "only 1,400 of 3,000 were there" in verdict(replayed(P, y, rates=False, delay=1600))
     assert "only 0 of 3,000 were there" in verdict(replayed(P, y, rates=False, delay=5000))
+
+
+def one_sided(come, seed=0, n=4000, **options):
+    """A replay of which only the labels that are chosen come."""
+    P, y = stream(n, sharpness=2.5, seed=seed)
+    return replayed(P, np.where(come(P, y), y, -1), ["a", "b", "c", "d"], rates=False, **options)
+
+
+def test_a_class_of_which_no_label_comes_is_named():
+    result = one_sided(lambda P, y: y != 1)
+    text = verdict(result)
+    assert "No label of class b has come: it is left out of learning." in text
+    assert "of the labelled rows alone" in text
+    assert result.to_dict()["silent_classes"] == ["b"] == list(result.moments[-1].silent)
+    text = verdict(one_sided(lambda P, y: y > 1))
+    assert "No label of 2 classes has come (a, b): they are left out of learning." in text
+
+
+def test_many_silent_classes_are_counted():
+    P, y = stream(6000, m=12)
+    text = verdict(replayed(P, np.where(y < 6, y, -1), rates=False))
+    assert "No label of 6 classes has come (6, 7, 8 and 3 more)" in text
+
+
+def test_a_class_whose_labels_come_late_was_left_out_until_then():
+    result = one_sided(lambda P, y: (y != 1) | (np.arange(len(y)) > 2000))
+    silent = [moment.silent for moment in result.moments if 200 < moment.row < 2000]
+    assert set(silent) == {("b",)}
+    assert result.moments[-1].silent == ()
+    assert "left out" not in verdict(result)
+
+
+@pytest.mark.parametrize(
+    "come", [lambda P, y: P.argmax(1) != y, lambda P, y: P.argmax(1) > 1], ids=["wrong", "half"]
+)
+def test_labels_that_are_no_fair_sample_are_said_to_be_none(come):
+    result = one_sided(come)
+    share = result.corrector.coverage
+    assert share < 0.9
+    said = f"Labels are no fair sample: {100 * share:.0f} % of the correction goes out by now."
+    assert said in verdict(result)
+    assert result.to_dict()["mean_coverage"] == result.mean_coverage < 0.95
+
+
+@pytest.mark.parametrize("share", [1, 0.2, 0.05])
+def test_labels_drawn_at_random_are_a_fair_sample(share):
+    rng = np.random.default_rng(7)
+    for seed in range(5):
+        result = one_sided(lambda P, y: rng.random(len(y)) < share, seed=seed)
+        assert result.mean_coverage > 0.99
+        assert "fair sample" not in verdict(result)
+        assert "left out" not in verdict(result)

@@ -16,7 +16,13 @@ from matplotlib.figure import Figure
 from stream_can import Corrector
 from stream_can.replay import Replay, from_arrays, steps
 from stream_can.report import report, write_report
-from stream_can.report.figures import reliability, rolling_accuracy, rolling_log_loss
+from stream_can.report.figures import (
+    final_weights,
+    reliability,
+    rolling_accuracy,
+    rolling_log_loss,
+    temperature,
+)
 from stream_can.report.origin import delay
 from stream_can.version import __version__
 from tests.programs import program
@@ -69,7 +75,7 @@ def test_the_page_is_whole_and_loads_nothing(m, n, settings):
     assert len(ids) == len(set(ids))
     assert page.loads == []
     assert "url(http" not in text
-    assert page.tags.count("svg") == (6 if "paths" in settings else 7)
+    assert page.tags.count("svg") == 8
     assert not re.search(r"#0[1-5]0[1-5]0[1-5]|#0\d0a0b", text), "a color that is not the page's"
     used = set(re.findall(r"var\((--[a-z0-9-]+)\)", text))
     defined = set(re.findall(r"(--[a-z0-9-]+):", text))
@@ -90,7 +96,7 @@ def test_names_are_text():
         assert sorted(page.texts["bdi"][-len(names) :]) == sorted(
             name if len(name) < 50 else "x" * 60 + "…" + "x" * 59 for name in names
         )
-        assert page.tags.count("svg") == 7
+        assert page.tags.count("svg") == 8
         assert "<b>title" not in report(replayed(P, y, names), "<b>title</b>")
 
 
@@ -210,6 +216,33 @@ def test_lines_that_coincide_are_both_seen():
         assert np.allclose(before.get_ydata(), after.get_ydata())
         assert before.get_linewidth() >= after.get_linewidth() + 2
         assert before.get_color() != after.get_color()
+
+
+@pytest.mark.fast
+def test_what_goes_out_and_both_temperatures_are_drawn():
+    P, y = stream(4000, sharpness=3)
+    result = replayed(P, y, rates=False)
+    tempered = drawn(final_weights, result).axes[0].collections[-1]
+    corners = tempered.get_paths()[0].vertices
+    end = corners[corners[:, 0] == corners[:, 0].max(), 1]
+    mean = np.mean([m.final_weights[2] for m in result.moments if m.row > 3500])
+    assert np.ptp(end) == pytest.approx(100 * mean, abs=3)
+    _, own, last = drawn(temperature, result).axes[0].lines
+    assert own.get_ydata()[-1] == pytest.approx(result.corrector.temperature)
+    assert last.get_ydata()[-1] == pytest.approx(result.corrector.last_temperature)
+    _, only = drawn(temperature, replayed(P, y, paths=["raw", "can"])).axes[0].lines
+    assert only.get_ydata()[-1] != 1
+    page = report(result, "both")
+    assert "What goes out" in page
+    alone = Page(report(replayed(P, y, paths=["vector"]), "one path is what goes out"))
+    assert alone.tags.count("svg") == 6
+
+
+@pytest.mark.fast
+def test_the_page_says_that_labels_are_one_sided():
+    P, y = stream(3000)
+    text = report(replayed(P, np.where(y == 1, -1, y), ["a", "<b>", "c", "d"]), "one-sided")
+    assert "No label of class &lt;b&gt; has come" in text
 
 
 @pytest.mark.fast

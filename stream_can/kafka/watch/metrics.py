@@ -115,7 +115,23 @@ class Metrics:
         self._size = gauge(
             "effective_sample_size", "Decayed sum of the labels learned", "partition"
         )
-        self._weight = gauge("path_weight", "Share of a path in the output", "partition", "path")
+        self._weight = gauge("path_weight", "Weight of a path in the mixture", "partition", "path")
+        self._final = gauge(
+            "final_weight",
+            "Share of anchor, mixture and tempered in the output",
+            "partition",
+            "row",
+        )
+        self._temperature = gauge(
+            "last_temperature", "Temperature of the tempered mixture", "partition"
+        )
+        self._coverage = gauge(
+            "coverage", "Share of the correction that the labels let out of late", "partition"
+        )
+        # Their number alone: a series for each of thousands of classes would be too many.
+        self._silent = gauge(
+            "silent_classes", "Classes left out of learning: none of their labels came", "partition"
+        )
         self._lag = gauge("lag_records", "Offsets not yet taken", "source", "partition")
         gauge("build_info", "The release that runs", "version").labels(__version__).set(1)
         ProcessCollector(registry=registry)
@@ -191,7 +207,8 @@ class Metrics:
         """Nothing is assigned."""
         self._before = {}
         self._assigned.set(0)
-        for gauge in (self._size, self._weight, self._lag):
+        learned = (self._size, self._weight, self._final, self._temperature)
+        for gauge in (*learned, self._coverage, self._silent, self._lag):
             gauge.clear()
 
     def _learned(self, tasks: Mapping[int, Task]) -> None:
@@ -200,3 +217,8 @@ class Metrics:
             self._size.labels(partition).set(corrector.effective_sample_size)
             for path, share in corrector.weights.items():
                 self._weight.labels(partition, path).set(share)
+            for row, share in corrector.final_weights.items():
+                self._final.labels(partition, row).set(share)
+            self._temperature.labels(partition).set(corrector.last_temperature)
+            self._coverage.labels(partition).set(corrector.coverage)
+            self._silent.labels(partition).set(len(corrector.silent_classes))

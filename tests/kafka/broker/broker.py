@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import fcntl
+import functools
 import json
 import os
 import random
@@ -116,19 +118,28 @@ def keystore() -> Path:
     return store
 
 
-def free_ports(n: int) -> list[int]:
-    """Ports below the ephemeral range: a restarted broker must find its port still free.
+@functools.cache
+def own_ports() -> tuple[list[int], socket.socket]:
+    """Ports that no other process takes from here while this one lives, and what says so.
 
-    Test processes side by side (pytest-xdist names them gw0, gw1 ...) take them from ranges of
-    their own: between this look and the broker's start another could have taken the same.
+    Between a look at a port and the broker's start, and while a broker is down, another test
+    process could take the same. They lie below the ephemeral range, which the system gives away.
     """
-    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
-    first = 15000 + 2000 * process
+    claim = socket.socket(socket.AF_UNIX)
+    for first in range(15_000, 32_000, 200):
+        with contextlib.suppress(OSError):  # another process has this name
+            claim.bind(f"\0stream-can-test-ports-{first}")
+            return random.sample(range(first, first + 200), 200), claim
+    raise RuntimeError("every range of ports is taken by another test process")
+
+
+def free_ports(n: int) -> list[int]:
+    """So many of `own_ports` that nothing listens on, each given once."""
     ports: list[int] = []
+    left, _ = own_ports()
     while len(ports) < n:
-        port = random.randrange(first, first + 2000)
         with socket.socket() as probe:
-            if port not in ports and probe.connect_ex(("127.0.0.1", port)) != 0:
+            if probe.connect_ex(("127.0.0.1", port := left.pop())) != 0:
                 ports.append(port)
     return ports
 
