@@ -62,7 +62,12 @@ REFERENCE = {
     "recordings": ["stream_can.recording", "stream_can.replay", "stream_can.report"],
     "snapshot": ["stream_can.snapshot"],
     "river": ["stream_can.river"],
-    "stream": ["stream_can.stream.task", "stream_can.stream.messages", "stream_can.stream.fields"],
+    "stream": [
+        "stream_can.stream.task",
+        "stream_can.stream.messages",
+        "stream_can.stream.fields",
+        "stream_can.stream.forms",
+    ],
     "pipe": ["stream_can.pipe"],
     "kafka": ["stream_can.kafka"],
 }
