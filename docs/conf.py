@@ -38,6 +38,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(?!stream_can).*"),  # types in signatures: mostly of other packages
     ("py:class", r"stream_can\.stream\.records\.Source"),  # whatever has a record's attributes
+    ("py:class", r"stream_can\.stream\.forms\.Form"),  # how one message has its probabilities
 ]
 html_theme = "furo"
 html_title = f"stream_can {release}"
@@ -61,7 +62,12 @@ REFERENCE = {
     "recordings": ["stream_can.recording", "stream_can.replay", "stream_can.report"],
     "snapshot": ["stream_can.snapshot"],
     "river": ["stream_can.river"],
-    "stream": ["stream_can.stream.task", "stream_can.stream.messages", "stream_can.stream.fields"],
+    "stream": [
+        "stream_can.stream.task",
+        "stream_can.stream.messages",
+        "stream_can.stream.fields",
+        "stream_can.stream.forms",
+    ],
     "pipe": ["stream_can.pipe"],
     "kafka": ["stream_can.kafka"],
 }

@@ -195,7 +195,8 @@ class Corrector:
         Parameters
         ----------
         p
-            Probabilities, shape (m,): finite, >= 0, sum within 0.001 of 1 (and divided by it).
+            Probabilities, shape (m,): finite, >= 0, sum within 0.001 of 1 (and divided by it). By
+            name where they have names: {class: p}, a Series; for many rows a DataFrame.
 
         Returns
         -------

@@ -7,6 +7,7 @@ StreamCANError
 ├── recording.InvalidRecording (ValueError) a file that cannot be replayed
 ├── stream.messages.BadMessage (ValueError) a message that cannot be read
 ├── report.NoLabels            (ValueError) a replay without a label: nothing to draw
+├── pipe.StateInUse                         another pipe has the state file
 ├── pipe.BadLine                            the line at which `--errors fail` stopped
 ├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
 ├── kafka.ClientError                       what a Kafka client cannot do, and what to do about it

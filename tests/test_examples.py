@@ -59,3 +59,4 @@ def test_flights(tmp_path):
     page = (tmp_path / "out" / "flights.html").read_text()
     assert page.count("<svg") == 8
     assert "CAN alone would have cost" in page
+    assert int(re.search(r"With one label in 20 it would keep (\d+) %", page)[1]) >= 48

@@ -125,10 +125,10 @@ def replay_command(
         snapshot.save(start.to_bytes(), state)
     if report is not None:
         made_from = {
-            "file": f"{file} ({file.stat().st_size:,} bytes)",
+            "file": f"{recording.name} ({recording.size:,} bytes)",
             "command": COMMAND_LINE.get(),
         }
-        write_report(result, file.name, report, made_from=made_from)
+        write_report(result, Path(recording.name).name, report, made_from=made_from)
     if as_json:
         print_json(result.to_dict() | {"verdict": verdict(result)})
     else:

@@ -2,6 +2,7 @@
 
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.run import pipe
+from stream_can.pipe.statefile import StateInUse
 from stream_can.pipe.work import BadLine
 
-__all__ = ["BadLine", "Stop", "pipe", "read_lines"]
+__all__ = ["BadLine", "StateInUse", "Stop", "pipe", "read_lines"]

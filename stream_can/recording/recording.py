@@ -105,6 +105,8 @@ class Recording:
         self._source = open_source(path)
         self.name = self._source.name
         """What messages call the file."""
+        self.size = self._source.path.stat().st_size
+        """Its bytes, unpacked."""
         self._table = table = open_table(self._source, Names(probs, label, id))
         self._label, self._normalise = label, normalise
         if label == "label" and label not in table.columns and "labels" in table.columns:

@@ -31,7 +31,6 @@ class Batch:
     def __init__(self, rows: Array) -> None:
         self.predictions: list[tuple[Prediction, Output, Recent | None]] = []
         self._rows, self._m = rows, rows.shape[1]
-        self._at: list[int] = []  # the row of each prediction
         self._earlier: list[bytes] = []  # rows of labels that are none of this batch's predictions
         # Of each label: the class, the number of its row, whether that is among the predictions
         # or the earlier rows, and after how many predictions it is learned; and the receipt of its
@@ -47,8 +46,7 @@ class Batch:
 
         The label that its message carries, where there is one, is learned right after it.
         """
-        number = len(self._at)
-        self._at.append(prediction.number)
+        number = len(self.predictions)
         self.predictions.append((prediction, output, entry))
         if entry is not None:
             entry.number = number
@@ -66,20 +64,20 @@ class Batch:
             row, receipt = (None, None) if here else (entry.raw, entry.receipt)
         if label.number >= 0:  # the row that it brings goes before another that was kept
             brought = self._rows[label.number].tobytes()
-            kept = self._rows[self._at[of]].tobytes() if here else row
+            kept = self._rows[self.predictions[of][0].number].tobytes() if here else row
             if brought != kept:
                 here, row, receipt = False, brought, None
         if row is not None:
             of = len(self._earlier)
             self._earlier.append(row)
-        self._labels.append((label.index, of, here, len(self._at)))
+        self._labels.append((label.index, of, here, len(self.predictions)))
         self._receipts.append(receipt)
 
     def play(self, corrector: Corrector, receipts: bool) -> tuple[Array, Played]:
         """Correct and learn; the rows of the predictions, shape (n, m), and what came of them."""
         P, first = self._rows, len(self._earlier)
-        if len(self._at) < len(P):
-            P = P[self._at]
+        if len(self.predictions) < len(P):
+            P = P[[prediction.number for prediction, _, _ in self.predictions]]
         flat = np.fromiter(chain.from_iterable(self._labels), np.int64, 4 * len(self._labels))
         ys, of, here, due = flat.reshape(-1, 4).T.copy()
         played = corrector.play(
