@@ -177,10 +177,21 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     def _ask(self, x: Any, **kwargs: Any) -> Probabilities:
         """The classifier's own prediction."""
         try:
-            return self.classifier.predict_proba_one(x, **kwargs)
+            return self._as_labelled(self.classifier.predict_proba_one(x, **kwargs))
         except NotImplementedError:
             name = type(self.classifier).__name__
             raise NotImplementedError(f"{name} has no probabilities to correct") from None
+
+    def _as_labelled(self, p: Probabilities) -> Probabilities:
+        """A class under the name that its labels have.
+
+        Trap: in river 0.26.1 naive Bayes that learned a batch names the class True "True". Taken as
+        a class of its own, no label of it would ever come.
+        """
+        if self._corrector is None or p.keys() <= self._corrector._index.keys():
+            return p
+        by_text = {str(name): name for name in self._corrector.classes}
+        return {name if self._has(name) else by_text.get(name, name): q for name, q in p.items()}
 
     def _take(self, p: Probabilities, y: Any) -> None:
         """Show the corrector a prediction and, unless it is None, its label."""

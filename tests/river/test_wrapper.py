@@ -457,8 +457,10 @@ def test_a_class_that_appears_later_loses_nothing():
     after = model.predict_proba_one({})
     assert list(after) == ["a", "b", "c"]
     assert is_distribution(after)
-    assert 0 < after["c"] < 0.05
-    assert after["a"] == pytest.approx(before["a"], abs=0.05)
+    # What nothing is known of has the floor for p, which a temperature of two or three lifts.
+    assert 0 < after["c"] < 0.1
+    known = after["a"] + after["b"]
+    assert after["a"] / known == pytest.approx(before["a"], abs=0.01)
 
 
 def test_the_first_label_of_an_unheard_class_teaches_the_prior_alone():
