@@ -2,8 +2,26 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60, print_blob=True)
 settings.register_profile("dev", deadline=None, max_examples=60)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--adversarial-rows", type=int, default=20_000, help="rows of each stream")
+    parser.addoption("--number-examples", type=int, default=2000, help="of texts and numbers each")
+
+
+@pytest.fixture
+def adversarial_rows_per_stream(request):
+    """20,000, or with --adversarial-rows=1000000 the long run."""
+    return request.config.getoption("--adversarial-rows")
+
+
+@pytest.fixture
+def number_examples(request):
+    """2000, or with --number-examples=1000000 --timeout=0 the long run."""
+    return request.config.getoption("--number-examples")
