@@ -1,22 +1,27 @@
-// Numbers of a JSON array, text <-> double, by the C++ library; grammar and layout are msgspec's.
+// Numbers of a JSON array, text <-> double. What is taken, and how it is written, is msgspec's rule.
 #ifndef STREAM_CAN_NUMBERS_H
 #define STREAM_CAN_NUMBERS_H
 
 #include <charconv>
-#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <system_error>
 
-// Defined where the library reads and writes double. Without it msgspec does both.
-#if defined(__cpp_lib_to_chars) && !defined(WITHOUT_TO_CHARS)
-#define HAS_TO_CHARS 1
+// The macro says whether from_chars reads double. Where it does not, msgspec reads and writes all.
+#if defined(__cpp_lib_to_chars) && defined(__SIZEOF_INT128__) && !defined(WITHOUT_FROM_CHARS)
+#define HAS_FROM_CHARS 1
 #else
-#define HAS_TO_CHARS 0
+#define HAS_FROM_CHARS 0
 #endif
 
 enum {
-    WIDEST = 24  // characters of the longest number, such as -2.2250738585072014e-308
+    WIDEST = 24,  // characters of the longest number, such as -2.2250738585072014e-308
+    LEAST_POWER = -292,
+    POWERS = 617
 };
+
+// 10^-292 to 10^324, the first 128 bits of each, rounded up: high, low. The module fills them in.
+static uint64_t powers_of_ten[POWERS][2];
 
 static inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -26,7 +31,7 @@ static inline const char *past_space(const char *p, const char *end)
     return p;
 }
 
-#if HAS_TO_CHARS
+#if HAS_FROM_CHARS
 
 // One number; its end, or null where msgspec is to say what is wrong with it, or how it is rounded.
 static inline const char *read_number(const char *p, const char *end, double *number)
@@ -56,29 +61,104 @@ static bool read_numbers(const char *p, const char *end, double *numbers, Py_ssi
     return p != end && *p == ']' && past_space(p + 1, end) == end;
 }
 
+// g * c / 2^128, the last bit set where something was cut off.
+static inline uint64_t times_power(const uint64_t *g, uint64_t c)
+{
+    const unsigned __int128 low = (unsigned __int128)g[1] * c;
+    const unsigned __int128 sum = (unsigned __int128)g[0] * c + (uint64_t)(low >> 64);
+    return (uint64_t)(sum >> 64) | ((uint64_t)sum > 1);
+}
+
+struct Decimal {
+    uint64_t digits;
+    int exponent;
+};
+
+// The shortest digits that read back as c * 2^q, of these the nearest to it (Giulietti, The
+// Schubfach way to render doubles, 2020): a quarter of a unit of the last digit at a time.
+static inline Decimal shortest(uint64_t c, int q, bool power_of_two)
+{
+    const int k = (q * 1262611 - (power_of_two ? 524031 : 0)) >> 22;
+    const int h = q + ((-k * 1741647) >> 19) + 1;
+    const uint64_t *g = powers_of_ten[-k - LEAST_POWER];
+    const uint64_t odd = c & 1;
+    const uint64_t least = times_power(g, (4 * c - (power_of_two ? 1 : 2)) << h) + odd;
+    const uint64_t value = times_power(g, (4 * c) << h);
+    const uint64_t most = times_power(g, (4 * c + 2) << h) - odd;
+    const uint64_t below = value / 4, tens = below / 10;
+    if (below >= 10) {
+        const bool down = least <= 40 * tens, up = 40 * tens + 40 <= most;
+        if (down != up) return {tens + up, k + 1};
+    }
+    const bool down = least <= 4 * below, up = 4 * below + 4 <= most;
+    if (down != up) return {below + up, k};
+    const uint64_t middle = 4 * below + 2;
+    return {below + (value > middle || (value == middle && (below & 1))), k};
+}
+
+// Eight digits, leading zeros included.
+static inline void write_eight(uint32_t number, char *p)
+{
+    static const char pairs[] =
+        "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+        "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+    for (int i = 6; i >= 0; i -= 2) {
+        std::memcpy(p + i, pairs + 2 * (number % 100), 2);
+        number /= 100;
+    }
+}
+
 // One number as the shortest text that reads back equal; the end of it.
 static inline char *write_number(double number, char *p)
 {
-    if (!std::isfinite(number)) {
+    uint64_t bits;
+    std::memcpy(&bits, &number, 8);
+    const int exponent = bits >> 52 & 0x7ff;
+    const uint64_t fraction = bits & (((uint64_t)1 << 52) - 1);
+    if (exponent == 0x7ff) {
         std::memcpy(p, "null", 4);
         return p + 4;
     }
-    const double size = std::fabs(number);
-    if (size == 0 || (size >= 1e-5 && size < 1e16)) {
-        char *end = std::to_chars(p, p + WIDEST, number, std::chars_format::fixed).ptr;
-        if (size == std::trunc(size)) {
-            *end++ = '.';
-            *end++ = '0';
-        }
-        return end;
+    if (bits >> 63) *p++ = '-';
+    if (number == 0) {
+        std::memcpy(p, "0.0", 3);
+        return p + 3;
     }
-    // 1e+20 and 1e-07 there are 1e20 and 1e-7 here.
-    char *end = std::to_chars(p, p + WIDEST, number, std::chars_format::scientific).ptr;
-    char *sign = end - (end[-4] == 'e' ? 3 : 4);
-    char *to = *sign == '-' ? sign + 1 : sign;
-    const char *from = sign[1] == '0' ? sign + 2 : sign + 1;
-    std::memmove(to, from, end - from);
-    return to + (end - from);
+    const Decimal d =
+        exponent ? shortest(fraction | (uint64_t)1 << 52, exponent - 1075, !fraction && exponent > 1)
+                 : shortest(fraction, -1074, false);
+    char seventeen[17];
+    seventeen[0] = '0' + (char)(d.digits / 10000000000000000);
+    write_eight(d.digits / 100000000 % 100000000, seventeen + 1);
+    write_eight(d.digits % 100000000, seventeen + 9);
+    const char *digits = seventeen, *end = seventeen + 17;
+    while (*digits == '0') ++digits;
+    const int point = (int)(end - digits) + d.exponent;  // digits before the decimal point
+    while (end[-1] == '0') --end;
+    const int length = (int)(end - digits);
+    if (point > 16 || point <= -5) {
+        *p++ = digits[0];
+        if (length > 1) {
+            *p++ = '.';
+            std::memcpy(p, digits + 1, length - 1);
+            p += length - 1;
+        }
+        *p++ = 'e';
+        return std::to_chars(p, p + 4, point - 1).ptr;
+    }
+    if (point <= 0) {
+        std::memcpy(p, "0.0000", 6);
+        std::memcpy(p + 2 - point, digits, length);
+        return p + 2 - point + length;
+    }
+    const int before = length < point ? length : point;
+    std::memcpy(p, digits, before);
+    std::memset(p + before, '0', point - before);
+    p += point;
+    *p++ = '.';
+    if (length <= point) *p++ = '0';
+    std::memcpy(p, digits + before, length - before);
+    return p + (length - before);
 }
 
 // m numbers as an array; its length. At most m * (WIDEST + 1) + 2 characters.

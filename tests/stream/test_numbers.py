@@ -24,7 +24,7 @@ SOURCE = Path(numbers.__file__).parent
 SETUP = """
 from setuptools import Extension, setup
 setup(ext_modules=[Extension("numbers", ["numbers.pyx"], language="c++",
-    extra_compile_args=["-std=c++17", "-O0"], define_macros=[("WITHOUT_TO_CHARS", None)])])
+    extra_compile_args=["-std=c++17", "-O0"], define_macros=[("WITHOUT_FROM_CHARS", None)])])
 """
 
 decode = msgspec.json.Decoder(list[float]).decode
@@ -171,10 +171,8 @@ def test_bits_at_random_and_where_the_form_changes(number_examples):
             assert numbers.read_array(numbers.array_text(row), len(row)).tobytes() == row.tobytes()
 
 
-def test_a_row_is_float64_in_one_piece():
-    with pytest.raises(TypeError, match="float64"):
-        numbers.array_text(np.ones(3, np.float32))
-    with pytest.raises((ValueError, BufferError)):
+def test_a_row_lies_in_one_piece():
+    with pytest.raises(ValueError, match="contiguous"):
         numbers.array_text(np.ones(6)[::2])
 
 
