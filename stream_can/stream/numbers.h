@@ -48,7 +48,7 @@ static inline const char *read_number(const char *p, const char *end, double *nu
     return rest;
 }
 
-// The m numbers of an array; false where the text is anything else.
+// The m > 0 numbers of an array; false where the text is anything else.
 static bool read_numbers(const char *p, const char *end, double *numbers, Py_ssize_t m)
 {
     p = past_space(p, end);
@@ -58,7 +58,7 @@ static bool read_numbers(const char *p, const char *end, double *numbers, Py_ssi
         if (p == nullptr) return false;
         p = past_space(p, end);
     }
-    return p != end && *p == ']' && past_space(p + 1, end) == end;
+    return m > 0 && p != end && *p == ']' && past_space(p + 1, end) == end;
 }
 
 // g * c / 2^128, the last bit set where something was cut off.
