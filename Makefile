@@ -15,7 +15,7 @@ help:  ## list the targets
 
 setup: .venv/ready  ## the virtual environment with the package, compiled
 
-.venv/ready: pyproject.toml constraints.txt stream_can/method/kernel.pyx stream_can/method/vectormath.h
+.venv/ready: pyproject.toml constraints.txt stream_can/method/kernel.pyx stream_can/method/vectormath.h stream_can/stream/numbers.pyx stream_can/stream/numbers.h
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
@@ -69,4 +69,4 @@ kafka-demo: setup  ## the flights through a broker and two workers, one of which
 	$(PY) examples/kafka_demo.py
 
 clean:  ## remove what was built
-	rm -rf .venv build dist out *.egg-info stream_can/method/*.c stream_can/method/*.so
+	rm -rf .venv build dist out *.egg-info stream_can/*/*.c stream_can/*/*.cpp stream_can/*/*.so

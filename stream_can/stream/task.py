@@ -244,7 +244,7 @@ class Task:
         if not np.isfinite(Q).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         write = self.messages.write
-        for (prediction, output, _), row in zip(batch.predictions, Q.tolist(), strict=True):
+        for (prediction, output, _), row in zip(batch.predictions, Q, strict=True):
             output.value = write(prediction, row)
         if self._labels_topic is not None:
             batch.keep(P, Q, played.receipts)
