@@ -67,8 +67,7 @@ class PlattScaling(OneVersusRest):
         n, hits = len(hit), int(hit.sum())
         target = np.where(hit, (hits + 1) / (hits + 2), 1 / (n - hits + 2))
         # A target between 0 and 1 is a row of each class, weighed.
-        # So weak a penalty changes nothing, but that a column of one value has a solution.
-        model = LogisticRegression(C=1e9, solver="newton-cholesky", tol=1e-9, max_iter=1000)
+        model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=10_000)
         model.fit(
             np.tile(_log_odds(p), 2)[:, None],
             np.repeat([1, 0], n),

@@ -66,6 +66,9 @@ class Given(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y)
         return self
 
+    def predict(self, X):
+        return X.argmax(1)
+
 
 class Probabilities(Given):
     def predict_proba(self, X):
