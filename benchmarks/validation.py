@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stream_can import Corrector, validation
+from stream_can import Corrector
+from stream_can.method import validation
 
 HEAD, DELAY = 1000, 100
 
