@@ -97,7 +97,8 @@ def compare_command(
     code = 0
     try:
         with progress_bar("compare", len(stream.P) * len(playing)) as progress:
-            outcomes.extend(compare(stream, playing, progress))
+            for outcome in compare(stream, playing, progress):
+                outcomes.append(outcome)
     except KeyboardInterrupt:
         if not outcomes:
             raise

@@ -17,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
 
 import stream_can.sklearn
 from stream_can import Corrector, SnapshotMismatch, UnknownClass
@@ -27,14 +27,14 @@ from stream_can.sklearn import StreamCalibrator
 pytestmark = pytest.mark.fast
 
 
-@parametrize_with_checks(
-    [StreamCalibrator(LogisticRegression()), StreamCalibrator(GaussianNB(), cv=3)]
-)
 @pytest.mark.filterwarnings("ignore:fit. no validation row:UserWarning")
-@pytest.mark.filterwarnings("ignore:divide by zero encountered in log:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:The least populated class in y:UserWarning")
-def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)
+def test_scikit_learns_own_checks():
+    done = check_estimator(StreamCalibrator(LogisticRegression(), cv=3), on_skip=None)
+    assert len(done) > 50
+    # The one about other array libraries runs only where an environment variable asks for it.
+    others = {one["check_name"] for one in done if one["status"] != "passed"}
+    assert others <= {"check_array_api_input"}
 
 
 def test_doctest():
