@@ -16,14 +16,15 @@ PICTURE = Path(__file__).parent / "rooms.svg"
 
 FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
-    {"kafka": (0, 1), "pipe": (1, 2), "river": (3, 4)},
+    {"compare": (2, 4)},
+    {"kafka": (0, 1), "pipe": (1, 2), "river": (3, 3.3), "sklearn": (3.3, 3.6)},
     {"kafka.watch": (0, 1)},
     {"kafka.client": (0, 1)},
     {"report": (2, 3)},
     {"replay": (2, 3)},
     {"recording": (2, 2.7)},
     {"stream": (0, 2.3)},
-    {"corrector": (0, 4)},
+    {"corrector": (0, 3.6), "calibration": (3.6, 4)},
     {"method": (0, 4)},
     {"scores": (0, 1), "snapshot": (1, 2), "errors": (2, 3), "version": (3, 4)},
 )

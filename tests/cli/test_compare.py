@@ -17,12 +17,12 @@ from stream_can.recording import Recording
 from tests.cli.test_cli import stream_can
 from tests.compare.streams import drifting
 
-P, Y = drifting(1200, 5)
+P, Y = drifting(700, 4)
 
 
 @pytest.fixture
 def files(tmp_path):
-    np.savez(tmp_path / "stream.npz", probs=P[400:], label=Y[400:], train_counts=[5, 4, 3, 2, 1])
+    np.savez(tmp_path / "stream.npz", probs=P[400:], label=Y[400:], train_counts=[5, 4, 3, 2])
     np.savez(tmp_path / "validation.npz", probs=P[:400], label=Y[:400])
     return tmp_path / "stream.npz", tmp_path / "validation.npz"
 
@@ -43,7 +43,7 @@ def test_it_says_what_the_library_says(files, tmp_path):
         assert found["log_loss"] == pytest.approx(one.scores.log_loss, abs=1e-9)
         assert found["mce"] == pytest.approx(one.scores.mce, abs=1e-9)
     assert said["per_class"]["of"] == "stream_can: fit, labels"
-    assert sum(one["rows"] for one in said["per_class"]["classes"]) == said["scored"] == 1200
+    assert sum(one["rows"] for one in said["per_class"]["classes"]) == said["scored"] == 700
     assert "<svg" in (tmp_path / "out" / "page.html").read_text()
 
 
@@ -52,7 +52,7 @@ def test_the_table(files):
     file, _ = files
     out, err = stream_can("compare", file, "--validation-rows", 300, "--label-delay", 10)
     assert err == ""
-    assert out.startswith("900 rows, 900 scored, 5 classes; 300 validation rows\n")
+    assert out.startswith("400 rows, 400 scored, 4 classes; 300 validation rows\n")
     for one in rivals():
         assert re.search(rf"^{re.escape(one.name)} +\d\d\.\d\d ", out, re.M)
     assert re.search(
@@ -67,7 +67,7 @@ def test_the_table(files):
     [
         (["--label-delay", 5], "either a recording of validation rows"),
         (["--validation-rows", 100], "say when labels arrive"),
-        (["--label-delay", 5, "--validation-rows", 5000], "1200 rows have a label"),
+        (["--label-delay", 5, "--validation-rows", 5000], "700 rows have a label"),
         (["--label-delay", 5, "--validation-rows", 100, "--refit-every", 0], "refit_every"),
         (["--label-delay", 5, "--validation-rows", 100, "--half-life", -1], "half_life"),
         (["--label-delay", -1, "--validation-rows", 100], "label_delay"),
@@ -96,7 +96,7 @@ def test_what_to_install(files):
 
 @pytest.mark.fast
 def test_ctrl_c_shows_what_is_ready(tmp_path):
-    P, y = drifting(30_000, 12)
+    P, y = drifting(30_000, 8, held=0)
     np.savez(tmp_path / "stream.npz", probs=P, label=y)
     ours, theirs = pty.openpty()
     command = [
@@ -105,7 +105,7 @@ def test_ctrl_c_shows_what_is_ready(tmp_path):
         "--label-delay",
         "5",
         "--validation-rows",
-        "3000",
+        "2000",
     ]
     with subprocess.Popen(
         [sys.executable, "-m", "stream_can", *command],
@@ -115,7 +115,7 @@ def test_ctrl_c_shows_what_is_ready(tmp_path):
     ) as running:
         os.close(theirs)
         seen = b""
-        rows = 27_400
+        rows = 28_000
         # Its progress bar tells when three rivals are through.
         while not any(int(n) >= 3 * rows for n in re.findall(rb"(\d{4,})/\d{6}", seen)):
             assert select.select([ours], [], [], 120)[0], seen

@@ -90,7 +90,7 @@ def test_ours_is_what_replay_says(outcomes, tmp_path, name, fit, rate):
         corrector.fit(P[:400], Y[:400])
     recording = Recording(tmp_path / "stream.npz")
     expected = replay(recording, corrector, label_delay=20, label_rate=rate).corrected
-    assert outcomes[name].scores.summary() == expected.summary()
+    assert outcomes[name].scores.summary() == pytest.approx(expected.summary(), abs=1e-9)
 
 
 def test_batch_can_has_the_training_prior():
@@ -172,12 +172,12 @@ def test_validation_rows_of_the_recording_are_scored_for_nobody(file):
 def test_labels_at_their_own_time_are_due_when_a_row_is_as_late(file):
     recording = Recording(file, time="at", label_time="known")
     stream = load(recording, validation=Recording(file))
-    assert (stream.due == np.arange(len(Y)) + 50).all()
+    assert (stream.due == np.minimum(np.arange(len(Y)) + 50, len(Y))).all()
     late = load(Recording(file), label_delay=7, validation=Recording(file))
     assert (late.due == np.arange(len(Y)) + 8).all()
     found = list(compare(stream, [one for one in rivals() if one.name == "stream_can: labels"]))
     expected = replay(recording, Corrector(list("abcd"))).corrected
-    assert found[0].scores.summary() == expected.summary()
+    assert found[0].scores.summary() == pytest.approx(expected.summary(), abs=1e-9)
 
 
 def test_refused(file, tmp_path):
