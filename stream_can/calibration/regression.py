@@ -48,7 +48,8 @@ class PlattScaling(OneVersusRest):
     $$ \sigma(a_k \log \tfrac{p_k}{1 - p_k} + b_k) $$
 
     For each class k, against the rest; the results are divided by their sum. The targets are
-    Platt's: $(n_+ + 1)/(n_+ + 2)$ and $1/(n_- + 2)$ instead of 1 and 0.
+    Platt's: with h rows of the class among n, (h + 1)/(h + 2) instead of 1, and 1/(n - h + 2)
+    instead of 0.
 
     References
     ----------

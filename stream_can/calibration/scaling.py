@@ -43,7 +43,7 @@ class TemperatureScaling(Calibration):
     (array([[0.7, 0.3]]), 2.59)
     """
 
-    temperature = 1.0
+    temperature: float
 
     def _fit(self, P: Array, y: Labels) -> None:
         x = logs(P)

@@ -1,7 +1,5 @@
 """The family: equal to scikit-learn where it does the same, right by its own formulas, whole."""
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,8 +19,6 @@ from stream_can.calibration import (
     PlattScaling,
     TemperatureScaling,
     VectorScaling,
-    binning,
-    regression,
     scaling,
 )
 from stream_can.scores import ece, log_loss
@@ -47,13 +43,6 @@ def drawn(n=600, m=4, sharpness=1.0, seed=0):
     y = (rng.random((n, 1)) > P.cumsum(1)[:, :-1]).sum(1)
     P = np.maximum(P, 1e-9) ** sharpness
     return P / P.sum(1, keepdims=True), y
-
-
-@pytest.mark.parametrize("module", [binning, regression, scaling])
-def test_doctests(module):
-    failed, tried = doctest.testmod(module)
-    assert tried >= 6
-    assert failed == 0
 
 
 # ---- against scikit-learn

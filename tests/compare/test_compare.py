@@ -1,14 +1,12 @@
 """The rivals: what each is fitted to, what it may not know yet, and how they are scored."""
 
-import doctest
-
 import numpy as np
 import polars as pl
 import pytest
 
 from stream_can import Corrector, batch_can, laplace
 from stream_can.calibration import IsotonicCalibration, VectorScaling
-from stream_can.compare import compare, load, outcome, rivals
+from stream_can.compare import compare, load, rivals
 from stream_can.compare.outcome import change, per_class
 from stream_can.compare.verdict import verdict
 from stream_can.recording import InvalidRecording, Recording
@@ -31,12 +29,6 @@ def outcomes():
 def rows_of(stream, name, every=300):
     rival = next(one for one in rivals(every) if one.name == name)
     return np.concatenate(list(rival.play(stream)))
-
-
-def test_doctest():
-    failed, tried = doctest.testmod(outcome)
-    assert tried >= 7
-    assert failed == 0
 
 
 def test_every_rival_is_there_and_raw_is_raw(outcomes):

@@ -1,6 +1,5 @@
 """The estimator: as scikit-learn wants it, and its corrector as one would run it by hand."""
 
-import doctest
 import pickle
 
 import numpy as np
@@ -19,7 +18,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-import stream_can.sklearn
 from stream_can import Corrector, SnapshotMismatch, UnknownClass
 from stream_can.scores import log_loss
 from stream_can.sklearn import StreamCalibrator
@@ -35,12 +33,6 @@ def test_scikit_learns_own_checks():
     # The one about other array libraries runs only where an environment variable asks for it.
     others = {one["check_name"] for one in done if one["status"] != "passed"}
     assert others <= {"check_array_api_input"}
-
-
-def test_doctest():
-    failed, tried = doctest.testmod(stream_can.sklearn)
-    assert tried >= 6
-    assert failed == 0
 
 
 @pytest.fixture(scope="module")
