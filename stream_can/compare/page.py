@@ -24,7 +24,7 @@ STYLE = """
   vertical-align: middle; margin-right: 6px; }
 tr.ours td { font-weight: 700; color: var(--after); }
 .tall { max-height: 440px; overflow-y: auto; }
-td.name, td.needs { white-space: normal; overflow-wrap: anywhere; text-align: left; }
+td.name, .needs { white-space: normal; overflow-wrap: anywhere; text-align: left; }
 """
 TABLE_NOTE = (
     "Change against raw ± its standard error over 30 stretches of the stream. Accuracy, ECE and "
@@ -160,7 +160,7 @@ def _table(outcomes: list[Outcome]) -> str:
     head = (
         "<th></th><th>accuracy</th><th class=spare>change</th><th>log loss</th>"
         "<th class=spare>change</th><th class=spare>Brier</th><th>ECE</th>"
-        "<th class=spare>MCE</th><th class=spare>µs</th><th class=spare>needs</th>"
+        '<th class=spare>MCE</th><th class=spare>µs</th><th class="needs spare">needs</th>'
     )
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(body)}</table></div>'
 

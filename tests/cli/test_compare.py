@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 
+from stream_can.cli.main import main
 from stream_can.compare import compare, load, rivals
 from stream_can.recording import Recording
 from tests.cli.test_cli import stream_can
@@ -73,8 +74,9 @@ def test_the_table(files):
         (["--label-delay", -1, "--validation-rows", 100], "label_delay"),
     ],
 )
-def test_refused(files, arguments, words):
-    _, err = stream_can("compare", files[0], *arguments, code=1)
+def test_refused(files, arguments, words, capsys):
+    assert main(["compare", str(files[0]), *map(str, arguments)]) == 1
+    _, err = capsys.readouterr()
     assert err.startswith("stream-can: ")
     assert words in err
     assert len(err.splitlines()) == 1
