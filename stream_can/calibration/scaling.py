@@ -43,8 +43,6 @@ class TemperatureScaling(Calibration):
     (array([[0.7, 0.3]]), 2.59)
     """
 
-    temperature: float
-
     def _fit(self, P: Array, y: Labels) -> None:
         x = logs(P)
         found = minimize_scalar(
@@ -80,9 +78,6 @@ class VectorScaling(Calibration):
     >>> VectorScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
     array([[0.7, 0.3]])
     """
-
-    weights: Array
-    bias: Array
 
     def _fit(self, P: Array, y: Labels) -> None:
         m = P.shape[1]
@@ -121,9 +116,6 @@ class MatrixScaling(Calibration):
     >>> MatrixScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
     array([[0.7, 0.3]])
     """
-
-    weights: Array
-    bias: Array
 
     def __init__(self, l2: float = 0.0) -> None:
         if not 0 <= l2 < np.inf:
