@@ -50,7 +50,7 @@ from stream_can.scores import Scores
 from stream_can.stream.batch import Batch
 from stream_can.stream.entry import OpenPart
 from stream_can.stream.fields import Fields
-from stream_can.stream.head import FORMAT, read_head
+from stream_can.stream.head import FORMAT, LearnedAlone, read_head
 from stream_can.stream.messages import Label, Messages, Prediction
 from stream_can.stream.opening import Opened, open_records
 from stream_can.stream.recent import Recent, RecentPredictions
@@ -386,12 +386,10 @@ class Task:
             ``classes`` or ``settings``.
         """
         head, arrays = read_head(data)
-        if (head.corrector is None) != (replica is not None):
-            raise SnapshotMismatch(
-                "snapshot: positions alone; what was learned is in the learned log"
-                if head.corrector is None
-                else "snapshot: of a partition that learned alone"
-            )
+        if head.corrector is None and replica is None:
+            raise SnapshotMismatch("snapshot: positions alone; what was learned is in a log")
+        if head.corrector is not None and replica is not None:
+            raise LearnedAlone("snapshot: of a partition that learned alone")
         learned: Corrector | Replica
         if replica is not None:
             learned = replica

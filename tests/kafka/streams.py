@@ -94,6 +94,9 @@ class App:
         keep = {"retention.ms": "-1"}
         topics = {f"{self.id}-{kind}": keep for kind in ("in", "out", "dead-letters")}
         topics[f"{self.id}-state"] = {"cleanup.policy": "compact"}
+        topics[f"{self.id}-learned"] = keep
+        if settings.get("learn") != "apart":
+            topics[f"{self.id}-learned"] = keep | {"partitions": 1}
         if labels:
             topics[f"{self.id}-labels"] = keep
         for kind, more in (configs or {}).items():
