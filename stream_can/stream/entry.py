@@ -24,8 +24,8 @@ from stream_can.method.kernel import checked
 __all__ = ["BadEntry", "Entry", "OpenPart", "Part", "entries", "fold", "read", "settings", "start"]
 
 VERSION = 1
-LIMIT = 512 << 10
-"""Bytes of an entry; more labels go into several."""
+LIMIT = 256 << 10
+"""Bytes of labels at which an entry is full: at most twice as many are in it."""
 LABEL_BYTES = 40
 """Of a label, besides its row."""
 
@@ -66,7 +66,7 @@ class Entry(msgspec.Struct, omit_defaults=True, frozen=True):
     """The log offset up to which its writer had folded."""
     parts: list[Part] = []
     sums: bytes | None = None
-    """Of all rows of the parts, one after the other, float32; see ``stream_can.method.sums``."""
+    """Of all rows of the parts that end here, float32; see ``stream_can.method.sums``."""
     start: bytes | None = None
     """The corrector to start from; the first in a log counts."""
     reset: bool = False
@@ -157,28 +157,25 @@ def entries(
     opened
         Partition, what it adds, and its next offsets of input and labels; by partition.
     limit
-        Bytes of an entry, about: one label and the sums always fit.
+        Bytes of an entry's labels, about: it is full once it has as many.
     """
-    m = len(corrector.classes)
-    sums = corrector.new_sums()
-    for _, part, _ in opened:
-        corrector.merge_sums(sums, part.sums)
-    packed = sums.astype("<f4").tobytes() if sums[1, -1] else None
+    m, size = len(corrector.classes), limit
     most = max(1, limit // (8 * m + LABEL_BYTES))
-    gathered: list[list[Part]] = [[]]
-    size = 0 if packed is None else len(packed)
+    found: list[tuple[list[Part], Array]] = []
     for partition, part, end in opened:
         for piece in part.pieces(partition, end, most):
-            more = len(piece.rows) + LABEL_BYTES * (1 + len(piece.classes) // 4)
-            if gathered[-1] and size + more > limit:
-                gathered.append([])
-                size = 0 if packed is None else len(packed)
-            gathered[-1].append(piece)
-            size += more
-    *before, last = gathered
-    found = [Entry(VERSION, learned, parts) for parts in before]
-    found.append(Entry(VERSION, learned, last, packed))
-    return [_encode(entry) for entry in found]
+            if size >= limit:
+                found.append(([], corrector.new_sums()))
+                size = 0
+            found[-1][0].append(piece)
+            size += len(piece.rows) + LABEL_BYTES * (1 + len(piece.classes) // 4)
+        corrector.merge_sums(found[-1][1], part.sums)
+    return [
+        _encode(
+            Entry(VERSION, learned, parts, sums.astype("<f4").tobytes() if sums[1, -1] else None)
+        )
+        for parts, sums in found
+    ]
 
 
 def start(corrector: bytes, *, reset: bool = False) -> bytes:

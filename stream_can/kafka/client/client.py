@@ -131,7 +131,7 @@ class Client:
             return admin.group_is_new()
 
     def start_group(
-        self, records: Iterable[tuple[str, int, bytes, bytes]],
+        self, records: Iterable[tuple[str, int, bytes | None, bytes]],
         offsets: Callable[[list[int]], Mapping[tuple[str, int], Offset]],
     ) -> None:  # fmt: skip
         """For a group without members: write records, then commit ``offsets(their offsets)``."""
