@@ -52,15 +52,18 @@ class Partition:
         replica: Replica,
         settings: Settings,
         number: int,
-        begun: tuple[int, int],
+        begun: bytes | None,
     ) -> None:
         servers = settings.bootstrap_servers[0]
         self.number, self.where = number, f"partition {number}"
-        self.predictions = {
-            r.offset: r for r in read(servers, settings.input, number) if r.offset >= begun[0]
-        }
+        stored = read(servers, settings.input, number)
+        self.task = start.fresh(replica, 0, 0) if begun is None else start.stored(replica, begun)
+        first, first_label = self.task.next_prediction, self.task.next_label
+        if self.task.oldest < first:
+            self.task.rebuild([r for r in stored if self.task.oldest <= r.offset < first])
+        self.predictions = {r.offset: r for r in stored if r.offset >= first}
         labels = read(servers, settings.labels, number) if settings.labels else []
-        self.labels = {r.offset: r for r in labels if r.offset >= begun[1]}
+        self.labels = {r.offset: r for r in labels if r.offset >= first_label}
         self.outputs = read(servers, settings.output, number)
         self.dead = read(servers, settings.own_topics[1], number)
         letters = Counter(
@@ -74,7 +77,6 @@ class Partition:
         """Input offset -> the offset of the log that its output was made from."""
         ks = list(self.at.values())
         assert ks == sorted(ks), f"{self.where}: goes back in the log"
-        self.task = start.fresh(replica, *begun)
         self.want: list[Any] = []
         self.want_dead: list[Any] = []
         self.parts: list[tuple[int, entry.Part]] = []
@@ -111,13 +113,13 @@ def learned(record: Any) -> int:
     return int(dict(record.headers)["stream-can-learned"])
 
 
-def verify(settings: Settings, partitions: int, begun: dict[int, tuple[int, int]]) -> Checked:
+def verify(settings: Settings, partitions: int, begun: dict[int, bytes]) -> Checked:
     """Check everything that the topics of an application hold.
 
     Parameters
     ----------
     begun
-        Where each partition began, where that is not at 0.
+        The positions at which partitions began, where that is not at 0.
     """
     worker = Worker(settings)
     worker.check()
@@ -125,12 +127,12 @@ def verify(settings: Settings, partitions: int, begun: dict[int, tuple[int, int]
     found = Checked()
     for number in range(partitions) if apart else [0]:
         own = [number] if apart else list(range(partitions))
-        verify_log(worker.start, settings, number, {p: begun.get(p, (0, 0)) for p in own}, found)
+        verify_log(worker.start, settings, number, {p: begun.get(p) for p in own}, found)
     return found
 
 
 def verify_log(
-    start: Start, settings: Settings, number: int, own: dict[int, tuple[int, int]], found: Checked
+    start: Start, settings: Settings, number: int, own: dict[int, bytes | None], found: Checked
 ) -> None:
     log = read(settings.bootstrap_servers[0], settings.learned_topic, number)
     entries = [(record, entry.read(record.value)) for record in log]

@@ -16,7 +16,7 @@ from kafka.errors import RetriableError
 
 from stream_can.kafka import Settings, Worker
 from tests.kafka.offline import Checked, verify
-from tests.kafka.topics import create, produce, read, unique
+from tests.kafka.topics import create, grow, produce, read, unique
 from tests.programs import PATIENCE
 
 STAMP = 1_700_000_000_000
@@ -123,6 +123,14 @@ class App:
     def outputs(self, partition: int) -> list[Any]:
         return read(self.servers, self.given["output"], partition)
 
+    def grow(self, partitions: int) -> None:
+        """Add partitions while workers run: what is written first, the input last."""
+        kinds = ["out", "dead-letters", "state"]
+        kinds += ["learned"] if self.given.get("learn") == "apart" else []
+        kinds += ["labels"] if self.given["labels"] else []
+        grow(self.servers, [f"{self.id}-{kind}" for kind in (*kinds, "in")], partitions)
+        self.partitions = partitions
+
     def lag(self) -> int:
         """How many records of input and labels the group has not committed, all at first."""
         if self._asking is None:
@@ -147,7 +155,7 @@ class App:
             client.close()
 
     def verify(
-        self, settings: Settings | None = None, begun: dict[int, tuple[int, int]] | None = None
+        self, settings: Settings | None = None, begun: dict[int, bytes] | None = None
     ) -> int:
         """Check all that the topics hold, from them alone, bit by bit; see `offline`.
 
