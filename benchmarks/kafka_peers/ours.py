@@ -1,6 +1,6 @@
 """stream_can's own worker, and the same worker with parts of it taken out.
 
-    python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS
+    python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS [LABELS]
 
 KIND is ``corrector`` (as ``stream-can run`` runs it), ``uncorrected`` (the same, but each row goes
 out as it came), ``without-json`` (the same, but messages are not read: rows come from memory, and
@@ -127,9 +127,10 @@ class Metered(Partitions):
 
 
 def main() -> None:
-    kind, servers, source, target, application, m, records, interval = sys.argv[1:]
+    kind, servers, source, target, application, m, records, interval, *labels = sys.argv[1:]
     settings = Settings(
         bootstrap_servers=[servers], application_id=application, input=source, output=target,
+        labels=labels[0] if labels else None,
         instance="0", classes=list(range(int(m))), commit_interval_ms=int(interval),
         create_topics=True,
     )  # fmt: skip

@@ -249,8 +249,9 @@ def main() -> None:
     done = ", ".join(f"{n} x {what}" for what, n in sorted(chaos.counts.items()) if n)
     checked = chaos.app.checked
     print(
-        f"{options.version} seed {options.seed}: exact, {compared} records, {checked.learned} labels"
-        f" in {checked.entries} entries, {checked.unknown} without receipt; {done}"
+        f"{options.version} seed {options.seed}: exact, {compared} records,"
+        f" {checked.learned} labels in {checked.entries} entries,"
+        f" {checked.unknown} without receipt; {done}"
     )
 
 
