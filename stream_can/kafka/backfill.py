@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 from stream_can.corrector import Corrector
 from stream_can.kafka import restore as state
+from stream_can.kafka import shared
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker
 from stream_can.scores import Scores
 from stream_can.stream import entry
+from stream_can.stream.replica import Replica
 from stream_can.stream.task import Counts, Task
 
 log = logging.getLogger(__name__)
@@ -173,6 +175,9 @@ def _start_group(worker: Worker, corrector: Corrector, tasks: dict[int, Task]) -
     ]
     # Whatever an earlier group of this name has left in the log ends here.
     begin = entry.start(corrector.to_bytes(), reset=True)
-    logs = {worker.learned.log_partition(partition) for partition in tasks}
-    records += [(s.learned_topic, number, None, begin) for number in sorted(logs)]
+    spans = worker.client.readers.spans(s.learned_topic)
+    for number, (_, end) in spans.items():
+        name = shared.key(number if s.learn == "apart" else None)
+        records.append((state_topic, number, name, shared.pack(Replica(corrector, end))))
+        records.append((s.learned_topic, number, None, begin))
     worker.client.start_group(records, offsets)
