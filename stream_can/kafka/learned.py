@@ -29,6 +29,8 @@ SHARED_SECONDS = 30.0
 """Between two shared records."""
 FOLD_SECONDS = 0.05
 """The loop folds for so long at a time."""
+SETTLE_SECONDS = 10.0
+"""How long an end before what was folded may be that of a broker that has just come back."""
 STILL_SECONDS = 30.0
 """A log that brings nothing for so long, though there is more, is given up."""
 
@@ -93,28 +95,43 @@ class Learned:
         """
         needed = sorted({self.log_partition(partition) for partition in partitions})
         self.replicas = {p: self.replicas[p] for p in needed if p in self.replicas}
-        spans = self.client.readers.spans(self.topic)
-        begun: dict[int, bool] = {}
+        ends: dict[int, int] = {}
+        anew: dict[int, bool] = {}
         for number in needed:
             replica = self.replicas.get(number)
-            if replica is None or not spans[number][0] <= replica.offset <= spans[number][1]:
-                begun[number] = self._find(number, *spans[number])
+            begin, ends[number] = self._span(number, replica.offset if replica else 0)
+            if replica is None or not begin <= replica.offset <= ends[number]:
+                anew[number] = self._find(number)
         self._waiting = {number: deque() for number in needed}
         self._next = {number: self.replicas[number].offset for number in needed}
         self._reader.read(self._next)
         for number in needed:
-            self._fold_to(number, spans[number][1])
-            self._begin(number, reset=begun.get(number, False))
+            self._fold_to(number, ends[number])
+            self._begin(number, reset=anew.get(number, False))
             self._tell_settings(number)
 
-    def _find(self, number: int, begin: int, end: int) -> bool:
+    def _span(self, number: int, at: int) -> tuple[int, int]:
+        """The first offset still held and the next one of a partition of the log.
+
+        An end before an offset that has been folded is asked for again: a broker that was killed
+        begins with the end that it last wrote down.
+        """
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while True:
+            begin, end = self.client.readers.spans(self.topic)[number]
+            if at <= end or time.monotonic() > deadline:
+                return begin, end
+            self._beat()
+            time.sleep(0.2)
+
+    def _find(self, number: int) -> bool:
         """Put a replica at the newest shared record; whether the log is to begin anew."""
         s, wanted = self.settings, shared.key(number if self.settings.learn == "apart" else None)
         where = f"partition {number} of {self.topic!r}"
         data = shared.newest_shared(self.client.readers, self.state_topic, number, wanted)
-        problem = None
+        problem, replica = None, Replica()
+        begin, end = self._span(number, 0)
         if data is None:
-            replica = Replica()
             if begin > 0:
                 problem = f"retention deleted its first {begin} offsets, and no shared record is"
                 problem += f" in {self.state_topic!r}"
@@ -125,6 +142,7 @@ class Learned:
             except SnapshotMismatch as error:
                 problem = f"the shared record in {self.state_topic!r}: {error}"
             else:
+                begin, end = self._span(number, replica.offset)
                 if replica.offset > end:
                     problem = f"the shared record in {self.state_topic!r} is of offset"
                     problem += f" {replica.offset}, and the log ends at {end}: is it new?"
@@ -188,17 +206,15 @@ class Learned:
         number = self.log_partition(partition)
         if self.replicas[number].offset >= offset:
             return
-        try:
+        _, end = self._span(number, offset)
+        if offset <= end:
             self._fold_to(number, offset)
-        except RetryError:
-            _, end = self.client.readers.spans(self.topic)[number]
-            if end >= offset or self.settings.reset_state:
-                raise
-            raise DeniedError(
-                f"partition {partition} of {self.client.input!r} was corrected from offset"
-                f" {offset} of {self.topic!r}, which ends at {end}: is it new? --reset-state"
-                " goes on with what there is"
-            ) from None
+            return
+        problem = f"partition {partition} of {self.client.input!r} was corrected from offset"
+        problem += f" {offset} of {self.topic!r}, which ends at {end}: is it new?"
+        if not self.settings.reset_state:
+            raise DeniedError(f"{problem} --reset-state goes on with what there is")
+        log.warning("%s going on with what there is", problem)
 
     def _fold_to(self, number: int, offset: int) -> None:
         self._fold_until(number, lambda: self.replicas[number].offset >= offset)
