@@ -134,13 +134,13 @@ class Learned:
         if data is None:
             if begin > 0:
                 problem = f"retention deleted its first {begin} offsets, and no shared record is"
-                problem += f" in {self.state_topic!r}"
+                problem += f" in {self.state_topic!r};"
         else:
             try:
                 replica = shared.unpack(data)
                 self.start.require_fits(replica.corrector)
             except SnapshotMismatch as error:
-                problem = f"the shared record in {self.state_topic!r}: {error}"
+                problem = f"the shared record in {self.state_topic!r}: {error};"
             else:
                 begin, end = self._span(number, replica.offset)
                 if replica.offset > end:
@@ -161,10 +161,10 @@ class Learned:
             return False
         if not s.reset_state:
             raise DeniedError(
-                f"{where}: {problem}; --reset-state begins anew there, which forgets what was"
+                f"{where}: {problem} --reset-state begins anew there, which forgets what was"
                 " learned"
             )
-        log.warning("%s: %s; beginning anew", where, problem)
+        log.warning("%s: %s beginning anew", where, problem)
         self.replicas[number] = Replica(None, end)
         return True
 

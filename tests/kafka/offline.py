@@ -18,6 +18,7 @@ import numpy as np
 
 from stream_can.kafka import Settings, Worker
 from stream_can.kafka.start import Start
+from stream_can.method import sums as sums_of_rows
 from stream_can.stream import entry
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
@@ -137,13 +138,14 @@ def verify_log(
     log = read(settings.bootstrap_servers[0], settings.learned_topic, number)
     entries = [(record, entry.read(record.value)) for record in log]
     replica = found.replicas[number] = Replica()
-    waiting = iter(log)
+    waiting, decays = iter(log), []
     upcoming = next(waiting, None)
 
     def fold_to(k: int) -> None:
         nonlocal upcoming
         while upcoming is not None and upcoming.offset < k:
             replica.fold(upcoming)
+            decays.append((replica.offset, replica.corrector._kernel.g))
             upcoming = next(waiting, None)
         replica.advance(k)
 
@@ -164,8 +166,10 @@ def verify_log(
             walk.go(k)
     for offset, (one, parts) in sums.items():
         want = replica.corrector.new_sums()
+        # As its writer merged them, by the settings that it had folded.
+        g = next(g for k, g in reversed(decays) if k <= one.learned)
         for _, part_sums in sorted(parts, key=lambda found: found[0]):
-            replica.corrector.merge_sums(want, part_sums)
+            sums_of_rows.merge(sums_of_rows.parts(replica.corrector._state), want, part_sums, g)
         packed = want.astype("<f4").tobytes() if want[1, -1] else None
         assert one.sums == packed, f"offset {offset} of the log: sums of {len(parts)} parts"
     for partition in partitions:
