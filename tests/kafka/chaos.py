@@ -82,7 +82,7 @@ class Writer(threading.Thread):
                 while due and due[0][0] < time.monotonic():
                     _, partition, key, value = due.popleft()
                     self._send(producer, given["labels"], partition, key, value)
-            except (KafkaError, OSError, AssertionError):  # or a partition not known yet
+            except (KafkaError, OSError, ValueError):  # or a partition not known yet
                 time.sleep(0.2)
             time.sleep(rng.expovariate(self.rate))
         if producer is not None:
