@@ -1,70 +1,107 @@
-"""What labels split over partitions cost: one stream, over 1 to 64 partitions, each learning alone.
+"""What partitions cost that learn together: one stream over 1 to 64 of them, beside one corrector.
 
-The stream is made here: ten classes whose mix drifts, and a classifier that is overconfident and
-leans towards some classes. Labels come 1,000 rows late, all of them or one in twenty.
+    python benchmarks/partitions.py FOLDER
+
+FOLDER is as for validation.py. Rows go round the partitions; every 200 rows of the whole stream the
+partitions commit, and what they commit is folded by all, through the bytes of the entries, as the
+Kafka worker does. "one corrector" learns each label at once, as a library user would. Each label
+brings what its receipt gave it. Figures are the mean change in accuracy (points) over the streams.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import deque
+from pathlib import Path
+
 import numpy as np
+from validation import load
 
 from stream_can import Corrector
-from stream_can.scores import Scores
+from stream_can.stream import entry
 
-ROWS, CLASSES, DELAY = 100_000, 10, 1_000
-
-
-def stream(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions (n, m) and the true classes (n,)."""
-    rng = np.random.default_rng(seed)
-    lean = rng.normal(0, 0.7, CLASSES)
-    phase = rng.uniform(0, 2 * np.pi, CLASSES)
-    turn = 2 * np.pi * np.arange(ROWS)[:, None] / 40_000
-    mix = np.exp(np.sin(turn + phase) + rng.normal(0, 0.5, CLASSES))
-    mix /= mix.sum(axis=1, keepdims=True)
-    y = (mix.cumsum(axis=1) < rng.random((ROWS, 1))).sum(axis=1).clip(max=CLASSES - 1)
-    scores = rng.normal(0, 1, (ROWS, CLASSES))
-    scores[np.arange(ROWS), y] += 1.8
-    scores = 1.8 * (1.8 * scores) + lean  # 1.8 * scores would be the right log-odds
-    P = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return P / P.sum(axis=1, keepdims=True), y
+EVERY = 200
+COLUMNS = {"every label, 100 late": (1.0, 100, False), "1000 late": (1.0, 1000, False),
+           "1 in 20": (0.05, 100, False), "fit: none": (0.0, 100, True),
+           "fit: every": (1.0, 100, True)}  # fmt: skip
+PARTITIONS = (1, 4, 16, 64)
 
 
-def corrected(P: np.ndarray, y: np.ndarray, partitions: int, rate: float) -> np.ndarray:
-    """Every row as the corrector of its partition sends it; rows go round the partitions."""
-    learned = np.random.default_rng(1).random(ROWS) < rate
-    correctors = [Corrector(CLASSES) for _ in range(partitions)]
-    Q = np.empty_like(P)
-    for start in range(0, ROWS, DELAY // 10):
-        for k, corrector in enumerate(correctors):
-            rows = np.arange(start, min(start + DELAY // 10, ROWS))
-            late = rows - DELAY
-            late = late[(late >= 0) & (late % partitions == k)]
-            late = late[learned[late]]
-            corrector.learn_many(P[late], y[late].tolist())
-            rows = rows[rows % partitions == k]
-            Q[rows] = corrector.process_many(P[rows])
-    return Q
+def new(data: dict[str, np.ndarray], fit: bool) -> Corrector:
+    corrector = Corrector(data["probs"].shape[1], train_counts=data["train_counts"])
+    if fit:
+        corrector.fit(data["val_probs"], data["val_labels"].astype(np.int64))
+    return corrector
 
 
-def main() -> None:
-    P, y = stream()
-    raw = Scores()
-    raw.add(P, y)
-    print(
-        f"{ROWS} rows, {CLASSES} classes; raw: accuracy {raw.accuracy:.2%},"
-        f" log loss {raw.log_loss:.4f}"
-    )
-    print("partitions  every label: points  nats   1 in 20: points  nats")
-    for partitions in (1, 4, 16, 64):
-        cells = []
-        for rate in (1.0, 0.05):
-            scores = Scores()
-            scores.add(corrected(P, y, partitions, rate), y)
-            points = 100 * (scores.accuracy - raw.accuracy)
-            cells.append(f"{points:+8.2f}  {scores.log_loss - raw.log_loss:+.4f}")
-        print(f"{partitions:>10}  {'   '.join(cells)}")
+def alone(
+    corrector: Corrector, P: np.ndarray, y: np.ndarray, given: np.ndarray, delay: int
+) -> np.ndarray:
+    """Every row as one corrector sends it."""
+    out, receipts = np.empty_like(P), deque[np.ndarray](maxlen=delay + 1)
+    for t in range(len(P)):
+        out[t], receipt = corrector.process_one(P[t], receipt=True)
+        receipts.append(receipt)
+        if t >= delay and given[t - delay]:
+            corrector.learn_one(P[t - delay], int(y[t - delay]), receipt=receipts[0])
+    return out
+
+
+def together(
+    corrector: Corrector, P: np.ndarray, y: np.ndarray, given: np.ndarray, delay: int, count: int
+) -> np.ndarray:
+    """Every row as its partition sends it."""
+    out, known = np.empty_like(P), np.full((len(P), 3), np.nan, np.float32)
+    for begin in range(0, len(P), EVERY):
+        end, opened = min(begin + EVERY, len(P)), []
+        for partition in range(count):
+            part = entry.OpenPart(corrector, 0, 0)
+            rows = np.arange(begin, end)
+            rows = rows[rows % count == partition]
+            out[rows], receipts = corrector.correct_and_sum(P[rows], part.sums)
+            known[rows] = receipts[np.arange(len(rows)), :, y[rows]]
+            late = np.arange(max(0, begin - delay), max(0, end - delay))
+            for t in late[(late % count == partition) & given[late]]:
+                part.add(0, 0, int(y[t]), known[t], P[t].tobytes())
+            opened.append((partition, part, (0, 0)))
+        for data in entry.entries(corrector, 0, opened):
+            entry.fold(corrector, entry.read(data))
+    return out
+
+
+def main(folder: str) -> None:
+    streams = [data for file in sorted(Path(folder).glob("*.npz")) if (data := load(file))]
+    found: dict[str, list[list[float]]] = {}
+    for rate, delay, fit in COLUMNS.values():
+        cells: dict[str, list[float]] = {}
+        for data in streams:
+            P, y = data["probs"], data["labels"].astype(np.int64)
+            # Where rows repeat, labels of one half of the distinct ones are learned.
+            _, source = np.unique(P, axis=0, return_inverse=True)
+            source = source.ravel()
+            given, scored = np.random.default_rng(0).random(len(y)) < rate, np.ones(len(y), bool)
+            if source.max() + 1 < 0.95 * len(y):
+                half = np.random.default_rng(7).random(source.max() + 1) < 0.5
+                given, scored = given & half[source], ~half[source]
+            raw = (P.argmax(1) == y)[scored].mean()
+            begun = new(data, fit).to_bytes()
+            outs = {"one corrector": alone(Corrector.from_bytes(begun), P, y, given, delay)}
+            for count in PARTITIONS:
+                outs[str(count)] = together(Corrector.from_bytes(begun), P, y, given, delay, count)
+            for name, out in outs.items():
+                gain = 100 * ((out.argmax(1) == y)[scored].mean() - raw)
+                cells.setdefault(name, []).append(gain)
+        for name, gains in cells.items():
+            found.setdefault(name, []).append(gains)
+        print(".", end="", file=sys.stderr, flush=True)
+    print(f"\n{len(streams)} streams")
+    print(f"| partitions | {' | '.join(COLUMNS)} |")
+    print(f"|---|{'--:|' * len(COLUMNS)}")
+    for name, columns in found.items():
+        print(f"| {name} | {' | '.join(f'{np.mean(gains):+.2f}' for gains in columns)} |")
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])

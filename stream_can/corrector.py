@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
+from stream_can.method import sums as decayed
 from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Lock, Mode
@@ -403,6 +404,41 @@ class Corrector:
             A row is no probability vector, or an index is out of range; nothing was learned.
         """
         return Played(*self._kernel.play(P, first, ys, rows, due, known, receipt, explain))
+
+    # ---- what many correct and all learn
+
+    def new_sums(self) -> Array:
+        """Where :meth:`correct_and_sum` adds up: zeros, shape (parts, m + 1)."""
+        return np.zeros((len(decayed.parts(self._state)), len(self._classes) + 1))
+
+    def correct_and_sum(self, P: ArrayLike, sums: Array) -> tuple[Array, Receipts]:
+        """:meth:`correct_many`, for a process that is one of many which learn together.
+
+        Nothing changes here. What observing the rows would add goes into ``sums``, for
+        :meth:`add_sums` of everyone's corrector.
+
+        Parameters
+        ----------
+        P
+            Rows, shape (n, m).
+        sums
+            Of the rows before them, changed in place; see :meth:`new_sums`.
+
+        Returns
+        -------
+        The corrected rows, shape (n, m), and their receipts, float32 of shape (n, 3, m).
+        """
+        return self._kernel.correct_and_sum(P, sums)
+
+    def add_sums(self, sums: Array) -> None:
+        """Rows that were corrected elsewhere went by: :meth:`observe_many`, from their sums."""
+        with self._lock:
+            decayed.add(self._state, sums, self._kernel.g)
+            self._kernel.changed()
+
+    def merge_sums(self, into: Array, later: Array) -> None:
+        """Make of sums, in place, those of their rows and then of later ones."""
+        decayed.merge(decayed.parts(self._state), into, later, self._kernel.g)
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.

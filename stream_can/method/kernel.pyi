@@ -23,6 +23,7 @@ class Kernel:
     successor: Kernel | None
     m: int
     n_paths: int
+    g: float
     def __init__(
         self,
         m: int,
@@ -62,6 +63,8 @@ class Kernel:
         receipt: bool,
         explain: bool,
     ) -> tuple[Array, NDArray[np.float32] | None, Array | None]: ...
+    def correct_and_sum(self, P: ArrayLike, sums: Array) -> tuple[Array, NDArray[np.float32]]: ...
+    def changed(self) -> None: ...
     def learn_one(self, p: ArrayLike | None, y: int, known: NDArray[np.float32] | None) -> None: ...
     def learn_many(
         self, P: ArrayLike | None, ys: NDArray[np.int64], known: NDArray[np.float32] | None

@@ -21,6 +21,7 @@ import numpy as np
 from stream_can.errors import InvalidPrediction
 from stream_can.method.paths import anchor, split
 from stream_can.method.rows import TOLERANCE, as_float64, reason
+from stream_can.method.sums import EM_DECAY as em_decay
 
 cdef extern from "vectormath.h" nogil:
     double log_of(double x)
@@ -79,7 +80,7 @@ cdef double LARGEST_B = exp(2.0)        # where log b is clipped
 cdef double LARGEST_T = 3.0
 cdef double SPARE = 5.0                 # of the sum of what comes back before agreement alone is held to be a choice
 cdef double EM_STRENGTH = 20.0          # times m: pseudo-rows behind the prior of the fitted base
-cdef double EM_DECAY = 2.0 ** (-1.0 / 1000)
+cdef double EM_DECAY = em_decay
 
 
 # ---- what a prediction must be -----------------------------------------------------------------
@@ -362,7 +363,8 @@ cdef class Kernel:
     cdef double speak[TOP]              # w_j of the row at hand, to the exponent in use
     cdef Py_ssize_t speaker[TOP]        # J of the row at hand
     cdef Py_ssize_t n_top
-    cdef double g, threshold, pseudo_count, strength, a, curvature_b, floor, widest
+    cdef readonly double g              # what a decayed sum keeps at each event
+    cdef double threshold, pseudo_count, strength, a, curvature_b, floor, widest
     cdef int kind
     cdef bint logs, tops, shares, guarded
     cdef bint stale                     # f1 is older than M
@@ -721,6 +723,30 @@ cdef class Kernel:
             decay(self.labelled, self.g, m + 1)
         self.counts[0] += 1
 
+    cdef void sum_up(self, double *sums) noexcept nogil:
+        """What observing the row at hand adds, into sums as :mod:`stream_can.method.sums` has them."""
+        cdef Py_ssize_t i, m = self.m, width = self.m + 1
+        cdef Base *base
+        if self.guarded or self.shares:
+            decay_add(sums, self.g, self.p, m)
+            sums[m] = self.g * sums[m] + 1
+        sums += width
+        if self.guarded:
+            decay(sums, self.g, m)
+            sums[self.best] += 1
+        sums[m] += 1
+        for i in range(self.n_bases):
+            base = &self.bases[i]
+            if base.can >= 0:
+                sums += width
+                if not base.uncertain:
+                    decay_add(sums, self.g, base.r, m)
+                    sums[m] += 1
+        if self.fitted != NULL and self.fitted.Q != NULL:
+            sums += width
+            decay_add(sums, EM_DECAY, self.fitted.r, m)
+            sums[m] = EM_DECAY * sums[m] + 1
+
     # ---- a label
 
     cdef void hear(self, Py_ssize_t y) noexcept nogil:
@@ -903,9 +929,9 @@ cdef class Kernel:
     # ---- many rows
 
     cdef int loop(self, const double *P, Py_ssize_t first, Py_ssize_t n, double *mixed, double *paths, bint observes,
-                  float *receipts, const long long *ys, const long long *rows, const long long *due,
+                  double *sums, float *receipts, const long long *ys, const long long *rows, const long long *due,
                   const float *known, Py_ssize_t n_labels) except -1 nogil:
-        """Each row from `first` on: forward, out to what is not NULL, observe; before it the labels that are due."""
+        """Each row from `first` on: forward, out to what is not NULL, observe or sum up; before it the labels that are due."""
         cdef Py_ssize_t i = 0, j, learned = 0, m = self.m, work = 0
         cdef Base *base
         while i < n or learned < n_labels:
@@ -937,6 +963,8 @@ cdef class Kernel:
                         memcpy(paths + (base.can * n + i) * m, base.normalised if base.uncertain else base.r, m * sizeof(double))
             if observes:
                 self.observe()
+            if sums != NULL:
+                self.sum_up(sums)
             i += 1
         return 0
 
@@ -969,7 +997,7 @@ cdef class Kernel:
                 kept = np.empty((*P.shape[:ndim - 1], 3, self.m), np.float32)
                 receipts = memory32(kept)
             self.run(<const double *>view.buf, 0, n, NULL if mode == EXPLAIN else out, out if mode == EXPLAIN else NULL,
-                     mode == PROCESS or mode == OBSERVE, receipts, NULL, NULL, NULL, NULL, 0)
+                     mode == PROCESS or mode == OBSERVE, NULL, receipts, NULL, NULL, NULL, NULL, 0)
         finally:
             PyBuffer_Release(&view)
         return (result, kept) if receipt else result
@@ -1006,7 +1034,7 @@ cdef class Kernel:
             mixed = np.empty((n, self.m))
             kept = np.empty((n, 3, self.m), np.float32) if receipt else None
             paths = np.empty((self.n_paths, n, self.m)) if explain else None
-            self.run(<const double *>view.buf, first, n, memory(mixed), NULL if paths is None else memory(paths), True,
+            self.run(<const double *>view.buf, first, n, memory(mixed), NULL if paths is None else memory(paths), True, NULL,
                      NULL if kept is None else memory32(kept), &ys[0] if k else NULL, &rows[0] if k else NULL,
                      &due[0] if k else NULL, &three[0, 0] if known is not None and k else NULL, k)
         finally:
@@ -1014,15 +1042,40 @@ cdef class Kernel:
         return mixed, kept, paths
 
     cdef int run(self, const double *P, Py_ssize_t first, Py_ssize_t n, double *mixed, double *paths, bint observes,
-                 float *receipts, const long long *ys, const long long *rows, const long long *due, const float *known,
+                 double *sums, float *receipts, const long long *ys, const long long *rows, const long long *due, const float *known,
                  Py_ssize_t n_labels) except -1:
         """The loop; without the GIL where it is long enough to be worth it."""
         if n + n_labels <= 1:
-            self.loop(P, first, n, mixed, paths, observes, receipts, ys, rows, due, known, n_labels)
+            self.loop(P, first, n, mixed, paths, observes, sums, receipts, ys, rows, due, known, n_labels)
             return 0
         with nogil:
-            self.loop(P, first, n, mixed, paths, observes, receipts, ys, rows, due, known, n_labels)
+            self.loop(P, first, n, mixed, paths, observes, sums, receipts, ys, rows, due, known, n_labels)
         return 0
+
+    def correct_and_sum(self, P, sums):
+        """The corrected rows of P, shape (n, m), and their receipts; what observing adds goes into `sums`."""
+        self.lock.acquire()
+        try:
+            if self.successor is None:
+                return self.run_sums(P, sums)
+        finally:
+            self.lock.release()
+        return self.successor.correct_and_sum(P, sums)
+
+    cdef run_sums(self, P, double[:, ::1] sums):
+        cdef Py_buffer view
+        P = open_rows(P, 2, self.m, &view, self.index)
+        try:
+            mixed, kept = np.empty(P.shape), np.empty((len(P), 3, self.m), np.float32)
+            self.run(<const double *>view.buf, 0, len(P), memory(mixed), NULL, False, &sums[0, 0], memory32(kept),
+                     NULL, NULL, NULL, NULL, 0)
+        finally:
+            PyBuffer_Release(&view)
+        return mixed, kept
+
+    def changed(self):
+        """The arrays were changed from outside; whoever did holds the lock."""
+        self.stale = True
 
     def learn_one(self, p, long long y, known):
         """One label, already an index; p is None where the prediction is gone; known is float32 (3,) or None."""

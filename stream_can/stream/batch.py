@@ -8,8 +8,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.corrector import Corrector, Played
+from stream_can.corrector import Corrector
 from stream_can.scores import Scores
+from stream_can.stream.entry import OpenPart
 from stream_can.stream.messages import Label, Prediction
 from stream_can.stream.recent import Recent
 from stream_can.stream.records import Output
@@ -17,6 +18,9 @@ from stream_can.stream.records import Output
 __all__ = ["Batch"]
 
 Array = NDArray[np.float64]
+Receipts = NDArray[np.float32]
+
+UNKNOWN = np.full(3, np.nan, np.float32)
 
 
 class Batch:
@@ -37,6 +41,8 @@ class Batch:
         # prediction, where that is of an earlier batch and known.
         self._labels: list[tuple[int, int, bool, int]] = []
         self._receipts: list[bytes | None] = []
+        # Where each label lies, and which prediction comes next as it does.
+        self._places: list[tuple[int, int]] = []
         # To be scored: kept predictions whose labels came, and those that carry their own.
         self._joined: list[tuple[Recent, int]] = []
         self._labelled: list[tuple[int, int]] = []
@@ -53,13 +59,21 @@ class Batch:
         if prediction.label is not None:
             self._labels.append((prediction.label, number, True, number + 1))
             self._receipts.append(None)
+            self._places.append((-1, -1))
             self._labelled.append((number, prediction.label))
 
-    def learn(self, label: Label, entry: Recent | None) -> None:
-        """A label, to be learned here; ``entry`` is its prediction, where that is kept."""
+    def join(self, label: Label, entry: Recent) -> None:
+        """A label whose prediction is kept: what was sent is scored."""
+        self._joined.append((entry, label.index))
+
+    def learn(self, label: Label, entry: Recent | None, place: tuple[int, int]) -> None:
+        """A label, to be learned here; ``entry`` is its prediction, where that is kept.
+
+        Its place is its own offset, and the next one of predictions as it is taken.
+        """
         of, here, row, receipt = -1, False, None, None
         if entry is not None:
-            self._joined.append((entry, label.index))
+            self.join(label, entry)
             of, here = entry.number, entry.number >= 0
             row, receipt = (None, None) if here else (entry.raw, entry.receipt)
         if label.number >= 0:  # the row that it brings goes before another that was kept
@@ -72,12 +86,33 @@ class Batch:
             self._earlier.append(row)
         self._labels.append((label.index, of, here, len(self.predictions)))
         self._receipts.append(receipt)
+        self._places.append(place)
 
-    def play(self, corrector: Corrector, receipts: bool) -> tuple[Array, Played]:
-        """Correct and learn; the rows of the predictions, shape (n, m), and what came of them."""
-        P, first = self._rows, len(self._earlier)
-        if len(self.predictions) < len(P):
-            P = P[[prediction.number for prediction, _, _ in self.predictions]]
+    def _predicted(self) -> Array:
+        """The rows of the predictions, shape (n, m)."""
+        if len(self.predictions) == len(self._rows):
+            return self._rows
+        return self._rows[[prediction.number for prediction, _, _ in self.predictions]]
+
+    def collect(self, corrector: Corrector, part: OpenPart) -> tuple[Array, Array, Receipts]:
+        """Correct, and let the part have what there is to learn; as :meth:`play` otherwise."""
+        P, m = self._predicted(), self._m
+        sent, receipts = corrector.correct_and_sum(P, part.sums)
+        labels = zip(self._labels, self._receipts, self._places, strict=True)
+        for (y, of, here, _), receipt, (offset, taken) in labels:
+            row, known = None, UNKNOWN
+            if here:
+                row, known = P[of].tobytes(), receipts[of, :, y]
+            elif of >= 0:
+                row = self._earlier[of]
+                if receipt is not None:
+                    known = np.frombuffer(receipt, np.float32)[y::m]
+            part.add(offset, taken, y, known, row)
+        return P, sent, receipts
+
+    def play(self, corrector: Corrector) -> tuple[Array, Array, Receipts]:
+        """Correct and learn: the rows of the predictions, what was made of them, and receipts."""
+        P, first = self._predicted(), len(self._earlier)
         flat = np.fromiter(chain.from_iterable(self._labels), np.int64, 4 * len(self._labels))
         ys, of, here, due = flat.reshape(-1, 4).T.copy()
         played = corrector.play(
@@ -87,9 +122,10 @@ class Batch:
             due,
             first=first,
             known=self._known(),
-            receipt=receipts,
+            receipt=True,
         )
-        return P, played
+        assert played.receipts is not None
+        return P, played.rows, played.receipts
 
     def _known(self) -> NDArray[np.float32] | None:
         """What the receipt of each label's prediction gave the label, shape (labels, 3)."""
@@ -101,16 +137,15 @@ class Batch:
                 row[:] = np.frombuffer(receipt, np.float32)[y :: self._m]
         return known
 
-    def keep(self, P: Array, sent: Array, receipts: NDArray[np.float32] | None) -> None:
+    def keep(self, P: Array, sent: Array, receipts: Receipts) -> None:
         """Fill in the rows of the kept predictions."""
         raw, corrected, width = P.tobytes(), sent.tobytes(), 8 * self._m
-        tickets = b"" if receipts is None else receipts.tobytes()
+        tickets = receipts.tobytes()
         for i, (_, _, entry) in enumerate(self.predictions):
             if entry is not None:
                 cut = slice(i * width, (i + 1) * width)
                 entry.raw, entry.sent, entry.number = raw[cut], corrected[cut], -1
-                if receipts is not None:
-                    entry.receipt = tickets[3 * i * width // 2 : 3 * (i + 1) * width // 2]
+                entry.receipt = tickets[3 * i * width // 2 : 3 * (i + 1) * width // 2]
 
     def score(self, P: Array, sent: Array, before: Scores, after: Scores) -> None:
         """Add the predictions whose labels came to the scores; after :meth:`keep`."""

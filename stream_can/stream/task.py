@@ -1,6 +1,6 @@
 """One partition of a stream: a Corrector, the recent predictions and the positions; no I/O.
 
-How a worker uses it::
+How it is used::
 
     task = Task(corrector, labels_topic="labels")
     task = Task.from_bytes(data, labels_topic="labels")          # or: continue a snapshot
@@ -25,16 +25,21 @@ How a worker uses it::
   labels came; ``result.delays`` has each joined label's delay.
 
 The same records in the same order give the same outputs, dead letters and bytes, cut anywhere.
+
+Where partitions learn together the task is given a :class:`~stream_can.stream.replica.Replica`. It
+then changes nothing that was learned: what it has to teach is gathered until ``take`` hands it
+over for an entry of the learned log, ``positions()`` takes the place of ``to_bytes()``, and its
+outputs say in ``stream-can-learned`` up to which offset of the log they are made from.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 from numpy.typing import NDArray
 
 from stream_can import snapshot
@@ -43,7 +48,9 @@ from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.method.rows import rounded
 from stream_can.scores import Scores
 from stream_can.stream.batch import Batch
+from stream_can.stream.entry import OpenPart
 from stream_can.stream.fields import Fields
+from stream_can.stream.head import FORMAT, LearnedAlone, read_head
 from stream_can.stream.messages import Label, Messages, Prediction
 from stream_can.stream.opening import Opened, open_records
 from stream_can.stream.recent import Recent, RecentPredictions
@@ -57,34 +64,14 @@ from stream_can.stream.records import (
     headers_of,
     place,
 )
+from stream_can.stream.replica import Replica
 from stream_can.version import __version__
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
 
-FORMAT = 2
-"""Version of the head of a task's snapshot; the envelope around it has its own."""
-
 VERSION_HEADER = ("stream-can-version", __version__.encode())
 
-Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Array = NDArray[np.float64]
-
-
-class Version(msgspec.Struct):
-    """As much of a snapshot's head as any release can read."""
-
-    task: Annotated[int, Meta(ge=1)]
-
-
-class Head(msgspec.Struct):
-    """What a snapshot of a task says beside the rows of the recent predictions."""
-
-    corrector: bytes
-    next_prediction: Position
-    next_label: Position
-    oldest: Position
-    counts: Counts
-    ids: list[bytes] | None
 
 
 class Task:
@@ -92,8 +79,9 @@ class Task:
 
     Parameters
     ----------
-    corrector
-        The state to start from; the task owns it from now on.
+    learned
+        The corrector to start from, which the task owns from now on; or the replica of a learned
+        log, which it shares.
     fields
         Where in the messages everything is.
     labels_topic
@@ -109,16 +97,15 @@ class Task:
         be larger, whatever its numbers, becomes a dead letter before it changes anything.
     errors
         "dead-letter", or "fail" to stop at the first record that cannot be read.
-    receipts
-        Whether recent predictions keep their receipts, so that a label judges what was sent. Not
-        where outputs must be reproduced from the records alone: ``rebuild`` cannot bring them back.
+    learn_share
+        Which share of the labels is learned, chosen by topic, partition and offset.
     next_prediction, next_label
         Offsets to start at.
     """
 
     def __init__(
         self,
-        corrector: Corrector,
+        learned: Corrector | Replica,
         *,
         fields: Fields | None = None,
         labels_topic: str | None = None,
@@ -126,7 +113,7 @@ class Task:
         recent_bytes: int = 64 << 20,
         max_bytes: int | None = None,
         errors: Literal["dead-letter", "fail"] = "dead-letter",
-        receipts: bool = True,
+        learn_share: float = 1.0,
         next_prediction: int = 0,
         next_label: int = 0,
     ) -> None:
@@ -134,17 +121,31 @@ class Task:
             raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
         if recent_bytes < 0:
             raise ValueError(f"recent_bytes: {recent_bytes}, expected 0 or more")
-        self.corrector = corrector
+        self._replica = learned if isinstance(learned, Replica) else None
+        self._corrector = None if isinstance(learned, Replica) else learned
+        corrector = self.corrector
         self.messages = Messages(corrector.classes, fields, corrector.train_prior)
         self.next_prediction, self.next_label = next_prediction, next_label
         self.counts = Counts()
         self.raw_scores, self.sent_scores = Scores(), Scores()
         self._m = len(corrector.classes)
         self._labels_topic, self.labelled = labels_topic, labelled
-        self._max_bytes, self._errors, self._receipts = max_bytes, errors, receipts
+        self._max_bytes, self._errors = max_bytes, errors
+        self._learn_below = learn_share * 2**32
         self._digits = self.messages.fields.digits
         self._recent = RecentPredictions(self._m, 0 if labels_topic is None else recent_bytes)
         self._rebuild_from: int | None = None
+        self.learned = 0
+        """The least offset of the learned log to correct from: that of what was sent before."""
+        self._open_part = self._new_part()
+
+    @property
+    def corrector(self) -> Corrector:
+        """What corrects the rows now."""
+        if self._replica is not None:
+            return self._replica.corrector
+        assert self._corrector is not None
+        return self._corrector
 
     @property
     def oldest(self) -> int:
@@ -182,7 +183,10 @@ class Task:
                         counts.matched += 1
                 case Label():
                     entry = self._recent.get(says.id)
-                    batch.learn(says, entry)
+                    if self._learns(record):
+                        batch.learn(says, entry, (record.offset, self.next_prediction))
+                    elif entry is not None:
+                        batch.join(says, entry)
                     if entry is not None:
                         result.delays.append(record.timestamp - entry.timestamp)
                     if entry is None and says.number < 0:
@@ -208,8 +212,16 @@ class Task:
         self._correct_and_learn(batch)
         return result
 
+    def _learns(self, record: Source) -> bool:
+        """Whether a label is among those to learn: the same ones whoever takes it."""
+        if self._learn_below >= 2**32:
+            return True
+        return zlib.crc32(place(record).encode()) < self._learn_below
+
     def _added(self) -> list[tuple[str, bytes]]:
         """The headers that an output gets now."""
+        if self._replica is not None:
+            return [VERSION_HEADER, ("stream-can-learned", b"%d" % self._replica.offset)]
         if self._labels_topic is None:
             return [VERSION_HEADER]
         return [VERSION_HEADER, ("stream-can-labels", b"%d" % self.next_label)]
@@ -226,6 +238,17 @@ class Task:
                 )
             expected[is_label] = record.offset + 1
 
+    def _new_part(self) -> OpenPart | None:
+        if self._replica is None:
+            return None
+        return OpenPart(self._replica.corrector, self.next_prediction, self.next_label)
+
+    def take(self) -> tuple[OpenPart, tuple[int, int]]:
+        """What the records since the last call have to teach, and the next offsets behind them."""
+        part, self._open_part = self._open_part, self._new_part()
+        assert part is not None
+        return part, (self.next_prediction, self.next_label)
+
     def _open(self, records: Sequence[Source]) -> tuple[list[Opened], Array, int]:
         return open_records(
             records,
@@ -237,8 +260,10 @@ class Task:
 
     def _correct_and_learn(self, batch: Batch) -> None:
         """Run the batch through the corrector; fill in the outputs and what was sent."""
-        P, played = batch.play(self.corrector, self._receipts)
-        Q = played.rows
+        if self._open_part is None:
+            P, Q, receipts = batch.play(self.corrector)
+        else:
+            P, Q, receipts = batch.collect(self.corrector, self._open_part)
         if self._digits is not None:
             Q = rounded(Q, self._digits)
         if not np.isfinite(Q).all():  # JSON would say null
@@ -247,7 +272,7 @@ class Task:
         for (prediction, output, _), row in zip(batch.predictions, Q, strict=True):
             output.value = write(prediction, row)
         if self._labels_topic is not None:
-            batch.keep(P, Q, played.receipts)
+            batch.keep(P, Q, receipts)
         batch.score(P, Q, self.raw_scores, self.sent_scores)
 
     def rebuild(self, records: Iterable[Source]) -> None:
@@ -305,16 +330,31 @@ class Task:
         arrays: dict[str, NDArray[Any]] = {"recent": np.empty((0, 0))}
         if recent:
             ids, arrays["recent"], arrays["receipts"] = self._recent.dump()
-        head = {
+        return snapshot.encode(self._head(self.corrector.to_bytes(), ids, 0), arrays)
+
+    def positions(self, learned: int = 0) -> bytes:
+        """Positions and counts, for ``from_bytes`` with the replica of a learned log.
+
+        Parameters
+        ----------
+        learned
+            The offset of the log up to which it is folded.
+        """
+        return snapshot.encode(self._head(None, None, learned), {})
+
+    def _head(
+        self, corrector: bytes | None, ids: list[bytes] | None, learned: int
+    ) -> dict[str, Any]:
+        return {
             "task": FORMAT,
-            "corrector": self.corrector.to_bytes(),
+            "corrector": corrector,
             "next_prediction": self.next_prediction,
             "next_label": self.next_label,
             "oldest": self.oldest,
             "counts": msgspec.to_builtins(self.counts),
             "ids": ids,
+            "learned": learned,
         }
-        return snapshot.encode(head, arrays)
 
     @classmethod
     def from_bytes(
@@ -323,16 +363,19 @@ class Task:
         *,
         classes: int | Iterable[Hashable] | None = None,
         settings: Mapping[str, Any] | None = None,
+        replica: Replica | None = None,
         **options: Any,
     ) -> Self:
-        """The task that :meth:`to_bytes` wrote; it continues bit for bit.
+        """The task that :meth:`to_bytes` or :meth:`positions` wrote; it continues bit for bit.
 
         Parameters
         ----------
         data
-            What ``to_bytes`` returned.
+            What ``to_bytes`` or ``positions`` returned.
         classes, settings
             Passed on to :meth:`stream_can.Corrector.from_bytes`.
+        replica
+            For what ``positions`` returned, and for nothing else.
         **options
             Those of :class:`Task`, but for the positions.
 
@@ -342,33 +385,27 @@ class Task:
             Where the bytes are truncated, corrupt, of a newer version or no task's, or do not match
             ``classes`` or ``settings``.
         """
-        content, arrays, _ = snapshot.decode(data)
-        if "task" not in content:
-            raise SnapshotMismatch(
-                "snapshot: a corrector's alone, without the positions of a stream"
-            )
-        if snapshot.typed(content, Version).task > FORMAT:
-            raise SnapshotMismatch(
-                f"snapshot: task format {content['task']}, this release reads up to {FORMAT}; "
-                "upgrade stream_can"
-            )
-        head = snapshot.typed(content, Head)
-        if head.oldest > head.next_prediction:
-            raise SnapshotMismatch(
-                f"snapshot: oldest {head.oldest} is behind next_prediction {head.next_prediction}"
-            )
-        corrector = Corrector.from_bytes(head.corrector, classes, **(settings or {}))
-        try:
-            Messages(corrector.classes)
-        except ValueError as error:
-            raise SnapshotMismatch(f"snapshot: {error}") from None
+        head, arrays = read_head(data)
+        if head.corrector is None and replica is None:
+            raise SnapshotMismatch("snapshot: positions alone; what was learned is in a log")
+        if head.corrector is not None and replica is not None:
+            raise LearnedAlone("snapshot: of a partition that learned alone")
+        learned: Corrector | Replica
+        if replica is not None:
+            learned = replica
+        else:
+            learned = Corrector.from_bytes(head.corrector or b"", classes, **(settings or {}))
+            try:
+                Messages(learned.classes)
+            except ValueError as error:
+                raise SnapshotMismatch(f"snapshot: {error}") from None
         self = cls(
-            corrector,
+            learned,
             next_prediction=head.next_prediction,
             next_label=head.next_label,
             **options,
         )
-        self.counts = head.counts
+        self.counts, self.learned = head.counts, head.learned
         if head.ids is not None:
             kept = (arrays.get("recent"), arrays.get("receipts"))
             self._recent.load(head.ids, *kept, head.next_prediction)

@@ -1,0 +1,76 @@
+"""What a snapshot of a task says beside its arrays: positions, counts, and the corrector if any."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from stream_can import snapshot
+from stream_can.errors import SnapshotMismatch
+from stream_can.stream.records import Counts
+
+__all__ = ["FORMAT", "Head", "LearnedAlone", "read_head"]
+
+FORMAT = 3
+"""Version of the head; the envelope around it has its own."""
+
+Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class LearnedAlone(SnapshotMismatch):
+    """A snapshot with a corrector of its own, where what is learned stands in a log."""
+
+
+class Version(msgspec.Struct):
+    """As much of a head as any release can read."""
+
+    task: Annotated[int, Meta(ge=1)]
+
+
+class Head(msgspec.Struct):
+    """Formats 1 and 2 had a corrector always; since 3 it may stand in a learned log."""
+
+    corrector: bytes | None
+    next_prediction: Position
+    next_label: Position
+    oldest: Position
+    counts: Counts
+    ids: list[bytes] | None
+    learned: Position = 0
+    """The offset of the learned log up to which the task had folded."""
+
+    @property
+    def stream(self) -> dict[str, Any]:
+        """Positions and counts, for whoever looks on."""
+        return {
+            "next_prediction": self.next_prediction,
+            "next_label": self.next_label,
+            "counts": msgspec.to_builtins(self.counts),
+        }
+
+
+def read_head(data: bytes) -> tuple[Head, dict[str, NDArray[Any]]]:
+    """The head of a task's snapshot, and the arrays beside it.
+
+    Raises
+    ------
+    SnapshotMismatch
+        The bytes are truncated, corrupt, of a newer version or no task's.
+    """
+    content, arrays, _ = snapshot.decode(data)
+    if "task" not in content:
+        raise SnapshotMismatch("snapshot: a corrector's alone, without the positions of a stream")
+    if snapshot.typed(content, Version).task > FORMAT:
+        raise SnapshotMismatch(
+            f"snapshot: task format {content['task']}, this release reads up to {FORMAT}; "
+            "upgrade stream_can"
+        )
+    head = snapshot.typed(content, Head)
+    if head.oldest > head.next_prediction:
+        raise SnapshotMismatch(
+            f"snapshot: oldest {head.oldest} is behind next_prediction {head.next_prediction}"
+        )
+    return head, arrays
