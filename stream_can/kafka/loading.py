@@ -107,7 +107,8 @@ def _client(given: Mapping[str, Any]) -> dict[str, Any]:
             except OSError as error:
                 raise SettingsError(f"client.{name}_from_file: {error}") from None
         if name in OURS:
-            raise SettingsError(f"client.{name}: stream_can sets it itself")
+            way = "; use the setting compression" if name == "compression_type" else ""
+            raise SettingsError(f"client.{name}: stream_can sets it itself{way}")
         _refuse_unknown([name], defaults, "client: ")
         kind = type(defaults[name])
         if isinstance(value, str) and kind in (bool, int, float):

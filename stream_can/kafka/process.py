@@ -40,6 +40,7 @@ def run(settings: Settings) -> int:
     try:
         if settings.check:
             partitions = worker.check()
+            worker.client.look()
             log.info(
                 "all is well: %d partitions, %d classes", partitions, len(worker.start.classes)
             )

@@ -77,6 +77,9 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     errors: Annotated[
         Literal["dead-letter", "fail"], _is("what to do with a record that cannot be read")
     ] = "dead-letter"
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], _is("codec of what is written")
+    ] = "none"
     commit_interval_ms: Annotated[
         int, _is("commit at least so often; large states are committed more rarely", ge=1)
     ] = 200

@@ -64,6 +64,7 @@ class Worker:
             input=settings.input,
             labels=settings.labels,
             options=settings.client,
+            compression=settings.compression,
         )
         self.start = Start(settings)
         self.progress = Progress()

@@ -31,6 +31,8 @@ class Client:
         Name of this process, the same after a restart and unique among those that are alive.
     input, labels
         The topics to read; ``labels`` may be None.
+    compression
+        The codec of what is sent.
     """
 
     def __init__(
@@ -42,8 +44,9 @@ class Client:
         input: str,
         labels: str | None = None,
         options: Mapping[str, Any] | None = None,
+        compression: str = "none",
     ) -> None:
-        self.options = Options(bootstrap_servers, options)
+        self.options = Options(bootstrap_servers, options, compression=compression)
         self.group = application_id
         self.input, self.labels = input, labels
         identity = f"{application_id}-{instance}"
@@ -73,6 +76,17 @@ class Client:
                 create=create,
             )  # fmt: skip
         return partitions
+
+    def look(self) -> None:
+        """Read the newest batch of every partition of input and labels: is its codec known?
+
+        Raises
+        ------
+        RetryError, DeniedError
+            See `Admin`.
+        """
+        for topic in self._topics:
+            self.readers.newest(topic)
 
     def open(self) -> None:
         """Join the group, take over the transactional id: what an earlier owner left is settled."""

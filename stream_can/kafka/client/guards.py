@@ -61,7 +61,10 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
         return DeniedError(f"the brokers refuse: {text}")
     if isinstance(error, (e.MessageSizeTooLargeError, e.RecordListTooLargeError)):
         return DeniedError(f"a record is larger than its topic's max.message.bytes: {text}")
-    if isinstance(error, (e.UnsupportedCodecError, e.UnsupportedVersionError, e.InvalidTopicError,
+    if isinstance(error, e.UnsupportedCodecError):
+        return DeniedError(f"records are compressed and cannot be read: {error}; all codecs come"
+                           " with pip install 'stream_can[kafka]'")  # fmt: skip
+    if isinstance(error, (e.UnsupportedVersionError, e.InvalidTopicError,
                           e.KafkaConfigurationError, e.InvalidTransactionTimeoutError,
                           e.InvalidSessionTimeoutError, e.InvalidGroupIdError)):  # fmt: skip
         return DeniedError(text)

@@ -29,6 +29,7 @@ OURS = {
     "enable_auto_commit", "auto_offset_reset", "partition_assignment_strategy", "acks", "retries",
     "enable_idempotence", "key_serializer", "value_serializer", "key_deserializer",
     "value_deserializer", "allow_auto_create_topics", "kafka_client", "selector",
+    "compression_type",
 }  # fmt: skip
 """Options of kafka-python that the guarantees rest on, so that settings may not touch them."""
 
@@ -49,6 +50,8 @@ class Options:
     given
         Options for all clients (security, time-outs). Those that only a consumer or a producer
         knows go to that one alone.
+    compression
+        The codec of what is sent: "none", "gzip", "snappy", "lz4" or "zstd".
 
     Raises
     ------
@@ -57,9 +60,14 @@ class Options:
     """
 
     def __init__(
-        self, bootstrap_servers: list[str], given: Mapping[str, Any] | None = None
+        self,
+        bootstrap_servers: list[str],
+        given: Mapping[str, Any] | None = None,
+        *,
+        compression: str = "none",
     ) -> None:
         self.servers, self.given = bootstrap_servers, dict(given or {})
+        self.compression = None if compression == "none" else compression
         for name in self.given:
             if name not in option_defaults():
                 raise DeniedError(
@@ -76,7 +84,8 @@ class Options:
 
     @property
     def producer(self) -> dict[str, Any]:
-        return self._chosen(KafkaProducer.DEFAULT_CONFIG, PRODUCER)
+        ours = {**PRODUCER, "compression_type": self.compression}
+        return self._chosen(KafkaProducer.DEFAULT_CONFIG, ours)
 
     @property
     def admin(self) -> dict[str, Any]:
