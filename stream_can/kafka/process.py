@@ -19,7 +19,7 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               1: "a bug, with its traceback",
               2: "settings are wrong",
               3: "refused: topics, rights, sizes, or state that cannot be restored",
-              4: "no broker within connect_seconds",
+              4: "no broker within connect_seconds, or 20 restores in a row and nothing committed",
               5: "another process runs under the same application_id and instance",
               6: "--errors fail: a record cannot be read"}  # fmt: skip
 """How ``stream-can run`` exits, and why."""

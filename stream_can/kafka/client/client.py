@@ -62,8 +62,8 @@ class Client:
 
         Returns
         -------
-        The number of partitions, which all topics share. `Transaction.limits` then holds the most
-        bytes that each topic takes in one record.
+        The number of partitions, which all topics share. `Transaction.accepts` then holds what
+        each topic takes.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Client:
             See `Admin`.
         """
         with Admin(self.options, self.group) as admin:
-            partitions, self.transaction.limits = admin.check(
+            partitions, self.transaction.accepts = admin.check(
                 reads=self._topics, writes=writes, state=state, state_bytes=state_bytes,
                 create=create,
             )  # fmt: skip

@@ -61,6 +61,8 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
         return DeniedError(f"the brokers refuse: {text}")
     if isinstance(error, (e.MessageSizeTooLargeError, e.RecordListTooLargeError)):
         return DeniedError(f"a record is larger than its topic's max.message.bytes: {text}")
+    if isinstance(error, (e.InvalidRecordError, e.InvalidTimestampError, e.PolicyViolationError)):
+        return DeniedError(f"a record is refused for good: {text}")
     if isinstance(error, e.UnsupportedCodecError):
         return DeniedError(f"records are compressed and cannot be read: {error}; all codecs come"
                            " with pip install 'stream_can[kafka]'")  # fmt: skip
