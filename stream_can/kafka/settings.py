@@ -74,6 +74,9 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         bool, _is("begin with fresh state where what is stored cannot be used")
     ] = False
     skip_gap: Annotated[bool, _is("go on behind records that retention has deleted")] = False
+    skip_damaged: Annotated[
+        bool, _is("make one dead letter of a batch whose bytes are damaged, and go on behind it")
+    ] = False
     errors: Annotated[
         Literal["dead-letter", "fail"], _is("what to do with a record that cannot be read")
     ] = "dead-letter"

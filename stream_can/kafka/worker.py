@@ -66,6 +66,7 @@ class Worker:
             labels=settings.labels,
             options=settings.client,
             compression=settings.compression,
+            skip_damaged=settings.skip_damaged,
         )
         self.start = Start(settings)
         self.progress = Progress()

@@ -33,7 +33,7 @@ def create(servers: str, topics: dict[str, Any], partitions: int = 2) -> None:
 
 def produce(servers: str, records: Iterable[tuple[Any, ...]], **options: Any) -> None:
     """Send (topic, partition, key, value[, headers[, timestamp]]), idempotently."""
-    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=5, **options)
+    producer = KafkaProducer(bootstrap_servers=servers, **{"linger_ms": 5, **options})
     futures = []
     for topic, partition, key, value, *rest in records:
         headers = rest[0] if rest else None

@@ -31,8 +31,8 @@ class Client:
         Name of this process, the same after a restart and unique among those that are alive.
     input, labels
         The topics to read; ``labels`` may be None.
-    compression
-        The codec of what is sent.
+    compression, skip_damaged
+        See `Options`.
     """
 
     def __init__(
@@ -45,8 +45,11 @@ class Client:
         labels: str | None = None,
         options: Mapping[str, Any] | None = None,
         compression: str = "none",
+        skip_damaged: bool = False,
     ) -> None:
-        self.options = Options(bootstrap_servers, options, compression=compression)
+        self.options = Options(
+            bootstrap_servers, options, compression=compression, skip_damaged=skip_damaged
+        )
         self.group = application_id
         self.input, self.labels = input, labels
         identity = f"{application_id}-{instance}"

@@ -24,5 +24,5 @@ def open_consumer(options: Options, isolation: str = "read_committed", **more: A
             partition_assignment_strategy=(RangePartitionAssignor,),
             **more,
         )
-        unpacking.install(consumer)
+        unpacking.install(consumer, skip_damaged=options.skip_damaged)
         return consumer

@@ -52,6 +52,8 @@ class Options:
         knows go to that one alone.
     compression
         The codec of what is sent: "none", "gzip", "snappy", "lz4" or "zstd".
+    skip_damaged
+        Whether a damaged batch is read as one unreadable record.
 
     Raises
     ------
@@ -65,8 +67,10 @@ class Options:
         given: Mapping[str, Any] | None = None,
         *,
         compression: str = "none",
+        skip_damaged: bool = False,
     ) -> None:
         self.servers, self.given = bootstrap_servers, dict(given or {})
+        self.skip_damaged = skip_damaged
         self.compression = None if compression == "none" else compression
         for name in self.given:
             if name not in option_defaults():
