@@ -54,11 +54,11 @@ def test_it_stops_by_name_and_skip_damaged_goes_on(own_broker: Broker) -> None:
         fill(app, seed)
     topic, labels = app.given["input"], app.given["labels"]
     damage(own_broker, topic, 1, TEXT)
-    damage(own_broker, labels, 2, TEXT)
-    damage(own_broker, topic, 3, DELTA)  # nobody can say any more where it ends
     with pytest.raises(DeniedError, match=f"{topic}-0: the batch at 20 fails.*--skip-damaged"):
         app.worker().join()
 
+    damage(own_broker, labels, 2, TEXT)
+    damage(own_broker, topic, 3, DELTA)  # nobody can say any more where it ends
     running = app.worker(skip_damaged=True)
     wait("all committed", lambda: running.error or app.lag() == 0)
     fill(app, BATCHES - 1)
