@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
+from stream_can.kafka.loading import injected
 from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.watch.logs import set_up_logging
@@ -33,6 +35,8 @@ def run(settings: Settings) -> int:
     One of `EXIT_CODES`.
     """
     set_up_logging(settings.log_format, settings.log_level)
+    if names := injected(os.environ):
+        log.info("no settings, Kubernetes made them for a Service: %s", ", ".join(names))
     try:
         worker = Worker(settings)
     except (StreamCANError, ValueError) as error:  # a Corrector says ValueError to its settings

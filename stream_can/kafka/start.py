@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from stream_can.corrector import Corrector
 from stream_can.kafka.settings import Settings, SettingsError
 from stream_can.snapshot import MAGIC
 from stream_can.stream.task import Task
+
+log = logging.getLogger(__name__)
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,6 +62,7 @@ class Start:
         self.settings: dict[str, Any] = {**corrector.settings, "paths": settings.paths}
         """For a stored Corrector: settings in force, and the paths it must have where given."""
         self._given = settings
+        self._counted = counts is not None
         self._partitions = 1
         self._max_bytes: int | None = None
 
@@ -93,6 +98,21 @@ class Start:
 
     def stored(self, snapshot: bytes) -> Task:
         """One from its snapshot, with the settings in force."""
-        return Task.from_bytes(
+        task = Task.from_bytes(
             snapshot, classes=self.classes, settings=self.settings, **self.task_options()
         )
+        self._compare_counts(task.corrector)
+        return task
+
+    def _compare_counts(self, stored: Corrector) -> None:
+        """Warn, once, where ``train_counts`` are not those that the running state began with."""
+        if not self._counted:
+            return
+        ours, theirs = self.corrector().train_prior, stored.train_prior
+        if not np.array_equal(ours, theirs):
+            self._counted = False
+            log.warning(
+                "train_counts of the settings are not in force: by them the training prior is %s,"
+                " and the running state began with %s, which it keeps; a new application_id begins"
+                " anew", *(np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
+            )  # fmt: skip

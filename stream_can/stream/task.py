@@ -49,6 +49,7 @@ from stream_can.stream.opening import Opened, open_records
 from stream_can.stream.recent import Recent, RecentPredictions
 from stream_can.stream.records import (
     Counts,
+    Header,
     Output,
     Record,
     Result,
@@ -208,7 +209,7 @@ class Task:
         self._correct_and_learn(batch)
         return result
 
-    def _added(self) -> list[tuple[str, bytes]]:
+    def _added(self) -> list[Header]:
         """The headers that an output gets now."""
         if self._labels_topic is None:
             return [VERSION_HEADER]

@@ -95,6 +95,12 @@ class Options:
     def admin(self) -> dict[str, Any]:
         return self._chosen(KafkaAdminClient.DEFAULT_CONFIG, ADMIN)
 
+    @property
+    def session_seconds(self) -> float:
+        """After how long without a word the group gives a member up."""
+        default = KafkaConsumer.DEFAULT_CONFIG["session_timeout_ms"]
+        return float(self.given.get("session_timeout_ms", default)) / 1000
+
     def seconds(self, name: str) -> float:
         """A time-out of the producer, without its ``_ms``, such as ``max_block``."""
         return float(self.producer[f"{name}_ms"]) / 1000
