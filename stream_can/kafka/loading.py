@@ -133,5 +133,11 @@ def _client(given: Mapping[str, Any]) -> dict[str, Any]:
                 value = msgspec.convert(value, kind, strict=False)
             except msgspec.ValidationError as error:
                 raise SettingsError(f"client.{name}: {value!r}: {error}") from None
+        if (
+            name.startswith(("sasl_", "ssl_"))
+            and kind is not bool
+            and isinstance(value, int | float)
+        ):
+            raise SettingsError(f"client.{name}: not text; write it in quotes")  # may be a secret
         found[name] = value
     return found

@@ -34,7 +34,7 @@ def run(settings: Settings) -> int:
     -------
     One of `EXIT_CODES`.
     """
-    set_up_logging(settings.log_format, settings.log_level)
+    set_up_logging(settings.log_format, settings.log_level, settings.secrets)
     if names := injected(os.environ):
         log.info("no settings, Kubernetes made them for a Service: %s", ", ".join(names))
     try:

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -128,6 +129,13 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
             self.state or f"{self.application_id}-state",
             self.dead_letters or f"{self.application_id}-dead-letters",
         )
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no log may show."""
+        proxy = urlsplit(str(self.client.get("proxy_url") or "")).password
+        found = [value for name, value in self.client.items() if "password" in name]
+        return [text for text in (*found, proxy) if isinstance(text, str) and text]
 
     @property
     def corrector(self) -> dict[str, Any]:

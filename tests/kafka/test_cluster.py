@@ -66,6 +66,7 @@ def test_a_coordinator_that_hangs_in_a_rebalance(cluster: Cluster, tmp_path: Pat
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
         frozen.clear()
+        app.close()  # it asked the one that stood still
         fill(app, 400, seed=1)
         wait("all committed", lambda: app.lag() == 0)
         for process in workers.values():

@@ -75,6 +75,8 @@ def test_everything_without_a_file() -> None:
         ({"digits": "0"}, {}, "digits: 0, expected 1 to 17"),
         ({"commit_every": "0"}, {}, "commit_every"),
         ({"client": ["session_timeout_ms=soon"]}, {}, "client.session_timeout_ms: 'soon'"),
+        ({"client": {"sasl_plain_password": 31415}}, {}, r"sasl_plain_password: not text; write"),
+        ({"client": {"ssl_cafile": True}}, {}, r"ssl_cafile: not text; write it in quotes"),
     ],
 )
 def test_errors_name_the_setting(

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.probe import answering
 
 MESSAGE_BYTES = 1_048_588
 """``max.message.bytes`` of a topic that nobody changed."""
 ADMIN = {"bootstrap_timeout_ms": 5_000, "request_timeout_ms": 10_000}
-CONSUMER = {"reconnect_backoff_max_ms": 1_000, "bootstrap_timeout_ms": 5_000}
+CONSUMER = {
+    "reconnect_backoff_max_ms": 1_000,
+    "bootstrap_timeout_ms": 5_000,
+    "request_timeout_ms": 10_000,  # a heartbeat to a broker that hangs is waited for so long
+}
 PRODUCER = {
     "reconnect_backoff_max_ms": 1_000,
     "bootstrap_timeout_ms": 5_000,
@@ -23,6 +31,8 @@ PRODUCER = {
     "delivery_timeout_ms": 18_000,  # 6 s is too close to a fail-over
     "transaction_timeout_ms": 15_000,  # how long a lost instance holds back read_committed readers
 }
+HUNG_SECONDS = 60.0
+"""After a failure, ask for so long which servers answer before a client is made."""
 OURS = {
     "bootstrap_servers", "group_id", "metric_reporters", "group_instance_id", "transactional_id",
     "isolation_level",
@@ -71,6 +81,8 @@ class Options:
     ) -> None:
         self.servers, self.given = bootstrap_servers, dict(given or {})
         self.skip_damaged = skip_damaged
+        self.failed = -HUNG_SECONDS
+        """When a client last could not connect."""
         self.compression = None if compression == "none" else compression
         for name in self.given:
             if name not in option_defaults():
@@ -80,7 +92,20 @@ class Options:
 
     def _chosen(self, known: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in self.given.items() if name in known}
-        return {"bootstrap_servers": self.servers, **defaults, **given}
+        servers = self.servers
+        if len(servers) > 1 and time.monotonic() - self.failed < HUNG_SECONDS:
+            # Trap: a client gives one server, drawn by lot, all its time, though another is well.
+            servers = answering(servers)
+        return {"bootstrap_servers": servers, **defaults, **given}
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Around the making of a client: remember where it could not connect."""
+        try:
+            yield
+        except (KafkaTimeoutError, KafkaConnectionError):
+            self.failed = time.monotonic()
+            raise
 
     @property
     def consumer(self) -> dict[str, Any]:

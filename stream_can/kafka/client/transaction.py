@@ -90,9 +90,10 @@ class Transaction:
         options = self._options.producer
         options.setdefault("max_request_size", max([MESSAGE_BYTES, *self.limits.values()]))
         with errors_as(RetryError):
-            self._producer = KafkaProducer(
-                **options, transactional_id=self.identity, allow_auto_create_topics=False
-            )
+            with self._options.noting():
+                self._producer = KafkaProducer(
+                    **options, transactional_id=self.identity, allow_auto_create_topics=False
+                )
             patch_await_ready(self._producer)
             appending.check(self._producer)
             within(self._patience + 2, self._producer.init_transactions)
