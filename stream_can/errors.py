@@ -10,6 +10,7 @@ StreamCANError
 ├── pipe.StateInUse                         another pipe has the state file
 ├── pipe.BadLine                            the line at which `--errors fail` stopped
 ├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
+├── kafka.refusals.RefusedOutput            what the output topic would not take: a dead letter
 ├── kafka.ClientError                       what a Kafka client cannot do, and what to do about it
 └── kafka.UnreadableRecord                  the record at which `--errors fail` stopped
 """

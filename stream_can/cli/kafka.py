@@ -73,7 +73,7 @@ def backfill(
     if snapshot is None and not start_group:
         raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
     settings = kafka.load(config, vars(given), os.environ)
-    set_up_logging(settings.log_format, settings.log_level)
+    set_up_logging(settings.log_format, settings.log_level, settings.secrets)
     found = replay_topic(settings, start_group=start_group)
     if snapshot is not None:
         save(found.corrector.to_bytes(), snapshot)

@@ -176,6 +176,7 @@ class Learned:
                 self.start.require_fits(replica.corrector)
             except SnapshotMismatch as error:
                 raise DeniedError(f"partition {number} of {self.topic!r}: {error}") from None
+            self.start.compare_counts(replica.corrector)
             return
         transaction = self.client.transaction
         transaction.send(self.topic, number, None, entry.start(self.start.snapshot, reset=reset))

@@ -8,6 +8,7 @@ the file. ``[client]`` passes options through to kafka-python; in the environmen
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +20,9 @@ from stream_can.kafka.client.options import OURS, option_defaults
 from stream_can.kafka.settings import Settings, SettingsError
 
 PREFIX = "STREAM_CAN_"
+INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
+ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+"""What Kubernetes sets in every pod for a Service named ``stream-can`` or ``stream-can-...``."""
 
 
 def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
@@ -52,7 +56,10 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
     client = values.pop("client", {})
     if not isinstance(client, dict):
         raise SettingsError(f"{path}: client is a table of kafka-python's options: [client]")
+    theirs = injected(env)
     for variable, text in env.items():
+        if variable in theirs:
+            continue
         if variable.startswith(PREFIX + "CLIENT_"):
             client[variable.removeprefix(PREFIX + "CLIENT_").lower()] = text
         elif variable.startswith(PREFIX):
@@ -69,6 +76,16 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
         return msgspec.convert(values | {"client": _client(client)}, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
+
+
+def injected(env: Mapping[str, str]) -> list[str]:
+    """Variables that begin as ours do and that Kubernetes made for a Service of such a name."""
+    return sorted(
+        name
+        for name, text in env.items()
+        if name.startswith(PREFIX)
+        and (INJECTED.search(name) or (name.endswith("_PORT") and ADDRESS.match(text)))
+    )
 
 
 def _refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:
@@ -107,7 +124,8 @@ def _client(given: Mapping[str, Any]) -> dict[str, Any]:
             except OSError as error:
                 raise SettingsError(f"client.{name}_from_file: {error}") from None
         if name in OURS:
-            raise SettingsError(f"client.{name}: stream_can sets it itself")
+            way = "; use the setting compression" if name == "compression_type" else ""
+            raise SettingsError(f"client.{name}: stream_can sets it itself{way}")
         _refuse_unknown([name], defaults, "client: ")
         kind = type(defaults[name])
         if isinstance(value, str) and kind in (bool, int, float):
@@ -115,5 +133,11 @@ def _client(given: Mapping[str, Any]) -> dict[str, Any]:
                 value = msgspec.convert(value, kind, strict=False)
             except msgspec.ValidationError as error:
                 raise SettingsError(f"client.{name}: {value!r}: {error}") from None
+        if (
+            name.startswith(("sasl_", "ssl_"))
+            and kind is not bool
+            and isinstance(value, int | float)
+        ):
+            raise SettingsError(f"client.{name}: not text; write it in quotes")  # may be a secret
         found[name] = value
     return found

@@ -5,14 +5,17 @@ What was sent and learned counts only once it is committed; until then `drop` gi
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from stream_can.errors import StreamCANError
+from stream_can.kafka import refusals
 from stream_can.kafka import restore as state
-from stream_can.kafka.client.admin import OVERHEAD_BYTES
+from stream_can.kafka.client.accepts import weight
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.member import Assignment
@@ -63,7 +66,8 @@ class Partitions:
         self.interval = settings.commit_interval_ms / 1000
         """Seconds from one commit to the next."""
         self._token: Any = None
-        self._changed: set[int] = set()
+        self._changed: dict[int, int] = {}
+        """Partition -> the first offset of input that is not committed."""
         self._handled = 0
         self._last = time.monotonic()
 
@@ -72,7 +76,7 @@ class Partitions:
         self.metrics.given_up("aborted")
         self.health.ready = False
         self.tasks, self._token = {}, None
-        self._changed, self._handled = set(), 0
+        self._changed, self._handled = {}, 0
 
     def restore(self, assignment: Assignment) -> None:
         """Take each partition up where its last transaction was committed."""
@@ -108,14 +112,21 @@ class Partitions:
         UnreadableRecord
             ``errors="fail"``: what came before the record is committed.
         """
-        result = self.tasks[partition].handle(records)
+        task, topics = self.tasks[partition], self.client.transaction.accepts
+        self._changed.setdefault(partition, task.next_prediction)
+        result = task.handle(records)
+        s = self.settings
+        refusals.divert(
+            result, records, s.input, task.counts, topics[s.output], fail=s.errors == "fail"
+        )
+        refusals.date(result.dead_letters, topics[self.dead_letters])
         self.metrics.handled(result)
         send_all = self.client.transaction.send_all
-        send_all(self.settings.output, partition, result.outputs)
         for out in result.dead_letters:
             self._require_fits(out, partition)
-        send_all(self.dead_letters, partition, result.dead_letters)
-        self._changed.add(partition)
+        with self._made_of():
+            send_all(s.output, partition, result.outputs)
+            send_all(self.dead_letters, partition, result.dead_letters)
         self._handled += len(records)
         if result.stopped is not None:
             record, error = result.stopped
@@ -126,16 +137,28 @@ class Partitions:
 
     def _require_fits(self, out: Output, partition: int) -> None:
         """Brokers would refuse a larger dead letter, again after each restore."""
-        size = len(out.key or b"") + len(out.value or b"") + OVERHEAD_BYTES
-        size += sum(len(name) + len(value) for name, value in out.headers)
+        size = weight(out)
         limit = self.client.transaction.limits[self.dead_letters]
         if size > limit:
-            where = {name: value.decode(errors="replace") for name, value in out.headers}
+            where = {name: (value or b"").decode(errors="replace") for name, value in out.headers}
             raise DeniedError(
                 f"a dead letter of {size} bytes does not fit {self.dead_letters!r}"
                 f" (max.message.bytes={limit}): offset {where.get('__connect.errors.offset')} of"
                 f" {where.get('__connect.errors.topic')}-{partition}; raise the topic's limit"
             )
+
+    @contextlib.contextmanager
+    def _made_of(self) -> Iterator[None]:
+        """A record that the brokers refuse: say which part of the input it was made of."""
+        try:
+            yield
+        except DeniedError as error:
+            made_of = ", ".join(
+                f"offsets {first} to {self.tasks[p].next_prediction - 1} of"
+                f" {self.settings.input}-{p}"
+                for p, first in self._changed.items()
+            )
+            raise DeniedError(f"{error} (made of {made_of})") from error
 
     @property
     def due(self) -> bool:
@@ -162,19 +185,20 @@ class Partitions:
             return
         s, begin, transaction = self.settings, time.monotonic(), self.client.transaction
         sent, written = {}, 0
-        for partition in sorted(self._changed):
-            replica = self.learned.replica(partition)
-            positions = self.tasks[partition].positions(replica.offset)
-            written += len(positions)
-            sent[partition] = transaction.send(
-                self.state_topic, partition, state.key(s.input, partition), positions
-            )
-        for number in shared:
-            record = self.learned.record(number)
-            written += len(record.value)
-            transaction.send(self.state_topic, *record)
-        written += self._send_entries()
-        transaction.deliver()
+        with self._made_of():
+            for partition in sorted(self._changed):
+                replica = self.learned.replica(partition)
+                positions = self.tasks[partition].positions(replica.offset)
+                written += len(positions)
+                sent[partition] = transaction.send(
+                    self.state_topic, partition, state.key(s.input, partition), positions
+                )
+            for number in shared:
+                record = self.learned.record(number)
+                written += len(record.value)
+                transaction.send(self.state_topic, *record)
+            written += self._send_entries()
+            transaction.deliver()
         offsets: dict[Any, Offset] = {}
         for partition, future in sent.items():
             offsets |= state.offsets(
@@ -189,7 +213,7 @@ class Partitions:
         self.metrics.committed(tasks, time.monotonic() - begin, written)
         self.metrics.learned(self.learned.replicas)
         self.committed += self._handled
-        self._changed, self._handled = set(), 0
+        self._changed, self._handled = {}, 0
         self._last = time.monotonic()
 
     def _send_entries(self) -> int:

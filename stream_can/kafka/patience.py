@@ -1,4 +1,4 @@
-"""How long to go on: while no broker answers, and while another process has our name."""
+"""How long to go on: while no broker answers, nothing is committed, or another has our name."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ LONGEST_PAUSE = 5.0
 """Seconds between two calls while no broker answers; the first pauses are shorter."""
 FENCE_SECONDS = 60.0
 """Two fences within so long mean that another process lives under our name."""
+MOST_RESTORES = 20
+"""Restores in a row, and nothing committed in between, after which no other one will help."""
+CALM_SECONDS = 120.0
+"""After so long without a restore the next one is the first of a row."""
 
 
 class Patience:
@@ -40,6 +44,7 @@ class Patience:
         self.seconds, self.instance = seconds, instance
         self.stopping, self.beat = stopping, beat
         self._fenced = -FENCE_SECONDS
+        self._restores, self._restored, self._committed = 0, 0.0, 0
 
     def until_answered(self, call: Callable[[], T]) -> T:
         """``call()`` again and again while no broker answers, with pauses that grow."""
@@ -76,3 +81,25 @@ class Patience:
             ) from error
         self._fenced = now
         log.warning("%s; joining again", error)
+
+    def before_restore(self, error: RebuildError, committed: int) -> None:
+        """Pause, longer each time; raise where many restores in a row have not helped.
+
+        Parameters
+        ----------
+        error
+            Why there is to be a restore.
+        committed
+            How many records this process has committed, of all time.
+        """
+        if committed != self._committed or time.monotonic() - self._restored > CALM_SECONDS:
+            self._restores = 0
+        self._restores += 1
+        if self._restores > MOST_RESTORES:
+            raise RetryError(
+                f"{MOST_RESTORES} restores in a row, and nothing was committed: {error}"
+            ) from error
+        if self._restores > 1:
+            self.beat()
+            self.stopping.wait(min(0.05 * 2**self._restores, LONGEST_PAUSE))
+        self._restored, self._committed = time.monotonic(), committed

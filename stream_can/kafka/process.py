@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
+from stream_can.kafka.loading import injected
 from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.watch.logs import set_up_logging
@@ -19,7 +21,7 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               1: "a bug, with its traceback",
               2: "settings are wrong",
               3: "refused: topics, rights, sizes, or state that cannot be restored",
-              4: "no broker within connect_seconds",
+              4: "no broker within connect_seconds, or 20 restores in a row and nothing committed",
               5: "another process runs under the same application_id and instance",
               6: "--errors fail: a record cannot be read"}  # fmt: skip
 """How ``stream-can run`` exits, and why."""
@@ -32,7 +34,9 @@ def run(settings: Settings) -> int:
     -------
     One of `EXIT_CODES`.
     """
-    set_up_logging(settings.log_format, settings.log_level)
+    set_up_logging(settings.log_format, settings.log_level, settings.secrets)
+    if names := injected(os.environ):
+        log.info("no settings, Kubernetes made them for a Service: %s", ", ".join(names))
     try:
         worker = Worker(settings)
     except (StreamCANError, ValueError) as error:  # a Corrector says ValueError to its settings
@@ -40,6 +44,7 @@ def run(settings: Settings) -> int:
     try:
         if settings.check:
             partitions = worker.check()
+            worker.client.look()
             log.info(
                 "all is well: %d partitions, %d classes", partitions, len(worker.start.classes)
             )

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -83,9 +84,15 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         bool, _is("begin with fresh state where what is stored cannot be used")
     ] = False
     skip_gap: Annotated[bool, _is("go on behind records that retention has deleted")] = False
+    skip_damaged: Annotated[
+        bool, _is("make one dead letter of a batch whose bytes are damaged, and go on behind it")
+    ] = False
     errors: Annotated[
         Literal["dead-letter", "fail"], _is("what to do with a record that cannot be read")
     ] = "dead-letter"
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], _is("codec of what is written")
+    ] = "none"
     commit_interval_ms: Annotated[int, _is("commit at least so often", ge=1)] = 200
     commit_every: Annotated[int, _is("commit after so many records at the latest", ge=1)] = 5000
     recent_mb: Annotated[float, _is("memory for predictions waiting for their label", gt=0)] = 64
@@ -135,6 +142,13 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     def learned_topic(self) -> str:
         """The topic of the learned log."""
         return self.learned or f"{self.application_id}-learned"
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no log may show."""
+        proxy = urlsplit(str(self.client.get("proxy_url") or "")).password
+        found = [value for name, value in self.client.items() if "password" in name]
+        return [text for text in (*found, proxy) if isinstance(text, str) and text]
 
     @property
     def corrector(self) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from stream_can.corrector import Corrector
 from stream_can.kafka.settings import Settings, SettingsError
@@ -13,6 +15,8 @@ from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.snapshot import MAGIC, match
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
+
+log = logging.getLogger(__name__)
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,6 +66,7 @@ class Start:
         self.settings: dict[str, Any] = corrector.settings
         """Those in force."""
         self._given = settings
+        self._counted = counts is not None
         self._partitions = 1
         self._max_bytes: int | None = None
 
@@ -104,3 +109,16 @@ class Start:
     def stored(self, replica: Replica, positions: bytes) -> Task:
         """One from its positions."""
         return Task.from_bytes(positions, replica=replica, **self.task_options())
+
+    def compare_counts(self, learned: Corrector) -> None:
+        """Warn, once, where ``train_counts`` are not those that the running state began with."""
+        if not self._counted:
+            return
+        ours, theirs = self.corrector().train_prior, learned.train_prior
+        if not np.array_equal(ours, theirs):
+            self._counted = False
+            log.warning(
+                "train_counts of the settings are not in force: by them the training prior is %s,"
+                " and the running state began with %s, which it keeps; a new application_id begins"
+                " anew", *(np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
+            )  # fmt: skip

@@ -10,10 +10,11 @@ import logging
 import threading
 import time
 
-from stream_can.kafka.client.admin import OVERHEAD_BYTES
+from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import (
     ClientError,
+    DeniedError,
     FencedError,
     RebuildError,
     RetryError,
@@ -65,6 +66,8 @@ class Worker:
             input=settings.input,
             labels=settings.labels,
             options=settings.client,
+            compression=settings.compression,
+            skip_damaged=settings.skip_damaged,
         )
         self.start = Start(settings)
         self.progress = Progress()
@@ -106,6 +109,11 @@ class Worker:
             )
 
         partitions = self._patience.until_answered(check)
+        if self.client.transaction.accepts[dead_letters].compacted:
+            raise DeniedError(
+                f"dead-letter topic {dead_letters!r} is compacted: of letters with one key the last"
+                " alone would be kept; set cleanup.policy=delete"
+            )
         self.start.fit_to(partitions, self.client.transaction.limits[s.output] - OVERHEAD_BYTES)
         return partitions
 
@@ -163,6 +171,7 @@ class Worker:
             except RebuildError as error:
                 log.warning("%s; restoring from Kafka", error)
                 self._drop()
+                self._patience.before_restore(error, self._partitions.committed)
                 self._patience.until_joined(self.client.rebuild, self.client.rejoin)
             except FencedError as error:
                 self._drop()

@@ -18,7 +18,7 @@ __all__ = ["complain", "letter_of", "naming", "write_all"]
 
 def letter_of(output: Output, first: int) -> bytes:
     """A dead letter as a JSON line; ``first`` is the task's number of the input's first line."""
-    headers = {name: value.decode() for name, value in output.headers}
+    headers = {name: value.decode() for name, value in output.headers if value is not None}
     kind = headers["__connect.errors.exception.class.name"].rpartition(".")[2]
     line = output.value or b""
     letter: dict[str, Any] = {

@@ -12,7 +12,8 @@ from stream_can.errors import StreamCANError
 
 __all__ = ["Counts", "Output", "Record", "Result", "Source"]
 
-Headers = Sequence[tuple[str, bytes | None]]
+Header = tuple[str, bytes | None]
+Headers = Sequence[Header]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
@@ -45,7 +46,7 @@ class Output(msgspec.Struct, gc=False):
 
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes]]
+    headers: list[Header]
     timestamp: int
 
 
@@ -77,10 +78,9 @@ class Counts(msgspec.Struct):
     dead_letters: Count = 0
 
 
-def headers_of(record: Source) -> list[tuple[str, bytes]]:
-    """A record's headers; null values become empty, since a client cannot produce them."""
-    headers = record.headers
-    return [(name, b"" if value is None else value) for name, value in headers] if headers else []
+def headers_of(record: Source) -> list[Header]:
+    """A record's headers, in a list of their own."""
+    return list(record.headers)
 
 
 def place(record: Source) -> str:
@@ -88,7 +88,7 @@ def place(record: Source) -> str:
     return f"{record.topic}-{record.partition} offset {record.offset}"
 
 
-def error_headers(source: Source, error: StreamCANError) -> list[tuple[str, bytes]]:
+def error_headers(source: Source, error: StreamCANError) -> list[Header]:
     """The headers by which Kafka Connect says where a dead letter came from and why it died."""
     values = {
         "topic": source.topic,

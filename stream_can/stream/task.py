@@ -56,6 +56,7 @@ from stream_can.stream.opening import Opened, open_records
 from stream_can.stream.recent import Recent, RecentPredictions
 from stream_can.stream.records import (
     Counts,
+    Header,
     Output,
     Record,
     Result,
@@ -218,7 +219,7 @@ class Task:
             return True
         return zlib.crc32(place(record).encode()) < self._learn_below
 
-    def _added(self) -> list[tuple[str, bytes]]:
+    def _added(self) -> list[Header]:
         """The headers that an output gets now."""
         if self._replica is not None:
             return [VERSION_HEADER, ("stream-can-learned", b"%d" % self._replica.offset)]

@@ -81,7 +81,7 @@ class App:
         self._asking: tuple[Any, Any] | None = None
         self.opened.append(self)
         self.given: dict[str, Any] = {
-            "bootstrap_servers": [servers],
+            "bootstrap_servers": servers.split(","),
             "application_id": self.id,
             "input": f"{self.id}-in",
             "output": f"{self.id}-out",

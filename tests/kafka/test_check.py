@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,13 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
 from tests.kafka.broker.broker import CACHE, USERS, Broker
 from tests.kafka.topics import create, unique
+
+
+def sasl(user: str, password: str) -> dict[str, str]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": user, "sasl_plain_password": password,
+    }  # fmt: skip
 
 
 def client(servers: str, name: str = "app", **options: Any) -> Client:
@@ -142,6 +150,36 @@ class TestSecurity:
                 client(own_broker.tls_servers, security_protocol="SSL", bootstrap_timeout_ms=1_000)
             )
 
+    @pytest.mark.parametrize(
+        ("listener", "options", "says"),
+        [
+            ("plain", {"security_protocol": "SSL"}, "without TLS, so security_protocol=PLAINTEXT"),
+            ("plain", {"security_protocol": "SASL_SSL"}, "without TLS.*=SASL_PLAINTEXT and not"),
+            ("plain", sasl("alice", "x"), "takes no SASL, so security_protocol=PLAINTEXT"),
+            ("tls", {}, "with TLS, so security_protocol=SSL and not PLAINTEXT"),
+            ("tls", sasl("alice", "x"), "with TLS, so security_protocol=SASL_SSL and not"),
+            ("sasl", {}, r"wants SASL \(PLAIN\), so security_protocol=SASL_PLAINTEXT"),
+            ("sasl", sasl("alice", "x") | {"sasl_mechanism": "SCRAM-SHA-256"},
+             "offers sasl_mechanism PLAIN and not SCRAM-SHA-256"),
+        ],
+    )  # fmt: skip
+    def test_a_wrong_protocol_or_mechanism_is_named_at_once(
+        self, own_broker: Broker, listener: str, options: dict[str, Any], says: str
+    ) -> None:
+        servers = {"plain": own_broker.bootstrap_servers, "tls": own_broker.tls_servers,
+                   "sasl": own_broker.sasl_servers}[listener]  # fmt: skip
+        with pytest.raises(DeniedError, match=f"{servers} .*{says}"):
+            check(client(servers, bootstrap_timeout_ms=1_000, **options))
+
+    @pytest.mark.parametrize("name", ["ssl_cafile", "ssl_crlfile", "ssl_certfile"])
+    def test_a_file_that_is_not_pem_is_named(
+        self, own_broker: Broker, tmp_path: Path, name: str
+    ) -> None:
+        path = tmp_path / "file.der"
+        path.write_bytes(b"0\x82\x01")
+        with pytest.raises(DeniedError, match=rf"{name}:? {path}.* PEM"):
+            check(client(own_broker.tls_servers, security_protocol="SSL", **{name: str(path)}))
+
     def test_a_missing_file_is_named(self, own_broker: Broker) -> None:
         options = {"security_protocol": "SSL", "ssl_cafile": "/nowhere/ca.pem"}
         with pytest.raises(DeniedError, match=r"ssl_cafile: cannot read /nowhere/ca\.pem"):
@@ -183,13 +221,6 @@ class TestSecurity:
 def start(client: Client) -> None:
     check(client)
     client.open()  # the right on the transactional id shows only here
-
-
-def sasl(user: str, password: str) -> dict[str, str]:
-    return {
-        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
-        "sasl_plain_username": user, "sasl_plain_password": password,
-    }  # fmt: skip
 
 
 def allow(servers: str, user: str, kind: str, name: str, right: str) -> None:

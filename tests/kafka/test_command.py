@@ -33,8 +33,10 @@ def run(app: App, **env: str) -> tuple[int, str]:
 
 def test_check(broker: Broker) -> None:
     app = App(broker.bootstrap_servers)
-    code, log = run(app, STREAM_CAN_CHECK="true", STREAM_CAN_LOG_FORMAT="json")
+    service = {"STREAM_CAN_SERVICE_HOST": "10.96.14.7", "STREAM_CAN_PORT": "tcp://10.96.14.7:80"}
+    code, log = run(app, STREAM_CAN_CHECK="true", STREAM_CAN_LOG_FORMAT="json", **service)
     assert code == 0, log
+    assert "made them for a Service: STREAM_CAN_PORT, STREAM_CAN_SERVICE_HOST" in log
     about = [json.loads(line) for line in log.splitlines()][-1]
     assert about["level"] == "INFO"
     assert about["message"] == "all is well: 2 partitions, 4 classes"

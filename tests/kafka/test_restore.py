@@ -308,3 +308,23 @@ def test_the_end_of_a_broker_just_back_may_lag(
     monkeypatch.setattr(Member, "span", lambda *_: (0, 40))
     monkeypatch.setattr("stream_can.kafka.restore.SETTLE_SECONDS", 0.5)
     refused(app, r"committed offset 200 of .* is behind its end 40.*--reset-state")
+
+
+def test_other_train_counts_are_not_in_force_and_that_is_said(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App(broker.bootstrap_servers, labels=False, train_counts=[1, 2, 3, 4])
+
+    def run(seed: int, **changes: Any) -> list[str]:
+        caplog.clear()
+        fill(app, 50, seed)
+        running = app.worker(**changes)
+        wait("all committed", lambda: running.error or app.lag() == 0)
+        running.stop()
+        return [r.getMessage() for r in caplog.records if "train_counts" in r.getMessage()]
+
+    assert run(0) == run(1) == run(2, train_counts=None) == []
+    (said,) = run(3, train_counts=[4, 3, 2, 1])  # once, and not for each partition
+    assert "[0.3571 0.2857 0.2143 0.1429]" in said
+    assert "began with [0.1429 0.2143 0.2857 0.3571]" in said
+    assert app.verify() == 200

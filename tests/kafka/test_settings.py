@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stream_can.kafka import SettingsError, load, options
+from stream_can.kafka.loading import injected
 
 pytestmark = pytest.mark.fast
 
@@ -74,6 +75,8 @@ def test_everything_without_a_file() -> None:
         ({"digits": "0"}, {}, "digits: 0, expected 1 to 17"),
         ({"commit_every": "0"}, {}, "commit_every"),
         ({"client": ["session_timeout_ms=soon"]}, {}, "client.session_timeout_ms: 'soon'"),
+        ({"client": {"sasl_plain_password": 31415}}, {}, r"sasl_plain_password: not text; write"),
+        ({"client": {"ssl_cafile": True}}, {}, r"ssl_cafile: not text; write it in quotes"),
     ],
 )
 def test_errors_name_the_setting(
@@ -117,3 +120,28 @@ def test_options_are_all_settings() -> None:
     assert found["check"].kind is bool
     assert found["client"].kind is dict
     assert all(option.help for option in found.values())
+
+
+def test_what_kubernetes_injects_for_a_service_is_no_setting(path: Path) -> None:
+    """As seen in a pod beside the Services stream-can and stream-can-http."""
+    address = "tcp://10.96.14.7:9100"
+    env = {
+        "STREAM_CAN_SERVICE_HOST": "10.96.14.7",
+        "STREAM_CAN_SERVICE_PORT": "9100",
+        "STREAM_CAN_SERVICE_PORT_METRICS": "9100",
+        "STREAM_CAN_PORT": address,
+        "STREAM_CAN_PORT_9100_TCP": address,
+        "STREAM_CAN_PORT_9100_TCP_PROTO": "tcp",
+        "STREAM_CAN_PORT_9100_TCP_PORT": "9100",
+        "STREAM_CAN_PORT_9100_TCP_ADDR": "10.96.14.7",
+        "STREAM_CAN_HTTP_SERVICE_HOST": "10.96.14.8",
+        "STREAM_CAN_HTTP_PORT": address,
+        "STREAM_CAN_CLIENT_SERVICE_PORT": "80",
+    }
+    assert load(path, {}, env) == load(path, {}, {})
+    assert injected(env) == sorted(env)
+    ours = {"STREAM_CAN_HTTP_PORT": "9100", "PATH": "/bin"}
+    assert load(path, {}, ours).http_port == 9100
+    assert injected(ours) == []
+    with pytest.raises(SettingsError, match="STREAM_CAN_HTP_PORT: unknown setting"):
+        load(path, {}, {"STREAM_CAN_HTP_PORT": "9100"})

@@ -23,6 +23,7 @@ from kafka.errors import KafkaError, NoOffsetForPartitionError
 
 from stream_can.kafka.client import member as member_module
 from stream_can.kafka.client import transaction as transaction_module
+from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import RebuildError, RetryError
@@ -186,7 +187,7 @@ class TestMarkerLeftOut:
         admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", configs=verify)])
         admin.close()
         p = Pass(broker.bootstrap_servers)
-        p.client.transaction.limits = {p.out: 1 << 20}
+        p.client.transaction.accepts = {p.out: Accepts()}
         p.open()
         producer = p.client.transaction._producer
         producer.begin_transaction()

@@ -43,7 +43,7 @@ def grow(servers: str, topics: Iterable[str], partitions: int) -> None:
 
 def produce(servers: str, records: Iterable[tuple[Any, ...]], **options: Any) -> None:
     """Send (topic, partition, key, value[, headers[, timestamp]]), idempotently."""
-    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=5, **options)
+    producer = KafkaProducer(bootstrap_servers=servers, **{"linger_ms": 5, **options})
     futures = []
     for topic, partition, key, value, *rest in records:
         headers = rest[0] if rest else None

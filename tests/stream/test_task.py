@@ -282,7 +282,7 @@ def test_a_bad_prediction_is_a_dead_letter_and_changes_nothing(value):
     assert with_bad.corrector.to_bytes() == without.corrector.to_bytes()
     (letter,) = result.dead_letters
     assert (letter.key, letter.value, letter.timestamp) == (b"k", value, 77)
-    assert letter.headers[:3] == [("h", b""), ("h", b"x"), ("h", b"y")]
+    assert letter.headers[:3] == [("h", None), ("h", b"x"), ("h", b"y")]
     headers = dict(letter.headers[3:])
     assert headers["__connect.errors.topic"] == b"in"
     assert headers["__connect.errors.offset"] == b"1"
@@ -327,7 +327,7 @@ def test_a_tombstone_passes_through():
     before = task.corrector.to_bytes()
     (output,) = task.handle([Record("in", 0, 0, 5, b"k", None, [("h", None)])]).outputs
     assert (output.key, output.value, output.timestamp) == (b"k", None, 5)
-    assert output.headers[0] == ("h", b"")
+    assert output.headers[0] == ("h", None)
     assert task.corrector.to_bytes() == before
 
 

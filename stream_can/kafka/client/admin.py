@@ -12,6 +12,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 
+from stream_can.kafka.client.accepts import OVERHEAD_BYTES, Accepts
 from stream_can.kafka.client.connecting import connect
 from stream_can.kafka.client.guards import DeniedError, RetryError, classify, close, within
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
@@ -20,10 +21,6 @@ log = logging.getLogger(__name__)
 
 COORDINATOR_SECONDS = 8.0
 """How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
-OVERHEAD_BYTES = 1_024
-"""What a batch with one record weighs beside its key, value and headers, generously."""
-
-
 _NO_COORDINATOR_YET = (
     kafka_errors.CoordinatorNotAvailableError,
     kafka_errors.CoordinatorLoadInProgressError,
@@ -70,7 +67,7 @@ class Admin:
     def check(
         self, *, reads: Sequence[str], writes: Sequence[str], state: str, learned: str,
         apart: bool, state_bytes: int, create: bool,
-    ) -> tuple[int, dict[str, int]]:  # fmt: skip
+    ) -> tuple[int, dict[str, Accepts]]:  # fmt: skip
         """Check rights, topics and sizes; make missing topics where ``create`` says so.
 
         Parameters
@@ -86,8 +83,7 @@ class Admin:
 
         Returns
         -------
-        The number of partitions, which all topics share, and the most bytes of one record of each
-        topic that is written.
+        The number of partitions, which all topics share, and what each topic that is written takes.
         """
         names, first = {*reads, *writes, state, learned}, reads[0]
         topics = self._found(names)
@@ -121,7 +117,7 @@ class Admin:
                     f" {first!r} has {partitions}; they must be equal"
                 )
         self._check_rights(topics, reads, writes, [state, learned])
-        return partitions, self._limits([*writes, state, learned], state, learned, state_bytes)
+        return partitions, self._accepts([*writes, state, learned], state, learned, state_bytes)
 
     def _found(self, names: set[str]) -> dict[str, Any]:
         topics = self._ask(15, "describe_topics", sorted(names))
@@ -182,17 +178,22 @@ class Admin:
         if lacking:
             raise DeniedError(f"rights missing: {', '.join(lacking)}")
 
-    def _limits(
+    def _accepts(
         self, names: Sequence[str], state: str, learned: str, state_bytes: int
-    ) -> dict[str, int]:
+    ) -> dict[str, Accepts]:
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         described = self._ask(15, "describe_configs", asked, False, "all")
-        found, limits = described["topic"], {}
+        found, accepts = described["topic"], {}
         for name in names:
             configs = found.get(name) or {}
             if not configs and name == state:  # Trap: an empty answer means "not allowed"
                 raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {state}")
-            limits[name] = int(configs.get("max.message.bytes", {}).get("value", MESSAGE_BYTES))
+            if not configs:
+                log.warning(
+                    "topic %r: its settings may not be read (DESCRIBE_CONFIGS) and are taken to be"
+                    " the brokers' defaults; a record that it refuses stops the worker", name
+                )  # fmt: skip
+            accepts[name] = Accepts.of(configs)
         policy = found[state]["cleanup.policy"]["value"]
         if policy != "compact":
             raise DeniedError(
@@ -205,12 +206,13 @@ class Admin:
                 " have no keys to compact by"
             )
         for name in (state, learned):
-            if state_bytes + OVERHEAD_BYTES > limits[name]:
+            limit = accepts[name].max_bytes
+            if state_bytes + OVERHEAD_BYTES > limit:
                 raise DeniedError(
                     f"what is learned takes {state_bytes} bytes, but topic {name!r} has"
-                    f" max.message.bytes={limits[name]}; raise it, or leave out the matrix paths"
+                    f" max.message.bytes={limit}; raise it, or leave out the matrix paths"
                 )
-        return limits
+        return accepts
 
     # -- transactions ----------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from kafka.producer.future import FutureRecordMetadata
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from stream_can.stream.records import Output
+from stream_can.stream.records import Header, Output
 
 PARTS: dict[str, tuple[str, ...]] = {
     "": ("_accumulator", "_sender", "_transaction_manager"),
@@ -26,7 +26,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 SAMPLE = [
     Output(b"key", b"v" * 9000, [("name", b"value"), ("", b"")], 1000),
-    Output(None, b"", [], 500),
+    Output(None, b"", [("null", None)], 500),
     Output(b"", None, [("\u00fc", b"v" * 200)], 1 << 40),
 ]
 """Written both ways before anything real is."""
@@ -175,10 +175,11 @@ def _write(records: Any, outputs: Sequence[Output], start: int, limit: int) -> t
     return end, largest
 
 
-def _pack(headers: Iterable[tuple[str, bytes]]) -> bytes:
+def _pack(headers: Iterable[Header]) -> bytes:
     parts = [b""]
     for name, value in headers:
         text = name.encode(errors="surrogateescape")  # as unpacking leaves what is not UTF-8
-        parts += (varint(len(text)), text, varint(len(value)), value)
+        n = NULL if value is None else varint(len(value))
+        parts += (varint(len(text)), text, n, value or b"")
     parts[0] = varint(len(parts) // 4)
     return b"".join(parts)

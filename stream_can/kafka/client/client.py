@@ -31,6 +31,8 @@ class Client:
         Name of this process, the same after a restart and unique among those that are alive.
     input, labels
         The topics to read; ``labels`` may be None.
+    compression, skip_damaged
+        See `Options`.
     """
 
     def __init__(
@@ -42,8 +44,12 @@ class Client:
         input: str,
         labels: str | None = None,
         options: Mapping[str, Any] | None = None,
+        compression: str = "none",
+        skip_damaged: bool = False,
     ) -> None:
-        self.options = Options(bootstrap_servers, options)
+        self.options = Options(
+            bootstrap_servers, options, compression=compression, skip_damaged=skip_damaged
+        )
         self.group = application_id
         self.input, self.labels = input, labels
         identity = f"{application_id}-{instance}"
@@ -61,7 +67,7 @@ class Client:
         Returns
         -------
         The number of partitions, which all topics share but a log of all of them.
-        `Transaction.limits` then holds the most bytes that each topic takes in one record.
+        `Transaction.accepts` then holds what each topic takes.
 
         Raises
         ------
@@ -69,11 +75,22 @@ class Client:
             See `Admin`.
         """
         with Admin(self.options, self.group) as admin:
-            partitions, self.transaction.limits = admin.check(
+            partitions, self.transaction.accepts = admin.check(
                 reads=self._topics, writes=writes, state=state, learned=learned, apart=apart,
                 state_bytes=state_bytes, create=create,
             )  # fmt: skip
         return partitions
+
+    def look(self) -> None:
+        """Read the newest batch of every partition of input and labels: is its codec known?
+
+        Raises
+        ------
+        RetryError, DeniedError
+            See `Admin`.
+        """
+        for topic in self._topics:
+            self.readers.newest(topic)
 
     def open(self) -> None:
         """Join the group, take over the transactional id: what an earlier owner left is settled."""

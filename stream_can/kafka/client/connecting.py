@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
+from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
+from stream_can.kafka.client import probe
 from stream_can.kafka.client.guards import DeniedError, RetryError, errors_as
 from stream_can.kafka.client.options import Options
 
@@ -53,6 +56,28 @@ class Reasons(logging.Handler):
         logger.propagate = self.before[1]
 
 
+def _check_files(given: Mapping[str, Any]) -> None:
+    """Raise DeniedError where a file is missing, or is not what it should be."""
+    for name, value in given.items():
+        if name.endswith("file") and value is not None and not os.access(value, os.R_OK):
+            raise DeniedError(f"{name}: cannot read {value}")
+    context = ssl.create_default_context()
+    for name in ("ssl_cafile", "ssl_crlfile"):
+        if (path := given.get(name)) is not None:
+            try:
+                context.load_verify_locations(path)
+            except ssl.SSLError as error:
+                raise DeniedError(f"{name}: {path} is not in PEM: {error}") from error
+    if (path := given.get("ssl_certfile")) is not None:
+        key, password = given.get("ssl_keyfile"), given.get("ssl_password")
+        try:  # without a password it would ask the terminal
+            context.load_cert_chain(path, key, password or (lambda: ""))
+        except ssl.SSLError as error:
+            raise DeniedError(
+                f"ssl_certfile {path}, ssl_keyfile {key}, ssl_password: {error}; all in PEM?"
+            ) from error
+
+
 def connect(options: Options) -> Any:
     """kafka-python's admin client, connected.
 
@@ -63,16 +88,17 @@ def connect(options: Options) -> Any:
     DeniedError
         Anything that waiting does not mend.
     """
-    for name, value in options.given.items():
-        if name.endswith("file") and value is not None and not os.access(value, os.R_OK):
-            raise DeniedError(f"{name}: cannot read {value}")
+    _check_files(options.given)
     with Reasons() as reasons, errors_as(RetryError):
         try:
-            return KafkaAdminClient(**options.admin)
+            with options.noting():
+                return KafkaAdminClient(**options.admin)
         except (kafka_errors.KafkaError, OSError, ValueError) as error:
             where, failed = ", ".join(options.servers), reasons.failed
             if reasons.fatal or isinstance(error, ValueError):
                 raise DeniedError(f"cannot connect to {where}: {reasons.fatal or error}") from error
+            if meant := probe.wrong(options.servers, options.given):
+                raise DeniedError(f"cannot connect: {meant}") from error
             closed = sum("socket disconnected" in text for text in failed)
             if "SASL" in str(options.given.get("security_protocol")) and closed > 2:
                 # kafka-python often sees the end of the connection before the reason.

@@ -14,7 +14,7 @@ from stream_can.kafka.client.options import Options
 
 def open_consumer(options: Options, isolation: str = "read_committed", **more: Any) -> Any:
     """A connected consumer that commits nothing and never chooses an offset by itself."""
-    with errors_as(RetryError):
+    with errors_as(RetryError), options.noting():
         consumer = KafkaConsumer(
             **options.consumer,
             isolation_level=isolation,
@@ -24,5 +24,5 @@ def open_consumer(options: Options, isolation: str = "read_committed", **more: A
             partition_assignment_strategy=(RangePartitionAssignor,),
             **more,
         )
-        unpacking.install(consumer)
+        unpacking.install(consumer, skip_damaged=options.skip_damaged)
         return consumer

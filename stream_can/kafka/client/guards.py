@@ -47,6 +47,13 @@ class DeniedError(ClientError):
     """No retry helps; the message says what to change."""
 
 
+class DamagedBatch(kafka_errors.CorruptRecordError):  # type: ignore[misc]
+    """A batch of records whose bytes are not those that were written; it names the offsets."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # without the number and name that kafka-python puts before it
+
+
 def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
     """One of the four for an error of kafka-python; ``otherwise`` where it says too little."""
     e = kafka_errors
@@ -61,7 +68,14 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
         return DeniedError(f"the brokers refuse: {text}")
     if isinstance(error, (e.MessageSizeTooLargeError, e.RecordListTooLargeError)):
         return DeniedError(f"a record is larger than its topic's max.message.bytes: {text}")
-    if isinstance(error, (e.UnsupportedCodecError, e.UnsupportedVersionError, e.InvalidTopicError,
+    if isinstance(error, (e.InvalidRecordError, e.InvalidTimestampError, e.PolicyViolationError)):
+        return DeniedError(f"a record is refused for good: {text}")
+    if isinstance(error, DamagedBatch):
+        return DeniedError(f"{error}; --skip-damaged goes on behind it, with a dead letter")
+    if isinstance(error, e.UnsupportedCodecError):
+        return DeniedError(f"records are compressed and cannot be read: {error}; all codecs come"
+                           " with pip install 'stream_can[kafka]'")  # fmt: skip
+    if isinstance(error, (e.UnsupportedVersionError, e.InvalidTopicError,
                           e.KafkaConfigurationError, e.InvalidTransactionTimeoutError,
                           e.InvalidSessionTimeoutError, e.InvalidGroupIdError)):  # fmt: skip
         return DeniedError(text)

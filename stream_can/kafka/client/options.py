@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.probe import answering
 
 MESSAGE_BYTES = 1_048_588
 """``max.message.bytes`` of a topic that nobody changed."""
 ADMIN = {"bootstrap_timeout_ms": 5_000, "request_timeout_ms": 10_000}
-CONSUMER = {"reconnect_backoff_max_ms": 1_000, "bootstrap_timeout_ms": 5_000}
+CONSUMER = {
+    "reconnect_backoff_max_ms": 1_000,
+    "bootstrap_timeout_ms": 5_000,
+    "request_timeout_ms": 10_000,  # a heartbeat to a broker that hangs is waited for so long
+}
 PRODUCER = {
     "reconnect_backoff_max_ms": 1_000,
     "bootstrap_timeout_ms": 5_000,
@@ -23,12 +31,15 @@ PRODUCER = {
     "delivery_timeout_ms": 18_000,  # 6 s is too close to a fail-over
     "transaction_timeout_ms": 15_000,  # how long a lost instance holds back read_committed readers
 }
+HUNG_SECONDS = 60.0
+"""After a failure, ask for so long which servers answer before a client is made."""
 OURS = {
     "bootstrap_servers", "group_id", "metric_reporters", "group_instance_id", "transactional_id",
     "isolation_level",
     "enable_auto_commit", "auto_offset_reset", "partition_assignment_strategy", "acks", "retries",
     "enable_idempotence", "key_serializer", "value_serializer", "key_deserializer",
     "value_deserializer", "allow_auto_create_topics", "kafka_client", "selector",
+    "compression_type",
 }  # fmt: skip
 """Options of kafka-python that the guarantees rest on, so that settings may not touch them."""
 
@@ -49,6 +60,10 @@ class Options:
     given
         Options for all clients (security, time-outs). Those that only a consumer or a producer
         knows go to that one alone.
+    compression
+        The codec of what is sent: "none", "gzip", "snappy", "lz4" or "zstd".
+    skip_damaged
+        Whether a damaged batch is read as one unreadable record.
 
     Raises
     ------
@@ -57,9 +72,18 @@ class Options:
     """
 
     def __init__(
-        self, bootstrap_servers: list[str], given: Mapping[str, Any] | None = None
+        self,
+        bootstrap_servers: list[str],
+        given: Mapping[str, Any] | None = None,
+        *,
+        compression: str = "none",
+        skip_damaged: bool = False,
     ) -> None:
         self.servers, self.given = bootstrap_servers, dict(given or {})
+        self.skip_damaged = skip_damaged
+        self.failed = -HUNG_SECONDS
+        """When a client last could not connect."""
+        self.compression = None if compression == "none" else compression
         for name in self.given:
             if name not in option_defaults():
                 raise DeniedError(
@@ -68,7 +92,20 @@ class Options:
 
     def _chosen(self, known: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in self.given.items() if name in known}
-        return {"bootstrap_servers": self.servers, **defaults, **given}
+        servers = self.servers
+        if len(servers) > 1 and time.monotonic() - self.failed < HUNG_SECONDS:
+            # Trap: a client gives one server, drawn by lot, all its time, though another is well.
+            servers = answering(servers)
+        return {"bootstrap_servers": servers, **defaults, **given}
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Around the making of a client: remember where it could not connect."""
+        try:
+            yield
+        except (KafkaTimeoutError, KafkaConnectionError):
+            self.failed = time.monotonic()
+            raise
 
     @property
     def consumer(self) -> dict[str, Any]:
@@ -76,11 +113,18 @@ class Options:
 
     @property
     def producer(self) -> dict[str, Any]:
-        return self._chosen(KafkaProducer.DEFAULT_CONFIG, PRODUCER)
+        ours = {**PRODUCER, "compression_type": self.compression}
+        return self._chosen(KafkaProducer.DEFAULT_CONFIG, ours)
 
     @property
     def admin(self) -> dict[str, Any]:
         return self._chosen(KafkaAdminClient.DEFAULT_CONFIG, ADMIN)
+
+    @property
+    def session_seconds(self) -> float:
+        """After how long without a word the group gives a member up."""
+        default = KafkaConsumer.DEFAULT_CONFIG["session_timeout_ms"]
+        return float(self.given.get("session_timeout_ms", default)) / 1000
 
     def seconds(self, name: str) -> float:
         """A time-out of the producer, without its ``_ms``, such as ``max_block``."""

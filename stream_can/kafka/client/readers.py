@@ -72,6 +72,21 @@ class Readers:
                 for tp in tps
             }
 
+    def newest(self, topic: str) -> None:
+        """Fetch and unpack the newest batch of every partition that has one."""
+        spans = self.spans(topic)
+        ends = {TopicPartition(topic, p): end for p, (begin, end) in spans.items() if begin < end}
+        reader = self._reader("read_committed")
+        with errors_as(RetryError):
+            reader.assign(list(ends))
+            for tp, end in ends.items():
+                reader.seek(tp, end - 1)
+            deadline = time.monotonic() + STILL_SECONDS
+            while any(reader.position(tp, timeout_ms=5_000) < end for tp, end in ends.items()):
+                reader.poll(timeout_ms=500)
+                if time.monotonic() > deadline:
+                    raise RetryError(f"{topic!r} cannot be read to its end in {STILL_SECONDS} s")
+
     def _read(
         self, topic: str, partition: int, start: int, stop: int, isolation: str
     ) -> Iterator[Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
 
 from stream_can.kafka.client import appending
+from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.guards import (
     ClientError,
@@ -55,14 +58,19 @@ class Transaction:
 
     def __init__(self, options: Options, group: str, identity: str) -> None:
         self.group, self.identity = group, identity
-        self.limits: dict[str, int] = {}
-        """The most bytes of one record, of each topic that is written; `Client.check` finds out."""
+        self.accepts: dict[str, Accepts] = {}
+        """What each topic that is written takes; `Client.check` finds out."""
         self._options = options
         self._patience = options.seconds("max_block")
         self._producer: Any = None
         self._sent: list[Any] = []
         self._begun: float | None = None
         self._ended: Literal["commit", "abort"] | None = None
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The most bytes of one record, of each topic that is written."""
+        return {topic: accepts.max_bytes for topic, accepts in self.accepts.items()}
 
     def open(self) -> None:
         """Take over the transactional id: what an earlier owner left is settled."""
@@ -82,9 +90,10 @@ class Transaction:
         options = self._options.producer
         options.setdefault("max_request_size", max([MESSAGE_BYTES, *self.limits.values()]))
         with errors_as(RetryError):
-            self._producer = KafkaProducer(
-                **options, transactional_id=self.identity, allow_auto_create_topics=False
-            )
+            with self._options.noting():
+                self._producer = KafkaProducer(
+                    **options, transactional_id=self.identity, allow_auto_create_topics=False
+                )
             patch_await_ready(self._producer)
             appending.check(self._producer)
             within(self._patience + 2, self._producer.init_transactions)
@@ -126,7 +135,7 @@ class Transaction:
         headers: list[tuple[str, bytes]] | None = None, timestamp: int | None = None,
     ) -> Any:  # fmt: skip
         """Put a record into the transaction; what comes back has its offset after ``deliver``."""
-        with errors_as(RebuildError):
+        with self._sending():
             self._begin()
             future = self._producer.send(
                 topic, value, key, headers, partition=partition, timestamp_ms=timestamp
@@ -138,10 +147,29 @@ class Transaction:
         """Put many records into the transaction, in their order."""
         if not outputs:
             return
-        with errors_as(RebuildError):
+        with self._sending():
             self._begin()
-            limit = self.limits.get(topic, MESSAGE_BYTES)
+            limit = self.accepts.get(topic, Accepts()).max_bytes
             self._sent += appending.append(self._producer, topic, partition, outputs, limit)
+
+    @contextlib.contextmanager
+    def _sending(self) -> Iterator[None]:
+        """Trap: after a refusal the next record is not taken either, and its error is no reason."""
+        try:
+            with errors_as(RebuildError):
+                yield
+        except RebuildError as error:
+            failed = [future for future in self._sent if future.is_done and future.exception]
+            args = error.__cause__.args if error.__cause__ else ()
+            if failed:
+                reason = _refusal(failed[0])
+            elif len(args) > 1 and isinstance(args[1], kafka_errors.KafkaError):
+                # Trap: a batch that is too large is cut in two, and its own future never done.
+                waiting = {future._produce_future.topic_partition for future in self._sent}
+                reason = _named(args[1], *waiting)
+            else:
+                raise
+            raise self._own_fault(classify(reason or error, RebuildError)) from error
 
     def _begin(self) -> None:
         if self._begun is None:
@@ -158,7 +186,7 @@ class Transaction:
             self._producer.flush(self._options.seconds("delivery_timeout"))
         for future in self._sent:
             if not future.succeeded():
-                error = future.exception or RebuildError("a record was not acknowledged in time")
+                error = _refusal(future) or RebuildError("a record was not acknowledged in time")
                 raise self._own_fault(classify(error, RebuildError)) from error
         self._sent = []
 
@@ -197,3 +225,22 @@ class Transaction:
             if age > self._options.seconds("transaction_timeout"):
                 return RebuildError(f"the transaction was open for {age:.0f} s and timed out")
         return error
+
+
+def _refusal(future: Any) -> Exception | None:
+    """Why a record, or another one of its batch, was not taken; it names topic and partition."""
+    error: Exception | None = future.exception
+    batch = future._produce_future
+    if type(error) is kafka_errors.KafkaError and batch.succeeded():
+        # Trap: the others of a batch with a bad record fail with no reason; that one has it.
+        tell = batch.value[2]
+        reasons = (tell(index) for index in range(future.args[0] + 1))
+        error = next((r for r in reasons if type(r) is not kafka_errors.KafkaError), error)
+    return _named(error, batch.topic_partition)
+
+
+def _named(error: Exception | None, *places: TopicPartition) -> Exception | None:
+    if isinstance(error, kafka_errors.KafkaError):
+        where = " or ".join(sorted(f"{topic}-{partition}" for topic, partition in places))
+        error = type(error)(f"{where}: {error}")
+    return error

@@ -8,6 +8,8 @@ header names that are not UTF-8, which kafka-python does not read. It works on p
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,11 +20,17 @@ from kafka.protocol.consumer import IsolationLevel
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
+from stream_can.kafka.client.guards import DamagedBatch
 from stream_can.stream.records import Record
 
+log = logging.getLogger(__name__)
 
-def install(consumer: Any) -> None:
-    """Let a consumer unpack with `Unpacked`.
+DAMAGED_HEADER = "stream-can-damaged"
+"""By this a dead letter says that it stands for a damaged batch, and for which offsets."""
+
+
+def install(consumer: Any, *, skip_damaged: bool = False) -> None:
+    """Let a consumer unpack with `Unpacked`, or with `Skipping`.
 
     Raises
     ------
@@ -48,7 +56,7 @@ def install(consumer: Any) -> None:
             f"this kafka-python's consumer is not as 3.0.12's: {error}; install"
             " kafka-python>=3.0.12,<3.1"
         ) from error
-    consumer._fetcher.PartitionRecords = Unpacked
+    consumer._fetcher.PartitionRecords = Skipping if skip_damaged else Unpacked
 
 
 def _plain(part: Any) -> list[tuple[Any, ...]]:
@@ -64,17 +72,25 @@ class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
     def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[Record]:
         last = None
         while (batch := records.next_batch()) is not None:
-            last = batch
             if self.check_crcs and not batch.validate_crc():
-                raise kafka_errors.CorruptRecordError(
+                error = DamagedBatch(
                     f"{tp.topic}-{tp.partition}: the batch at {batch.base_offset} fails its crc"
                 )
+                last = None
+                yield self._damaged(batch, error)
+                continue
+            last = batch
             if batch.magic == 2:
                 self.leader_epoch = batch.leader_epoch
                 if self._hidden(batch) or batch.is_control_batch:
                     self.next_fetch_offset = batch.next_offset
                     continue
-            found = unpack(batch, tp.topic, tp.partition)
+            try:
+                found = unpack(batch, tp.topic, tp.partition)
+            except DamagedBatch as error:
+                last = None
+                yield self._damaged(batch, error)
+                continue
             self.records_read += len(found)
             self.bytes_read += sum(len(r.value or b"") for r in found)  # for a metric alone
             for record in found:
@@ -84,6 +100,11 @@ class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
         if last is not None and last.magic == 2:
             self.next_fetch_offset = last.next_offset
         self.drain()
+
+    def _damaged(self, batch: Any, error: DamagedBatch) -> Record:
+        """Trap: after an exception in here a fetcher is at a dead end, where it turns for ever: the
+        consumer has to be dropped."""
+        raise error
 
     def _hidden(self, batch: Any) -> bool:
         """Whether the batch belongs to an aborted transaction, or ends one."""
@@ -96,20 +117,43 @@ class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
         return bool(self._is_batch_aborted(batch))
 
 
+class Skipping(Unpacked):
+    """As `Unpacked`, but a damaged batch is one record, which nobody can read."""
+
+    def _damaged(self, batch: Any, error: DamagedBatch) -> Record:
+        last = max(batch.base_offset, self.fetch_offset)
+        if batch.last_offset_delta == batch.records_count - 1:
+            last = batch.last_offset
+        # Otherwise its head is damaged too, or it was compacted: one offset, then it comes again.
+        self.next_fetch_offset = last + 1
+        now = int(time.time() * 1000)
+        stamp = batch.max_timestamp if 0 < batch.max_timestamp < now else now
+        log.warning("%s; going on at offset %d", error, last + 1)
+        tp = self.topic_partition
+        told = f"{error}; it ends at {last}".encode()
+        return Record(tp.topic, tp.partition, last, stamp, None, b"", [(DAMAGED_HEADER, told)])
+
+
 def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
     """All records of one batch.
 
     Raises
     ------
-    CorruptRecordError
-        Its lengths do not fit together.
+    DamagedBatch
+        It cannot be uncompressed, or its lengths do not fit together.
     """
     if not isinstance(batch, DefaultRecordBatch):  # written by a client of before Kafka 0.11
         return [
             Record(topic, partition, r.offset, r.timestamp, r.key, r.value, r.headers)
             for r in batch
         ]
-    batch._maybe_uncompress()
+    try:
+        batch._maybe_uncompress()
+    except kafka_errors.UnsupportedCodecError:
+        raise
+    except Exception as error:  # each codec has its own
+        where = f"{topic}-{partition}, batch at {batch.base_offset}"
+        raise DamagedBatch(f"{where} cannot be uncompressed: {error!r}") from error
     data, pos = bytes(batch._buffer), batch._pos
     base, first = batch.base_offset, batch.first_timestamp
     appended = batch.max_timestamp if batch.timestamp_type == batch.LOG_APPEND_TIME else None
@@ -152,7 +196,7 @@ def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
             raise ValueError(f"{len(data) - pos} bytes behind the last record")
     except (ValueError, IndexError) as error:
         where = f"{topic}-{partition}, batch at {base}"
-        raise kafka_errors.CorruptRecordError(f"{where}: {error!r}") from error
+        raise DamagedBatch(f"{where}: {error!r}") from error
     return found
 
 

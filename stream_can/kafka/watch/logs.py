@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import time
+from collections.abc import Iterable
 
 
 class JsonLines(logging.Formatter):
@@ -23,11 +25,51 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def set_up_logging(form: str, level: str) -> None:
-    """Log to standard error. kafka-python tells every reconnect; its errors alone are shown."""
+class Redacted(logging.Formatter):
+    """Another formatter's lines, without secrets, whoever puts them in and however escaped.
+
+    kafka-python writes a client's whole configuration at the level DEBUG.
+    """
+
+    def __init__(self, inner: logging.Formatter, secrets: Iterable[str]) -> None:
+        super().__init__()
+        self._inner = inner
+        plain = {
+            form
+            for secret in secrets
+            for form in (
+                secret,
+                repr(secret)[1:-1],
+                repr(secret.encode())[2:-1],
+                json.dumps(secret)[1:-1],
+                base64.b64encode(secret.encode()).decode(),
+            )
+        }
+        forms = plain | {json.dumps(form, ensure_ascii=False)[1:-1] for form in plain}
+        self._forms = sorted(forms, key=len, reverse=True)
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = self._inner.format(record)
+        for form in self._forms:
+            text = text.replace(form, "***")
+        return text
+
+
+def set_up_logging(form: str, level: str, secrets: Iterable[str] = ()) -> None:
+    """Log to standard error. kafka-python tells every reconnect; its errors alone are shown.
+
+    Parameters
+    ----------
+    form
+        "text" or "json".
+    level
+        The least to be shown.
+    secrets
+        What no line may hold.
+    """
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonLines() if form == "json" else text)
+    handler.setFormatter(Redacted(JsonLines() if form == "json" else text, secrets))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     logging.getLogger("kafka").setLevel(logging.DEBUG if level == "DEBUG" else logging.CRITICAL)
     logging.captureWarnings(True)

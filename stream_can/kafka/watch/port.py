@@ -11,8 +11,12 @@ Waiting for brokers is alive (a restart would not bring them back) and not ready
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -24,6 +28,11 @@ from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.watch.health import Health
 
 log = logging.getLogger(__name__)
+
+MOST_CONNECTIONS = 64
+"""The oldest is closed for one more: an honest request takes milliseconds."""
+REQUEST_SECONDS = 10.0
+"""From the first byte of a request to the last of its answer."""
 
 
 class Port:
@@ -53,10 +62,9 @@ class Port:
             "/metrics": lambda accept: _metrics(registry, accept),
         }
         try:
-            self._server = ThreadingHTTPServer((host, port), _handler(pages))
+            self._server = _Server((host, port), _handler(pages))
         except (OSError, OverflowError) as error:
             raise DeniedError(f"http_port {port} on {host!r}: {error}") from error
-        self._server.daemon_threads = True
         self.number: int = self._server.server_address[1]
         serve = threading.Thread(
             target=self._server.serve_forever, daemon=True, name="stream-can-http"
@@ -68,6 +76,40 @@ class Port:
         """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *args: Any) -> None:
+        self._open: dict[Any, float] = {}  # connection -> since when, the oldest first
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open[request] = time.monotonic()
+        for oldest in list(self._open)[: len(self._open) - MOST_CONNECTIONS]:
+            self._hang_up(oldest)
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        for request, since in list(self._open.items()):
+            if time.monotonic() - since > REQUEST_SECONDS:
+                self._hang_up(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def _hang_up(self, request: Any) -> None:
+        """Its thread reads the end, and closes it."""
+        self._open.pop(request, None)
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):  # that is somebody who went away
+            log.exception("the HTTP port")
 
 
 Page = Callable[[str], tuple[int, str, bytes]]
@@ -84,8 +126,6 @@ def _metrics(registry: CollectorRegistry, accept: str) -> tuple[int, str, bytes]
 
 def _handler(pages: dict[str, Page]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # a client that opens a connection and says nothing must not keep a thread
-
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
             accept = self.headers.get("Accept", "")

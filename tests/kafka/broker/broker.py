@@ -26,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,8 +38,8 @@ STORE_PASSWORD = "test-only"
 
 PROPERTIES = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+node.id={node}
+controller.quorum.voters={voters}
 listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}
 listener.security.protocol.map=PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL
@@ -52,10 +54,12 @@ listener.name.tls.ssl.keystore.location={keystore}
 listener.name.tls.ssl.keystore.password={store_password}
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
-offsets.topic.replication.factor=1
+default.replication.factor={copies}
+min.insync.replicas={in_sync}
+offsets.topic.replication.factor={copies}
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={in_sync}
 transaction.state.log.num.partitions=4
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 group.initial.rebalance.delay.ms=0
@@ -144,6 +148,11 @@ def free_ports(n: int) -> list[int]:
     return ports
 
 
+def new_id() -> str:
+    """The name of a cluster."""
+    return base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
+
+
 class Broker:
     """One broker process and its folder.
 
@@ -151,9 +160,19 @@ class Broker:
     order; the data stays until ``remove``.
     """
 
-    def __init__(self, version: str, directory: Path, port: int | None = None) -> None:
-        self.version, self.directory = version, directory
-        plain, sasl, tls, controller = free_ports(4)
+    def __init__(
+        self,
+        version: str,
+        directory: Path,
+        port: int | None = None,
+        *,
+        node: int = 1,
+        controllers: Sequence[int] = (),
+        cluster: str | None = None,
+    ) -> None:
+        self.version, self.directory, self.node = version, directory, node
+        plain, sasl, tls = free_ports(3)
+        controllers = controllers or free_ports(1)
         plain = port or plain
         self.bootstrap_servers = f"127.0.0.1:{plain}"
         self.sasl_servers, self.tls_servers = f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}"
@@ -164,7 +183,10 @@ class Broker:
         users = " ".join(f'user_{name}="{secret}"' for name, secret in USERS.items())
         self.config.write_text(
             PROPERTIES.format(
-                plain=plain, sasl=sasl, tls=tls, controller=controller, data=directory / "data",
+                plain=plain, sasl=sasl, tls=tls, data=directory / "data", node=node,
+                controller=controllers[node - 1], copies=len(controllers),
+                voters=",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(controllers, 1)),
+                in_sync=(len(controllers) + 1) // 2,
                 users=users, keystore=keystore(), store_password=STORE_PASSWORD,
             )
         )  # fmt: skip
@@ -174,7 +196,7 @@ class Broker:
         self.java += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
         self.java += [f"-Dlog4j2.configurationFile={directory}/log4j2.properties"]
         self.java += ["-cp", f"{libs}/*"]
-        cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
+        cluster = cluster or new_id()
         format_ = [*self.java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
         subprocess.run(
             [*format_, str(self.config)], check=True, timeout=280, stdout=subprocess.DEVNULL
@@ -229,6 +251,38 @@ class Broker:
         """Kill the process and delete its folder."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Cluster:
+    """Brokers that are each other's replicas, started and removed together."""
+
+    def __init__(self, version: str, directory: Path, size: int = 3) -> None:
+        self.version = version
+        controllers, name = free_ports(size), new_id()
+        with ThreadPoolExecutor() as pool:
+            self.brokers = list(
+                pool.map(
+                    lambda node: Broker(
+                        version, directory / f"{node}", node=node, controllers=controllers,
+                        cluster=name,
+                    ),
+                    range(1, size + 1),
+                )
+            )  # fmt: skip
+        self.bootstrap_servers = ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    def start(self) -> None:
+        """Start all at once: one alone waits for the others."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Broker.start, self.brokers))
+
+    def kill(self) -> None:
+        for broker in self.brokers:
+            broker.kill()
+
+    def remove(self) -> None:
+        for broker in self.brokers:
+            broker.remove()
 
 
 def main() -> None:

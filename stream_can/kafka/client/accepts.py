@@ -1,0 +1,68 @@
+"""What a topic takes, by its settings, so that a record that it refuses for good is never sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+from stream_can.kafka.client.options import MESSAGE_BYTES
+from stream_can.stream.records import Output
+
+OVERHEAD_BYTES = 1_024
+"""What a batch with one record weighs beside its key, value and headers, generously."""
+EVER = 1 << 62
+SKEW = 60_000
+"""Milliseconds by which the broker's clock may differ, and a record may be sent later."""
+
+
+class Accepts(NamedTuple):
+    """The bounds of one topic."""
+
+    max_bytes: int = MESSAGE_BYTES
+    compacted: bool = False
+    before_ms: int = EVER
+    after_ms: int = EVER
+    """How far a timestamp may lie in the past, in the future."""
+
+    @classmethod
+    def of(cls, configs: Mapping[str, Mapping[str, Any]]) -> Self:
+        """As ``describe_configs`` tells them; the brokers' defaults where it does not."""
+
+        def number(name: str, otherwise: int) -> int:
+            return int(configs.get(name, {}).get("value") or otherwise)
+
+        either = number("message.timestamp.difference.max.ms", EVER)  # of brokers before 3.6
+        before = number("message.timestamp.before.max.ms", either)
+        after = number("message.timestamp.after.max.ms", either)
+        if configs.get("message.timestamp.type", {}).get("value") == "LogAppendTime":
+            before = after = EVER
+        policy = configs.get("cleanup.policy", {}).get("value") or ""
+        return cls(number("max.message.bytes", MESSAGE_BYTES), "compact" in policy, before, after)
+
+    def times(self, now: int) -> tuple[int, int]:
+        """The first and last timestamp, in ms, that the topic surely takes now."""
+        before, after = (b - min(SKEW, b // 10) for b in (self.before_ms, self.after_ms))
+        return now - before, now + after
+
+    def refuses(self, out: Output, now: int) -> str | None:
+        """Why the topic would refuse a record, if it would."""
+        first, last = self.times(now)
+        if self.compacted and out.key is None:
+            return "no key, and the topic is compacted"
+        if out.timestamp > last:
+            ahead = f"{(out.timestamp - now) / 1000:.0f} s ahead"
+            bound = f"message.timestamp.after.max.ms={self.after_ms}"
+            return f"its timestamp, {out.timestamp}, is {ahead}, and the topic has {bound}"
+        if 0 <= out.timestamp < first:
+            age = f"{(now - out.timestamp) / 1000:.0f} s old"
+            bound = f"message.timestamp.before.max.ms={self.before_ms}"
+            return f"its timestamp, {out.timestamp}, is {age}, and the topic has {bound}"
+        if (size := weight(out)) > self.max_bytes:
+            return f"it takes {size} bytes, and the topic has max.message.bytes={self.max_bytes}"
+        return None
+
+
+def weight(out: Output) -> int:
+    """Most bytes that a record takes, in a batch of its own."""
+    size = len(out.key or b"") + len(out.value or b"") + OVERHEAD_BYTES
+    return size + sum(4 * len(name) + len(value or b"") + 10 for name, value in out.headers)

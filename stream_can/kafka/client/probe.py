@@ -1,0 +1,121 @@
+"""What a port speaks, asked on a bare socket: kafka-python says no more than that it could not.
+
+Two questions of Kafka's protocol are enough: ApiVersions, which every listener answers before
+anybody has said who he is, and SaslHandshake, which names the mechanisms that are offered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+SECONDS = 2.0
+API_VERSIONS, SASL_HANDSHAKE = 18, 17
+
+
+def listens(server: str) -> Literal["plain", "tls"] | None:
+    """How a port speaks; None where nobody answers within `SECONDS`."""
+    with contextlib.suppress(OSError), _connected(server, tls=False) as stream:
+        if _ask(stream, API_VERSIONS, b"") is not None:
+            return "plain"
+    try:
+        with _connected(server, tls=True):
+            return "tls"
+    except ssl.SSLError as error:
+        return "tls" if "ALERT" in (error.reason or "") else None
+    except OSError:
+        return None
+
+
+def mechanisms(server: str, mechanism: str, *, tls: bool) -> tuple[bool, list[str]]:
+    """Whether a port takes a SASL mechanism, and which it offers: none where it takes no SASL."""
+    name = mechanism.encode()
+    with contextlib.suppress(OSError), _connected(server, tls=tls) as stream:
+        body = struct.pack(">h", len(name)) + name
+        if (answer := _ask(stream, SASL_HANDSHAKE, body, version=1)) is not None:
+            code, count = struct.unpack_from(">hi", answer)
+            offered, at = [], 6
+            for _ in range(max(count, 0)):
+                (size,) = struct.unpack_from(">h", answer, at)
+                offered.append(answer[at + 2 : at + 2 + size].decode(errors="replace"))
+                at += 2 + size
+            return code == 0, offered
+    return False, []
+
+
+def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
+    """What ``security_protocol`` or ``sasl_mechanism`` should be instead, if that is what is wrong.
+
+    Parameters
+    ----------
+    servers, given
+        Of `Options`.
+    """
+    protocol = str(given.get("security_protocol") or "PLAINTEXT")
+    mechanism = str(given.get("sasl_mechanism") or "PLAIN")
+    tls, sasl = "SSL" in protocol, "SASL" in protocol
+    for server, spoken in zip(servers, _all(servers), strict=True):
+        if spoken is None:
+            continue
+        if (spoken == "tls") is not tls:
+            how = "with" if spoken == "tls" else "without"
+            meant = ("SASL_" if sasl else "") + ("SSL" if spoken == "tls" else "PLAINTEXT")
+            return f"{server} speaks {how} TLS, so security_protocol={meant} and not {protocol}"
+        taken, offered = mechanisms(server, mechanism, tls=tls)
+        if sasl and not taken and offered:
+            return f"{server} offers sasl_mechanism {', '.join(offered)} and not {mechanism}"
+        if sasl is not (taken or bool(offered)):
+            meant = ("" if sasl else "SASL_") + ("SSL" if tls else "PLAINTEXT")
+            how = "takes no SASL" if sasl else f"wants SASL ({', '.join(offered)})"
+            return f"{server} {how}, so security_protocol={meant} and not {protocol}"
+    return None
+
+
+def answering(servers: Sequence[str]) -> list[str]:
+    """Those servers of which something is heard; all of them where nothing is of any."""
+    heard = [s for s, spoken in zip(servers, _all(servers), strict=True) if spoken]
+    return heard or list(servers)
+
+
+def _all(servers: Sequence[str]) -> list[Literal["plain", "tls"] | None]:
+    with ThreadPoolExecutor(max_workers=min(8, len(servers))) as pool:
+        return list(pool.map(listens, servers))
+
+
+def _connected(server: str, *, tls: bool) -> socket.socket:
+    host, _, port = server.rpartition("://")[2].rpartition(":")
+    number = int(port) if host and port.isdigit() else 9092
+    stream = socket.create_connection((host.strip("[]") or server, number), SECONDS)
+    if not tls:
+        return stream
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told it
+    try:
+        return context.wrap_socket(stream, server_hostname=host.strip("[]"))
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _ask(stream: socket.socket, api: int, body: bytes, version: int = 0) -> bytes | None:
+    """The answer to a request; None where it is none of Kafka's."""
+    name = b"stream-can"
+    head = struct.pack(">hhih", api, version, 7, len(name)) + name
+    stream.sendall(struct.pack(">i", len(head + body)) + head + body)
+    size = _read(stream, 4)
+    if len(size) < 4 or not 4 <= (length := struct.unpack(">i", size)[0]) < 1 << 20:
+        return None
+    answer = _read(stream, length)
+    return answer[4:] if len(answer) == length and answer[:4] == b"\0\0\0\7" else None
+
+
+def _read(stream: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size and (more := stream.recv(size - len(found))):
+        found += more
+    return found

@@ -1,0 +1,93 @@
+"""Outputs that their topic would refuse for good become dead letters before they are sent.
+
+Sent, such a record would end its transaction, and again after each restore. What the task has
+learned and counted of the prediction stays: whether a timestamp is too far ahead depends on when
+it is looked at, and state must not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from stream_can.errors import StreamCANError
+from stream_can.kafka.client.accepts import Accepts
+from stream_can.kafka.client.guards import DeniedError
+from stream_can.stream.records import (
+    Counts,
+    Output,
+    Result,
+    Source,
+    error_headers,
+    headers_of,
+    place,
+)
+
+TIMESTAMP_HEADER = "stream-can-timestamp"
+"""What a dead letter's own time was, where the topic of dead letters does not take it."""
+
+
+class RefusedOutput(StreamCANError):
+    """The output topic would not take what is made of a record."""
+
+    full_name = "stream_can.kafka.RefusedOutput"
+
+
+def divert(
+    result: Result, records: Sequence[Source], input: str, counts: Counts, output: Accepts,
+    *, fail: bool,
+) -> None:  # fmt: skip
+    """Move what ``output`` refuses from the outputs to the dead letters.
+
+    Parameters
+    ----------
+    result, records
+        What a task made of the records; its outputs are in the order of their predictions.
+    input
+        The topic of predictions.
+    counts
+        The task's, corrected with it.
+    fail
+        ``errors="fail"``: stop there instead.
+
+    Raises
+    ------
+    DeniedError
+        With ``fail``.
+    """
+    now = int(time.time() * 1000)
+    first, last = output.times(now)
+    keyed, outputs = output.compacted, result.outputs
+    suspects = {  # a prediction's size was looked at before it was taken
+        n: why
+        for n, out in enumerate(outputs)
+        if (out.value is None or not first <= out.timestamp <= last or (keyed and out.key is None))
+        and (why := output.refuses(out, now))
+    }
+    if not suspects:
+        return
+    told = [dict(letter.headers[-5:]) for letter in result.dead_letters]
+    dead = {(of["__connect.errors.topic"], of["__connect.errors.offset"]) for of in told}
+    name = input.encode()
+    taken = (r for r in records if r.topic == input and (name, b"%d" % r.offset) not in dead)
+    for n, record in enumerate(taken):
+        if why := suspects.get(n):
+            if fail:
+                raise DeniedError(f"{place(record)}: the output topic refuses it: {why}")
+            error = RefusedOutput(f"the output topic refuses it: {why}")
+            headers = headers_of(record) + error_headers(record, error)
+            letter = Output(record.key, record.value, headers, record.timestamp)
+            result.dead_letters.append(letter)
+            counts.corrected -= outputs[n].value is not None
+            counts.dead_letters += 1
+    result.outputs = [out for n, out in enumerate(outputs) if n not in suspects]
+
+
+def date(letters: Sequence[Output], topic: Accepts) -> None:
+    """Give dead letters whose time their topic refuses that of now, and their own as a header."""
+    now = int(time.time() * 1000)
+    first, last = topic.times(now)
+    for letter in letters:
+        if not first <= letter.timestamp <= last:
+            letter.headers = [*letter.headers, (TIMESTAMP_HEADER, b"%d" % letter.timestamp)]
+            letter.timestamp = now

@@ -1,0 +1,148 @@
+"""What the output topic refuses for good: a dead letter before it is sent, else a named end."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from stream_can.kafka import DeniedError, RebuildError, RetryError, Worker
+from stream_can.kafka import patience as patience_module
+from stream_can.kafka.client.accepts import Accepts
+from stream_can.kafka.newest import newest
+from stream_can.kafka.patience import MOST_RESTORES, Patience
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import App, Running, prediction
+from tests.kafka.topics import produce, read, wait
+
+HOUR = 3_600_000
+REASON = "__connect.errors.exception.message"
+
+
+def refused(app: App) -> tuple[list[Any], list[Any]]:
+    """Predictions, two of each kind that some topic refuses; a worker over them."""
+    rng, now = random.Random(0), int(time.time() * 1000)
+    topic, records = app.given["input"], []
+    for i in range(20):
+        key, value, _ = prediction(rng, i)
+        records.append((topic, 0, key, value, [("h", b"1")], now))
+    key, value, _ = records[3][2:5]
+    for i in (5, 12):
+        records.insert(i, (topic, 0, None, value, [("no key", b"")], now))
+        records.insert(i, (topic, 0, key, value, [("ahead", b"")], now + 2 * HOUR))
+        records.insert(i, (topic, 0, key, value, [("old", b"")], now - 2 * HOUR))
+        records.insert(i, (topic, 0, b"k" * 1_048_300, None, [("large", b"")], now))
+        records.insert(i, (topic, 0, key, None, [("fine", b"")], now))
+        records.insert(i, (topic, 0, key, b"{", [("bad", b"")], now + 2 * HOUR))
+    produce(app.servers, records, max_request_size=2 << 20)
+    running = app.worker(commit_every=7)
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    running.stop()
+    return app.outputs(0), read(app.servers, f"{app.id}-dead-letters", 0)
+
+
+def test_what_can_be_known_is_a_dead_letter(broker: Broker) -> None:
+    """Whatever the other records; they are corrected as one Corrector over all would."""
+    bounds = {"message.timestamp.after.max.ms": str(HOUR),
+              "message.timestamp.before.max.ms": str(HOUR)}  # fmt: skip
+    configs = {
+        "in": {"message.timestamp.after.max.ms": str(100 * HOUR)},
+        "out": {"cleanup.policy": "compact", **bounds},
+        "dead-letters": {"max.message.bytes": "2000000", **bounds},
+    }
+    app = App(broker.bootstrap_servers, partitions=1, labels=False, configs=configs)
+    outputs, letters = refused(app)
+    assert len(outputs) == 22
+    kinds = [next(iter(dict(letter.headers))) for letter in letters]
+    assert sorted(kinds) == sorted(["no key", "ahead", "old", "large", "bad"] * 2)
+    reasons = {
+        kind: dict(of.headers)[REASON].decode() for kind, of in zip(kinds, letters, strict=True)
+    }
+    assert "not a JSON object" in reasons["bad"]
+    assert "no key, and the topic is compacted" in reasons["no key"]
+    assert "s ahead, and the topic has message.timestamp.after.max.ms=3600000" in reasons["ahead"]
+    assert "s old, and the topic has message.timestamp.before.max.ms=3600000" in reasons["old"]
+    assert "it takes 1049" in reasons["large"]
+    stored = {record.offset: record for record in read(app.servers, app.given["input"], 0)}
+    for letter, kind in zip(letters, kinds, strict=True):
+        told = dict(letter.headers)
+        record = stored[int(told["__connect.errors.offset"])]
+        assert (letter.key, letter.value) == (record.key, record.value)
+        own = int(told.get("stream-can-timestamp", letter.timestamp))
+        assert own == record.timestamp
+        assert ("stream-can-timestamp" in told) == (kind in ("ahead", "old", "bad"))
+    worker = Worker(app.settings())
+    worker.check()
+    want = worker.start.fresh(0, 0).handle(stored.values()).outputs
+    assert len(want) == 22 + 8
+    made = {(out.key, out.value) for out in want}
+    assert {(out.key, out.value) for out in outputs} <= made
+    (state,) = newest(f"{app.id}-state", [app.servers]).values()
+    counts = {"predictions": 32, "corrected": 20, "dead_letters": 10}
+    assert state[1]["counts"].items() >= counts.items()
+
+
+def test_errors_fail_stops_there(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, labels=False, errors="fail",
+              configs={"out": {"cleanup.policy": "compact"}})  # fmt: skip
+    key, value, _ = prediction(random.Random(0), 0)
+    topic = app.given["input"]
+    produce(app.servers, [(topic, 0, key, value), (topic, 0, None, value)])
+    with pytest.raises(DeniedError, match=rf"{topic}-0 offset 1: the output topic refuses it: no"):
+        app.worker().join()
+    assert app.outputs(0) == []
+
+
+def test_what_is_refused_all_the_same_is_named(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the topics' settings may not be read, or change while the worker runs."""
+    monkeypatch.setattr(Accepts, "of", classmethod(lambda cls, _: cls()))
+    now = int(time.time() * 1000)
+    key, value, _ = prediction(random.Random(0), 0)
+    for config, bad, reason in (
+        ({"cleanup.policy": "compact"}, (None, value, [], now), "InvalidRecordError"),
+        ({"message.timestamp.after.max.ms": str(HOUR)}, (key, value, [], now + 2 * HOUR),
+         "InvalidTimestampError"),
+        ({"max.message.bytes": "1000"}, (b"k" * 2000, None, [], now), "MessageSizeTooLargeError"),
+    ):  # fmt: skip
+        far = {"message.timestamp.after.max.ms": str(100 * HOUR)}
+        app = App(broker.bootstrap_servers, partitions=1, labels=False,
+                  configs={"in": far, "out": config})  # fmt: skip
+        topic, good = app.given["input"], (key, value, [], now)
+        produce(app.servers, [(topic, 0, *record) for record in (good, good, bad, good)])
+        running: Running = app.worker()
+        with pytest.raises(DeniedError, match=reason) as caught:
+            running.join()
+        assert f"{app.given['output']}-0" in str(caught.value)
+        assert f"made of offsets 0 to 3 of {topic}-0" in str(caught.value)
+        assert app.outputs(0) == []
+
+
+def test_dead_letters_must_not_replace_each_other(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, configs={"dead-letters": {"cleanup.policy": "compact"}})
+    with pytest.raises(DeniedError, match=r"dead-letter topic .* is compacted"):
+        app.worker().join()
+
+
+@pytest.mark.fast
+def test_restores_without_a_commit_back_off_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    stopping = threading.Event()
+    monkeypatch.setattr(stopping, "wait", pauses.append)
+    patience = Patience(300, "0", stopping, lambda: None)
+    error = RebuildError("the brokers say no")
+    for committed in (0, 10):  # a commit begins a new row
+        for _ in range(MOST_RESTORES):
+            patience.before_restore(error, committed)
+        assert pauses == sorted(pauses)
+        assert len(pauses) == MOST_RESTORES - 1
+        assert 0.1 < pauses[0] < 1 < pauses[-1]
+        pauses.clear()
+    with pytest.raises(RetryError, match=r"20 restores in a row.*: the brokers say no"):
+        patience.before_restore(error, 10)
+    monkeypatch.setattr(patience_module, "CALM_SECONDS", 0.0)  # as if it was long ago
+    patience.before_restore(error, 10)

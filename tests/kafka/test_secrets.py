@@ -1,0 +1,94 @@
+"""What a worker with secrets prints, at every level, and serves: none of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import random
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from stream_can.kafka.watch.logs import JsonLines, Redacted
+from tests.kafka.broker.broker import USERS, Broker, free_ports
+from tests.kafka.streams import COMMAND, App, prediction, write_config
+from tests.kafka.test_check import allow, sasl
+from tests.kafka.topics import produce, wait
+from tests.programs import PATIENCE
+
+SECRET = USERS["alice"]
+
+
+def grep(text: str, *secrets: str) -> None:
+    for secret in secrets:
+        assert secret not in text
+        assert base64.b64encode(secret.encode()).decode() not in text
+
+
+def test_nothing_that_a_worker_prints_or_serves(own_broker: Broker, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    app = App(own_broker.bootstrap_servers, labels=False, http_port=port, http_host="127.0.0.1")
+    for kind in ("in", "out", "state", "dead-letters"):
+        allow(app.servers, "alice", "TOPIC", f"{app.id}-{kind}", "ALL")
+    allow(app.servers, "alice", "GROUP", app.id, "ALL")
+    allow(app.servers, "alice", "TRANSACTIONAL_ID", f"{app.id}-0", "ALL")
+    key, value, _ = prediction(random.Random(0), 0)
+    produce(
+        app.servers, [(app.given["input"], p, key, text) for p in (0, 1) for text in (value, b"{")]
+    )
+    plain = app.given["bootstrap_servers"]
+    app.given["bootstrap_servers"] = [own_broker.sasl_servers]
+    app.given["client"] |= sasl("alice", SECRET) | {"ssl_password": "of-a-key"}
+    config = write_config(app, tmp_path)
+    app.given["bootstrap_servers"] = plain
+    for level in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        for form in ("text", "json"):
+            log = tmp_path / f"{level}-{form}.log"
+            with open(log, "wb") as file:
+                command = [*COMMAND, config, "--log-level", level, "--log-format", form]
+                process = subprocess.Popen(command, stdout=file, stderr=file)
+            url = f"http://127.0.0.1:{port}"
+
+            def get(path: str, url: str = url) -> str:
+                try:
+                    with urllib.request.urlopen(url + path, timeout=30) as answer:
+                        return str(answer.read().decode())
+                except OSError:
+                    return ""
+
+            try:
+                wait("ready", lambda process=process: process.poll() is not None or get("/readyz"))
+                wait("all committed", lambda: app.lag() == 0)
+                served = get("/metrics")
+            finally:
+                process.terminate()
+                assert process.wait(PATIENCE) == 0, log.read_text()[-2000:]
+            assert "stream_can_build_info" in served
+            grep(log.read_text() + served, SECRET, "of-a-key")
+            if level == "DEBUG":
+                assert "sasl_plain_password" in log.read_text()  # it is looked at in earnest
+    bad = "wrong-secret"
+    done = subprocess.run(
+        [*COMMAND, config, "--log-level", "DEBUG", "--client", f"sasl_plain_password={bad}"],
+        capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 3
+    grep(done.stdout + done.stderr, bad, "of-a-key")
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "secret", ["p", "pass'word", 'pass"word', "b\\a", "pässwörd", "two\nlines"]
+)
+def test_however_it_is_escaped(secret: str) -> None:
+    said = [secret, repr(secret), {"password": secret}, repr(secret.encode()), json.dumps(secret),
+            base64.b64encode(secret.encode()).decode()]  # fmt: skip
+    for formatter in (logging.Formatter("%(message)s"), JsonLines()):
+        for text in said:
+            record = logging.makeLogRecord({"msg": "%s", "args": (text,)})
+            line = Redacted(formatter, [secret]).format(record)
+            assert "***" in line
+            assert secret not in line.replace("***", "")
