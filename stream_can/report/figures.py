@@ -163,14 +163,15 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
                 axes.bar(x, values, width=0.92 * width, color=color),
                 [(form % value).replace("-", "\N{MINUS SIGN}") for value in values],
                 padding=3,
-                fontsize=9,
+                fontsize=10 - len(kinds),
                 color=INK,
             )
             low, high = min(low, *values), max(high, *values)
         axes.set_xticks(range(len(rates)), [f"{100 * rate:g} %" for rate in rates])
         axes.axhline(0, color=MUTED, linewidth=1)
         axes.set_title(title, color=INK, fontsize=10.5)
-        room = max(0.2 * (high - low), 2 * least)  # for the numbers; what is nothing looks small
+        # Room for the numbers; what is nothing looks small.
+        room = max(0.2 * len(kinds) * (high - low), 2 * least)
         axes.set_ylim(low - room, high + room)
         axes.tick_params(axis="y", labelleft=False)
         axes.tick_params(axis="x", labelsize=9)
