@@ -196,13 +196,16 @@ class LabelRequests:
         self._margin.load(arrays.get("margin"), head.rows)
         return self
 
+    def resumed(self, data: bytes) -> Self:
+        """What :meth:`to_bytes` wrote, where it has these settings; else ``self``."""
+        other = type(self).from_bytes(data)
+        return other if repr(other) == repr(self) else self
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)
 
     def __repr__(self) -> str:
-        return (
-            f"LabelRequests({self.budget:g}, random_share={self.random_share:g}, seed={self.seed})"
-        )
+        return f"LabelRequests({self.budget}, random_share={self.random_share}, seed={self.seed})"
 
 
 class _Part:

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.rows import rounded
 from stream_can.scores import Scores
 from stream_can.stream.batch import Batch
@@ -57,6 +58,7 @@ from stream_can.stream.records import (
     headers_of,
     place,
 )
+from stream_can.stream.requests import FIELD, MARK_SIZE, request_record
 from stream_can.version import __version__
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
@@ -85,6 +87,7 @@ class Head(msgspec.Struct):
     oldest: Position
     counts: Counts
     ids: list[bytes] | None
+    requests: bytes | None = None
 
 
 class Task:
@@ -112,6 +115,10 @@ class Task:
     receipts
         Whether recent predictions keep their receipts, so that a label judges what was sent. Not
         where outputs must be reproduced from the records alone: ``rebuild`` cannot bring them back.
+    requests
+        Asks for labels: outputs then say ``"ask": "random"`` or ``"ask": "margin"`` where the label
+        is wanted, ``result.requests`` has the records of the requests, and the scores count the
+        labels that were asked for at random alone. A prediction without an id is not asked for.
     next_prediction, next_label
         Offsets to start at.
     """
@@ -127,6 +134,7 @@ class Task:
         max_bytes: int | None = None,
         errors: Literal["dead-letter", "fail"] = "dead-letter",
         receipts: bool = True,
+        requests: LabelRequests | None = None,
         next_prediction: int = 0,
         next_label: int = 0,
     ) -> None:
@@ -134,6 +142,10 @@ class Task:
             raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
         if recent_bytes < 0:
             raise ValueError(f"recent_bytes: {recent_bytes}, expected 0 or more")
+        if requests is not None and labelled:
+            raise ValueError("requests: the predictions carry their own labels")
+        if requests is not None and max_bytes is not None:
+            max_bytes -= MARK_SIZE
         self.corrector = corrector
         self.messages = Messages(corrector.classes, fields, corrector.train_prior)
         self.next_prediction, self.next_label = next_prediction, next_label
@@ -142,6 +154,7 @@ class Task:
         self._m = len(corrector.classes)
         self._labels_topic, self.labelled = labels_topic, labelled
         self._max_bytes, self._errors, self._receipts = max_bytes, errors, receipts
+        self.requests = requests
         self._digits = self.messages.fields.digits
         self._recent = RecentPredictions(self._m, 0 if labels_topic is None else recent_bytes)
         self._rebuild_from: int | None = None
@@ -205,7 +218,7 @@ class Task:
             else:
                 counts.predictions += 1
                 self.next_prediction = record.offset + 1
-        self._correct_and_learn(batch)
+        result.requests = self._correct_and_learn(batch)
         return result
 
     def _added(self) -> list[tuple[str, bytes]]:
@@ -235,20 +248,51 @@ class Task:
             max_bytes=self._max_bytes,
         )
 
-    def _correct_and_learn(self, batch: Batch) -> None:
-        """Run the batch through the corrector; fill in the outputs and what was sent."""
+    def _correct_and_learn(self, batch: Batch) -> list[Output]:
+        """Run the batch through the corrector; fill in the outputs and what was sent.
+
+        Returns
+        -------
+        The label requests.
+        """
         P, played = batch.play(self.corrector, self._receipts)
         Q = played.rows
         if self._digits is not None:
             Q = rounded(Q, self._digits)
         if not np.isfinite(Q).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+        asked = self._ask(batch, Q)
         write = self.messages.write
-        for (prediction, output, _), row in zip(batch.predictions, Q.tolist(), strict=True):
+        for i, (row, (prediction, output, _)) in enumerate(
+            zip(Q.tolist(), batch.predictions, strict=True)
+        ):
+            if i in asked:
+                prediction.fields[FIELD] = asked[i][1].reason
             output.value = write(prediction, row)
         if self._labels_topic is not None:
-            batch.keep(P, Q, played.receipts)
+            fair = None
+            if self.requests is not None:
+                fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
+            batch.keep(P, Q, played.receipts, fair)
         batch.score(P, Q, self.raw_scores, self.sent_scores)
+        return [
+            request_record(batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist())
+            for i, (id, request) in asked.items()
+        ]
+
+    def _ask(self, batch: Batch, Q: Array) -> dict[int, tuple[bytes, LabelRequest]]:
+        """The predictions of the batch whose label is asked for: number -> (id, why)."""
+        if self.requests is None:
+            return {}
+        id_of = self.messages.id_of
+        ids = [id_of(prediction.fields, output.key) for prediction, output, _ in batch.predictions]
+        known = {i: id for i, id in enumerate(ids) if id is not None}
+        said = self.requests.ask_many(known.values(), Q[list(known)])
+        return {
+            i: (id, request)
+            for (i, id), request in zip(known.items(), said, strict=True)
+            if request is not None
+        }
 
     def rebuild(self, records: Iterable[Source]) -> None:
         """Keep recent predictions again, after ``from_bytes``; nothing is learned and nothing sent.
@@ -314,6 +358,8 @@ class Task:
             "counts": msgspec.to_builtins(self.counts),
             "ids": ids,
         }
+        if self.requests is not None:
+            head["requests"] = self.requests.to_bytes()
         return snapshot.encode(head, arrays)
 
     @classmethod
@@ -334,7 +380,8 @@ class Task:
         classes, settings
             Passed on to :meth:`stream_can.Corrector.from_bytes`.
         **options
-            Those of :class:`Task`, but for the positions.
+            Those of :class:`Task`, but for the positions. ``requests`` go on where the snapshot
+            left them, or begin anew where their settings are others.
 
         Raises
         ------
@@ -369,6 +416,8 @@ class Task:
             **options,
         )
         self.counts = head.counts
+        if self.requests is not None and head.requests is not None:
+            self.requests = self.requests.resumed(head.requests)
         if head.ids is not None:
             kept = (arrays.get("recent"), arrays.get("receipts"))
             self._recent.load(head.ids, *kept, head.next_prediction)
