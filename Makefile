@@ -15,12 +15,12 @@ help:  ## list the targets
 
 setup: .venv/ready  ## the virtual environment with the package, compiled
 
-.venv/ready: pyproject.toml constraints.txt stream_can/method/kernel.pyx stream_can/method/vectormath.h
+.venv/ready: pyproject.toml constraints.txt stream_can/method/kernel.pyx stream_can/method/vectormath.h stream_can/stream/numbers.pyx stream_can/stream/numbers.h
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
 	$(PY) -m pip install -q --no-compile -c constraints.txt --group dev
-	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[cli,kafka,report,river]'
+	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[cli,compare,kafka,report,river]'
 	touch $@
 
 demo: setup  ## correct ten months of real flights, without Kafka; writes out/flights.html
@@ -55,6 +55,7 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/pipe.py
 	$(PY) benchmarks/river_wrapper.py
 	$(PY) benchmarks/river_scores.py
+	$(PY) benchmarks/calibration.py
 
 broker: setup  ## start a Kafka broker on this machine: make broker KAFKA=3.9.1
 	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA)
@@ -69,4 +70,4 @@ kafka-demo: setup  ## the flights through a broker and two workers, one of which
 	$(PY) examples/kafka_demo.py
 
 clean:  ## remove what was built
-	rm -rf .venv build dist out *.egg-info stream_can/method/*.c stream_can/method/*.so
+	rm -rf .venv build dist out *.egg-info stream_can/*/*.c stream_can/*/*.cpp stream_can/*/*.so

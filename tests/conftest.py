@@ -12,6 +12,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 def pytest_addoption(parser):
     parser.addoption("--adversarial-rows", type=int, default=20_000, help="rows of each stream")
+    parser.addoption("--number-examples", type=int, default=2000, help="of texts and numbers each")
 
 
 def pytest_collection_modifyitems(items):
@@ -22,3 +23,9 @@ def pytest_collection_modifyitems(items):
 def adversarial_rows_per_stream(request):
     """20,000, or with --adversarial-rows=1000000 the long run."""
     return request.config.getoption("--adversarial-rows")
+
+
+@pytest.fixture
+def number_examples(request):
+    """2000, or with --number-examples=1000000 --timeout=0 the long run."""
+    return request.config.getoption("--number-examples")

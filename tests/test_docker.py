@@ -221,7 +221,7 @@ def test_the_dockerfile_run_by_hand(tmp_path: Path) -> None:
                     goal = folders[stage] / target
                     goal.parent.mkdir(parents=True, exist_ok=True)
                     if found.is_dir():
-                        skip = shutil.ignore_patterns("__pycache__", "*.so", "kernel.c")
+                        skip = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.cpp")
                         shutil.copytree(found, goal, ignore=skip)
                     else:
                         shutil.copy(found, goal)

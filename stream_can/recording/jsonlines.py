@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -12,12 +13,15 @@ from numpy.typing import NDArray
 from stream_can.recording.cells import times_of
 from stream_can.recording.source import Source
 from stream_can.recording.table import Batch, InvalidRecording, Names, Times
+from stream_can.stream.numbers import read_array
 
 __all__ = ["JsonTable"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+Decode = Callable[[Any], dict[str, Any]]
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+make_type: Any = TypedDict  # called with fields that are known only here
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -60,10 +64,10 @@ class JsonTable:
             except _UNREADABLE as error:
                 raise InvalidRecording(f"{self._name}: {error}") from None
 
-    def _objects(self) -> Iterator[dict[str, Any]]:
+    def _objects(self, decode: Decode = _decode) -> Iterator[dict[str, Any]]:
         for number, line in self._lines():
             try:
-                row = _decode(line)
+                row = decode(line)
             except _UNREADABLE as error:
                 raise InvalidRecording(f"{self._name}: line {number}: {error}") from None
             yield row
@@ -100,7 +104,7 @@ class JsonTable:
 
     def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
         first, rows = 0, list[dict[str, Any]]()
-        for row in self._objects():
+        for row in self._objects(self._decoder(probs, [label, *times])):
             if self.labels_apart and self._is_label(row):
                 continue
             rows.append(row)
@@ -110,6 +114,27 @@ class JsonTable:
         if rows:
             yield self._batch(rows, first, probs, label, times)
 
+    def _decoder(self, probs: list[str], others: list[str]) -> Decode:
+        """What reads a line: of an array of numbers no object for each, of other fields nothing."""
+        name = probs[0]
+        cell = self.first.get(name)
+        wanted = {part: Any for other in others for part in (other, other.split(".")[0])}
+        if len(probs) > 1 or not isinstance(cell, list) or name in wanted or self.labels_apart:
+            return _decode
+        m = len(cell)
+        line_type = make_type("line", {**wanted, name: msgspec.Raw}, total=False)
+        decode: Decode = msgspec.json.Decoder(line_type).decode
+
+        def read(line: Any) -> dict[str, Any]:
+            try:
+                row = decode(line)
+                row[name] = read_array(row[name], m)
+            except (*_UNREADABLE, KeyError):
+                return _decode(line)
+            return _decode(line) if row[name] is None else row
+
+        return read
+
     def _batch(
         self, rows: list[dict[str, Any]], first: int, probs: list[str], label: str, times: list[str]
     ) -> Batch:
@@ -118,6 +143,10 @@ class JsonTable:
             cells = [field(row, probs[0]) for row in rows]
         else:
             cells = [[row.get(name) for name in probs] for row in rows]
+        if all(type(cell) is array for cell in cells):
+            cells = np.frombuffer(bytearray().join(cells)).reshape(len(rows), -1)
+        else:
+            cells = [cell.tolist() if type(cell) is array else cell for cell in cells]
         if type(cells[0]) is list:
             try:
                 matrix = np.array(cells, np.float64)

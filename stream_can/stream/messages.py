@@ -9,6 +9,7 @@ is written once.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from stream_can.errors import UnknownClass
 from stream_can.method.classes import ClassIndex
 from stream_can.stream.fields import Fields
 from stream_can.stream.forms import BadMessage, Entry, Form, Forms, Largest
+from stream_can.stream.numbers import array_text, read_array
 
 __all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
 
@@ -39,7 +41,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 class Prediction(msgspec.Struct, gc=False):
     """A prediction's message, opened: its row, and what it takes to write it back."""
 
-    row: list[float]
+    row: array[float]
     fields: dict[str, Any]
     inner: dict[str, Any]
     """The object that holds the probabilities: ``fields`` itself, or one inside."""
@@ -57,7 +59,7 @@ class Label(msgspec.Struct, gc=False):
 
     index: int
     """The column of the class."""
-    row: list[float] | None
+    row: array[float] | None
     """The raw prediction it is for, where it echoes one."""
     id: bytes | None
     number: int = -1
@@ -86,8 +88,8 @@ class Messages:
     >>> messages = Messages(["fraud", "fine"])
     >>> prediction = messages.read(b'{"id": 7, "probs": [0.4, 0.6]}')
     >>> prediction.row
-    [0.4, 0.6]
-    >>> messages.write(prediction, [0.25, 0.75])
+    array('d', [0.4, 0.6])
+    >>> messages.write(prediction, np.array([0.25, 0.75]))
     b'{"id":7,"probs":[0.25,0.75],"probs_raw":[0.4, 0.6]}'
     >>> messages.read_label(b'{"label": "fine"}', key=b"7").index
     1
@@ -140,7 +142,9 @@ class Messages:
         row, form = self._read_probs(original, self.fields.probs)
         return Prediction(row, fields, inner, original, form)
 
-    def _read_probs(self, text: Raw, where: str) -> tuple[list[float], Form | None]:
+    def _read_probs(self, text: Raw, where: str) -> tuple[array[float], Form | None]:
+        if (row := read_array(text, self._m)) is not None:
+            return row, None
         try:
             probs = _read_probs(text)
         except _UNREADABLE as error:
@@ -149,17 +153,18 @@ class Messages:
             except _UNREADABLE:
                 raise BadMessage(f"{where}: {error}") from None
         try:
-            return self._forms.read(probs)
+            numbers, form = self._forms.read(probs)
         except (BadMessage, UnknownClass) as error:
             raise type(error)(f"{where}: {error}") from None
+        return array("d", numbers), form
 
-    def write(self, prediction: Prediction, row: list[float]) -> bytes:
+    def write(self, prediction: Prediction, row: NDArray[np.float64]) -> bytes:
         """The message with ``row`` in place of its probabilities, and the original kept beside it.
 
         ``row`` must be finite: JSON has no NaN, and msgspec would write null.
         """
         inner, form = prediction.inner, prediction.form
-        inner[self._probs] = row if form is None else form.of(row)
+        inner[self._probs] = Raw(array_text(row)) if form is None else form.of(row.tolist())
         if self._raw:
             inner[self._raw] = prediction.original
         return _write(prediction.fields)
@@ -167,7 +172,7 @@ class Messages:
     def largest(self, prediction: Prediction) -> int:
         """Bytes that :meth:`write` makes at most, whatever the row."""
         names = self._forms.names_size if isinstance(prediction.form, Largest) else 0
-        return len(self.write(prediction, [WIDEST] * self._m)) + names
+        return len(self.write(prediction, np.full(self._m, WIDEST))) + names
 
     def read_label(self, value: bytes, key: bytes | None = None) -> Label:
         """Read the message of a label.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def open_records(
     were divided by their sum.
     """
     opened: list[Opened] = []
-    rows: list[list[float]] = []
+    rows: list[array[float]] = []
     m = len(messages.classes)
     # Nearly every message is far below the limit; only the others are measured.
     far_below = (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
@@ -75,7 +75,7 @@ def open_records(
             says.number = len(rows)
             rows.append(says.row)
         opened.append(says)
-    P = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * m).reshape(-1, m)
+    P = np.frombuffer(bytearray().join(rows)).reshape(-1, m)
     fields = messages.fields
     off = 0
     if bad := bad_rows(P):

@@ -263,9 +263,7 @@ class Task:
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         asked = self._ask(batch, Q)
         write = self.messages.write
-        for i, (row, (prediction, output, _)) in enumerate(
-            zip(Q.tolist(), batch.predictions, strict=True)
-        ):
+        for i, (row, (prediction, output, _)) in enumerate(zip(Q, batch.predictions, strict=True)):
             if i in asked:
                 prediction.fields[FIELD] = asked[i][1].reason
             output.value = write(prediction, row)

@@ -135,6 +135,6 @@ def test_no_answer_is_larger_than_was_said():
     names = ["a" * 50, "b", "c"]
     messages = Messages(names)
     prediction = messages.read(line({"b": 0.9}))
-    long = messages.write(prediction, [0.9, 0.05, 0.05])
+    long = messages.write(prediction, np.array([0.9, 0.05, 0.05]))
     assert b"a" * 50 in long
     assert len(long) <= messages.largest(prediction) <= 2 * len(line({"b": 0.9})) + messages.slack

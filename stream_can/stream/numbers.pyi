@@ -1,0 +1,11 @@
+from array import array
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+COMPILED: bool
+"""Whether the C++ library reads and writes the numbers; else msgspec does."""
+
+def read_array(text: Any, m: int) -> array[float] | None: ...
+def array_text(row: NDArray[np.float64] | array[float]) -> bytes: ...

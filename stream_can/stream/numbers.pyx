@@ -1,0 +1,62 @@
+# cython: language_level=3
+"""The text of a JSON array <-> a row of numbers, bit for bit as msgspec has them, without an object for each number."""
+
+from cpython cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint64_t
+
+import array as arrays
+
+import msgspec
+
+cdef extern from "numbers.h" nogil:
+    enum:
+        HAS_FROM_CHARS
+        WIDEST
+        LEAST_POWER
+        POWERS
+    uint64_t powers_of_ten[POWERS][2]
+    bint read_numbers(const char *p, const char *end, double *numbers, Py_ssize_t m)
+    Py_ssize_t write_numbers(const double *numbers, Py_ssize_t m, char *text)
+
+COMPILED = bool(HAS_FROM_CHARS)
+
+cdef array.array FLOATS = arrays.array("d")
+
+
+def read_array(text, Py_ssize_t m):
+    """The row of m numbers that a text holds; None where msgspec is to say what it holds."""
+    cdef Py_buffer view
+    cdef array.array row = array.clone(FLOATS, m, False)
+    PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
+    cdef const char *start = <const char *>view.buf
+    cdef bint known = read_numbers(start, start + view.len, row.data.as_doubles, m)
+    PyBuffer_Release(&view)
+    return row if known else None
+
+
+def array_text(row):
+    """The text of a row of float64, lying in one piece; null for a number that is not finite."""
+    if not HAS_FROM_CHARS:
+        return msgspec.json.encode(row.tolist())
+    cdef Py_buffer view
+    PyObject_GetBuffer(row, &view, PyBUF_SIMPLE)
+    cdef Py_ssize_t m = view.len // sizeof(double)
+    cdef bytes room = PyBytes_FromStringAndSize(NULL, m * (WIDEST + 1) + 2)
+    cdef Py_ssize_t size = write_numbers(<const double *>view.buf, m, PyBytes_AS_STRING(room))
+    PyBuffer_Release(&view)
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(room), size)
+
+
+def _fill_powers():
+    for i in range(POWERS):
+        k = i + LEAST_POWER
+        over, under = 10 ** max(k, 0), 10 ** max(-k, 0)
+        shift = 127 - (k * 1741647 >> 19)  # 2^127 <= 10^k 2^shift < 2^128
+        bits = -((-over << max(shift, 0)) // (under << max(-shift, 0)))
+        powers_of_ten[i][0] = bits >> 64
+        powers_of_ten[i][1] = bits & 0xFFFFFFFFFFFFFFFF
+
+
+_fill_powers()

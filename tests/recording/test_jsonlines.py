@@ -1,0 +1,84 @@
+"""Arrays of numbers in JSON lines: the same rows and errors as by way of Python's numbers."""
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_can.errors import InvalidPrediction
+from stream_can.recording.recording import Recording
+from stream_can.recording.table import InvalidRecording
+
+pytestmark = pytest.mark.fast
+
+GOOD = b'{"probs":[0.25,0.75],"label":"b"}\n'
+
+
+def rows(path, *lines):
+    path.write_bytes(GOOD + b"\n".join(lines) + b"\n")
+    chunks = list(Recording(path, classes=["a", "b"]).chunks())
+    return np.concatenate([chunk.P for chunk in chunks])[1:]
+
+
+def test_an_array_is_the_row_that_an_object_is(tmp_path):
+    P = np.random.default_rng(0).dirichlet([0.1, 0.1], 500)
+    arrays = [json.dumps({"probs": p, "label": "a"}).encode() for p in P.tolist()]
+    objects = [
+        json.dumps({"probs": dict(zip("ab", p, strict=True)), "label": "a"}).encode()
+        for p in P.tolist()
+    ]
+    read = rows(tmp_path / "a.jsonl", *arrays)
+    assert read.tobytes() == rows(tmp_path / "b.jsonl", *objects).tobytes()
+    mixed = [pair[i % 2] for i, pair in enumerate(zip(arrays, objects, strict=True))]
+    assert read.tobytes() == rows(tmp_path / "c.jsonl", *mixed).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        (b'{"probs": [ 1 ,\t0 ], "label": "a"}', [1, 0]),
+        (b'{"probs":[-0,1e0],"label":"a"}', [0, 1]),
+        (b'{"probs":[1,1e-400]}', [1, 0]),
+        (b'{"probs":[1,0],"probs":[0,1],"label":"a"}', [0, 1]),
+        (b'{"x":{"probs":[1,0]},"probs":[0,1],"label":null}', [0, 1]),
+    ],
+)
+def test_a_line_that_is_unlike_the_others(line, row, tmp_path):
+    assert rows(tmp_path / "a.jsonl", line).tolist() == [row]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"probs":[0.5,1e400],"label":"a"}',
+        b'{"probs":[0.5,0.5],"label":1e400}',
+        b'{"probs":[01,0],"label":"a"}',
+        b'{"probs":[0.5,NaN],"label":"a"}',
+        b'{"probs":[0.5,0.5],"label":"a"',
+        b'{"probs":[0.5,0.5],"label":"\xff"}',
+        b"[1]",
+    ],
+)
+def test_what_is_wrong_with_a_line_is_said_by_msgspec(line, tmp_path):
+    with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)) as known:
+        msgspec.json.decode(line, type=dict)
+    with pytest.raises(InvalidRecording) as said:
+        rows(tmp_path / "a.jsonl", line)
+    assert str(said.value) == f"{tmp_path / 'a.jsonl'}: line 2: {known.value}"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b'{"probs":[1],"label":"a"}', "row 2: 1 probabilities for 2 classes"),
+        (b'{"probs":[1,0,0],"label":"a"}', "row 2: 3 probabilities for 2 classes"),
+        (b'{"probs":[1,null],"label":"a"}', "row 2: the probability of class 'b' is missing"),
+        (b'{"probs":[[1],0],"label":"a"}', "row 2: [1] is not a number"),
+        (b'{"label":"a"}', "row 2: the probability of class 'a' is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_row_names_it(line, says, tmp_path):
+    with pytest.raises((InvalidRecording, InvalidPrediction)) as said:
+        rows(tmp_path / "a.jsonl", line)
+    assert f"a.jsonl: {says}" in str(said.value)
