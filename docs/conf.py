@@ -75,6 +75,7 @@ REFERENCE = {
         "stream_can.stream.messages",
         "stream_can.stream.fields",
         "stream_can.stream.forms",
+        "stream_can.stream.requests",
     ],
     "pipe": ["stream_can.pipe"],
     "kafka": ["stream_can.kafka"],

@@ -2,6 +2,7 @@
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
 from stream_can.method.uncertainty import any_topk_entropy, entropy, margin, topk_entropy
@@ -10,6 +11,8 @@ from stream_can.version import __version__ as __version__
 __all__ = [
     "Corrector",
     "InvalidPrediction",
+    "LabelRequest",
+    "LabelRequests",
     "SnapshotMismatch",
     "StreamCANError",
     "UnknownClass",

@@ -31,6 +31,7 @@ def pipe_command(
     dead_letters: Path | None = None,
     errors: Literal["dead-letter", "fail"] = "dead-letter",
     recent_mb: float = 64,
+    ask: float | None = None,
     validation: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
 ) -> int:
@@ -70,6 +71,9 @@ def pipe_command(
         What to do with a line that cannot be read.
     recent_mb
         Memory for predictions that wait for their label.
+    ask
+        Ask for the labels of at most this share of the predictions: these lines say "ask": "random"
+        or "ask": "margin".
     validation
         A file as replay takes it, with validation rows to fit; only for a new state.
     """
@@ -94,6 +98,7 @@ def pipe_command(
         dead_letters=dead_letters,
         errors=errors,
         recent_bytes=int(recent_mb * (1 << 20)),
+        ask=ask,
         validation=rows,
         **settings,
     )

@@ -13,6 +13,7 @@ from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
 from stream_can.cli.terminal import print_json, progress_bar, show_replay
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.method.asking import LabelRequests
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 from stream_can.replay.run import replay
@@ -34,6 +35,7 @@ def replay_command(
     time: str | None = None,
     label_time: str | None = None,
     label_rate: float = 1.0,
+    ask: float | None = None,
     seed: Whole = 0,
     id: str = "id",
     classes: str | None = None,
@@ -68,8 +70,11 @@ def replay_command(
         The column that says when its label was known.
     label_rate
         Share of the labels that arrive at all.
+    ask
+        Ask for the labels of at most this share of the rows, half of them at random, half where the
+        corrected row is torn between two classes; no other label arrives.
     seed
-        Which labels arrive at a label rate below 1.
+        Which labels arrive at a label rate below 1, or are asked for.
     id
         In JSON lines: what joins labels on lines of their own to their predictions.
     classes
@@ -98,6 +103,9 @@ def replay_command(
                 "--label-time COLUMN"
             )
         check_labels(label_delay, label_rate)
+        if ask is not None and label_rate != 1:
+            raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
+        requests = None if ask is None else LabelRequests(ask, seed=seed)
         settings = corrector.settings()
         if recording.train_counts is not None:
             settings.setdefault("train_counts", recording.train_counts)
@@ -110,7 +118,12 @@ def replay_command(
     if state is not None:
         state.parent.mkdir(parents=True, exist_ok=True)
     rates = () if report is None else RATES
-    replays = 1 + len({*rates} - {label_rate})
+    below = {rate for rate in rates if rate < 1}
+    replays = (
+        1 + len({*rates} - {label_rate}) + len(below)
+        if ask is None
+        else 1 + len(rates) + len(below - {ask})
+    )
     with progress_bar("replay", recording.rows * replays) as progress:
         result = replay(
             recording,
@@ -118,6 +131,7 @@ def replay_command(
             label_delay=label_delay,
             label_rate=label_rate,
             seed=seed,
+            requests=requests,
             rates=rates,
             progress=progress,
         )

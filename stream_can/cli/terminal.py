@@ -77,10 +77,13 @@ def show_replay(result: Replay, label_rate: float) -> None:
         if scores.n:
             table.add_row(f"  {name}", *_cells(scores), f"{100 * weights[name]:.1f}", style="dim")
     console.print(table)
-    for rate, scores in result.rates.items():
-        change = 100 * (scores.accuracy - result.raw.accuracy)
-        nats = scores.log_loss - result.raw.log_loss
-        console.print(f"{100 * rate:g} % of the labels: {change:+.2f} points, {nats:+.4f} nats")
+    for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
+        for rate, scores in rates.items():
+            change = 100 * (scores.accuracy - result.raw.accuracy)
+            nats = scores.log_loss - result.raw.log_loss
+            console.print(
+                f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
+            )
     console.print()
     console.print(verdict(result))
 

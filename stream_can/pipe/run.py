@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from stream_can.errors import StreamCANError
+from stream_can.method.asking import LabelRequests
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain
 from stream_can.pipe.statefile import locked, open_task
@@ -31,6 +32,7 @@ def pipe(
     dead_letters: str | os.PathLike[str] | None = None,
     errors: Literal["dead-letter", "fail"] = "dead-letter",
     recent_bytes: int = 64 << 20,
+    ask: float | None = None,
     validation: tuple[Any, Any] | None = None,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
@@ -74,6 +76,9 @@ def pipe(
         are out and saved, the state continues at that line.
     recent_bytes
         Bound of the recent predictions, see :class:`stream_can.stream.task.Task`; 0 keeps none.
+    ask
+        Ask for the labels of at most this share of the predictions: these lines say ``"ask":
+        "random"`` or ``"ask": "margin"``, see :class:`stream_can.LabelRequests`.
     validation
         Rows (n, m) and labels (n,) for :meth:`stream_can.Corrector.fit`; only for a new state.
     stdin, stdout
@@ -90,7 +95,7 @@ def pipe(
     """
     source, sink = stdin or sys.stdin.buffer, stdout or sys.stdout.buffer
     fields = fields or Fields(id="id")
-    options = {
+    options: dict[str, Any] = {
         "fields": fields,
         "labels_topic": None if labelled else LABELS,
         "labelled": labelled,
@@ -102,6 +107,8 @@ def pipe(
         try:
             if save_every < 1:
                 raise ValueError(f"save_every: {save_every}, expected at least 1")
+            if ask is not None:
+                options["requests"] = LabelRequests(ask)
             stack.enter_context(locked(path))
             task = open_task(path, classes, settings, options, validation)
         except (StreamCANError, ValueError, TypeError) as error:

@@ -171,8 +171,9 @@ class Run:
             if self.normalised:
                 text += f", {self.normalised} rows divided by their sum"
             if sent.n:
+                which = "labels" if self.task.requests is None else "labels asked for at random"
                 text += (
-                    f"; this run over {sent.n} labels: accuracy {raw.accuracy:.4f} -> "
+                    f"; this run over {sent.n} {which}: accuracy {raw.accuracy:.4f} -> "
                     f"{sent.accuracy:.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
                 )
             complain(text)

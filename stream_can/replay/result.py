@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
+from stream_can.method.asking import LabelRequests
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.steps import Step
@@ -54,10 +55,12 @@ class Replay:
     ----------
     corrector
         The one the steps went through; its ``corrector`` is the state after the last row.
+    requests
+        What asked for labels, where they were asked for.
     """
 
-    def __init__(self, corrector: Corrector) -> None:
-        self.corrector = corrector
+    def __init__(self, corrector: Corrector, requests: LabelRequests | None = None) -> None:
+        self.corrector, self.requests = corrector, requests
         self.classes = list(corrector.classes)
         self.raw, self.corrected = Scores(), Scores()
         self.paths = {name: Scores() for name in corrector.paths}
@@ -66,6 +69,10 @@ class Replay:
         self.seconds = 0.0
         self.rates: dict[float, Scores] = {}
         """Scores where only a share of the labels arrives; filled by :func:`label_rates`."""
+        self.asked_rates: dict[float, Scores] = {}
+        """The same where these are asked for instead of coming at random."""
+        self.asked = {"random": 0, "margin": 0}
+        """How many labels were asked for, by the reason."""
         self.dates = False
         """Whether the times of the moments are dates: datetime64, or microseconds since 1970."""
         self.delay = ""
@@ -92,6 +99,8 @@ class Replay:
             self.delay_rows.add(step.arrivals.rows)
             if step.arrivals.time is not None:
                 self.delay_time.add(step.arrivals.time)
+        for request in step.asked:
+            self.asked[request.reason] += 1
         if step.paths is not None:
             for scores, path in zip(self.paths.values(), step.paths, strict=True):
                 scores.add_checked(path if len(path) == len(y) else path[known], y)
@@ -177,9 +186,15 @@ class Replay:
                 "rows": self.delay_rows.summary(),
                 "time": self.delay_time.summary(),
             },
-            "label_rates": {f"{rate:g}": scores.summary() for rate, scores in self.rates.items()},
+            "label_rates": _by_rate(self.rates),
+            "asked_rates": _by_rate(self.asked_rates),
+            "asked": None if self.requests is None else self.asked,
             "seconds": self.seconds,
         }
+
+
+def _by_rate(rates: dict[float, Scores]) -> dict[str, Any]:
+    return {f"{rate:g}": scores.summary() for rate, scores in rates.items()}
 
 
 def _squares(P: NDArray[np.float64], y: NDArray[np.int64]) -> float:

@@ -6,6 +6,7 @@ import time as clock
 from collections.abc import Callable, Iterable
 
 from stream_can.corrector import Corrector
+from stream_can.method.asking import LabelRequests
 from stream_can.recording.recording import Recording
 from stream_can.replay.result import Replay
 from stream_can.replay.steps import steps
@@ -21,6 +22,7 @@ def replay(
     label_delay: int | None = None,
     label_rate: float = 1.0,
     seed: int = 0,
+    requests: LabelRequests | None = None,
     explain: bool = True,
     rates: Iterable[float] = (),
     progress: Callable[[int], object] = lambda rows: None,
@@ -33,11 +35,13 @@ def replay(
         Predictions and labels.
     corrector
         A new corrector, fitted or not, or the state of an earlier one.
-    label_delay, label_rate, seed, explain
-        As for :func:`steps`; `label_delay` may be None only where the recording has times.
+    label_delay, label_rate, seed, requests, explain
+        As for :func:`steps`; `label_delay` may be None only where the recording has times. With
+        `requests` the `label_rate` must be 1.
     rates
         Other shares of the labels, each replayed once more from what `corrector` is now, for
-        :attr:`Replay.rates`; `label_rate` itself joins them.
+        :attr:`Replay.rates` and, those below 1, for :attr:`Replay.asked_rates`; `label_rate`
+        itself, or the budget of `requests`, joins them.
     progress
         Is called after each step with the number of its rows.
 
@@ -62,16 +66,21 @@ def replay(
         raise ValueError(
             "label_delay: say after how many rows a label arrives, or name the columns of times"
         )
-    others = [rate for rate in rates if rate != label_rate]
-    fresh = corrector.to_bytes() if others else b""
+    if requests is not None and label_rate != 1:
+        raise ValueError(
+            "label_rate: labels are asked for; both say which arrive, give one of them"
+        )
+    rates = list(rates)
+    fresh = corrector.to_bytes() if rates else b""
     started = clock.perf_counter()
-    result = Replay(corrector)
+    result = Replay(corrector, requests)
     for step in steps(
         recording.chunks(),
         corrector,
         label_delay=label_delay,
         label_rate=label_rate,
         seed=seed,
+        requests=requests,
         explain=explain,
     ):
         result.add(step)
@@ -79,16 +88,24 @@ def replay(
     result.dates |= recording.dates
     result.delay = "at their own time" if label_delay is None else f"{label_delay:,} rows late"
     result.seconds = clock.perf_counter() - started
-    if others:
-        result.rates = label_rates(
-            recording,
-            lambda: Corrector.from_bytes(fresh),
-            others,
-            label_delay=label_delay,
-            seed=seed,
-            progress=progress,
-        )
-        result.rates = dict(sorted({**result.rates, label_rate: result.corrected}.items()))
+    if rates:
+        own = None if requests is None else requests.budget
+
+        def others(rates: Iterable[float], ask: bool) -> dict[float, Scores]:
+            return label_rates(
+                recording,
+                lambda: Corrector.from_bytes(fresh),
+                rates,
+                ask=ask,
+                label_delay=label_delay,
+                seed=seed,
+                progress=progress,
+            )
+
+        found = others((rate for rate in rates if own is not None or rate != label_rate), False)
+        asked = others((rate for rate in rates if rate < 1 and rate != own), True)
+        (found if own is None else asked)[label_rate if own is None else own] = result.corrected
+        result.rates, result.asked_rates = dict(sorted(found.items())), dict(sorted(asked.items()))
     return result
 
 
@@ -97,6 +114,7 @@ def label_rates(
     start: Callable[[], Corrector],
     rates: Iterable[float],
     *,
+    ask: bool = False,
     label_delay: int | None = None,
     seed: int = 0,
     progress: Callable[[int], object] = lambda rows: None,
@@ -109,14 +127,17 @@ def label_rates(
         Makes the corrector that each rate begins with.
     rates
         Shares of the labels that arrive, in [0, 1].
+    ask
+        Whether :class:`stream_can.LabelRequests` asks for the labels; else they come at random.
     """
     return {
         rate: replay(
             recording,
             start(),
             label_delay=label_delay,
-            label_rate=rate,
+            label_rate=1.0 if ask else rate,
             seed=seed,
+            requests=LabelRequests(rate, seed=seed) if ask else None,
             explain=False,
             progress=progress,
         ).corrected

@@ -7,14 +7,16 @@ Labels come a fixed number of rows late, or at their own time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.corrector import Corrector
+from stream_can.corrector import Corrector, Played
+from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.recording.recording import Chunk
+from stream_can.replay.labels import Labels, join, on_their_way, split
 
 __all__ = ["Arrivals", "Step", "check_labels", "steps"]
 
@@ -51,66 +53,8 @@ class Step(NamedTuple):
     """When each row was predicted, where that is known."""
     arrivals: Arrivals | None = None
     """The labels that set out and that came."""
-
-
-class _Labels(NamedTuple):
-    """Labels on their way, with the predictions they are for."""
-
-    due: NDArray[np.int64]
-    """The row before which each is learned (once that is known), else the row after its own."""
-    time: NDArray[Any]
-    asked: NDArray[Any]
-    """When the row was predicted, as `time` counts."""
-    row: NDArray[np.int64]
-    P: NDArray[np.float64]
-    y: NDArray[np.int64]
-    known: NDArray[np.float32]
-    """What the receipt of each prediction gave its label, shape (n, 3), once it went by."""
-
-    def take(self, which: NDArray[Any]) -> _Labels:
-        return _Labels(*(array[which] for array in self))
-
-
-def _on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> _Labels:
-    which = np.flatnonzero(chunk.arrives & given)
-    rows = which + chunk.first
-    time = asked = rows
-    if chunk.time is not None and chunk.label_time is not None and delay is None:
-        time, asked = chunk.label_time[which], chunk.time[which]
-    due, known = rows + 1 + (delay or 0), np.full((len(which), 3), np.nan, np.float32)
-    return _Labels(due, time, asked, rows, chunk.P[which], chunk.y[which], known)
-
-
-def _join(parts: list[_Labels]) -> _Labels:
-    if len(parts) == 1:
-        return parts[0]
-    return _Labels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-
-
-def _split(parts: list[_Labels], chunk: Chunk, by_time: bool) -> tuple[_Labels, list[_Labels]]:
-    """The labels that are learned within the chunk, in their order, and the others."""
-    end = chunk.first + len(chunk.P)
-    near, late = parts[-1:], list[_Labels]()
-    for part in parts[:-1]:
-        if by_time:
-            assert chunk.time is not None
-            waits = part.time.min() > chunk.time[-1]
-        else:
-            waits = part.due.min() > end
-        (late if waits else near).append(part)
-    labels = _Labels(*(np.concatenate(arrays) for arrays in zip(*near, strict=True)))
-    due = labels.due
-    if by_time:
-        assert chunk.time is not None
-        due = np.maximum(due, chunk.first + np.searchsorted(chunk.time, labels.time, "left"))
-    order = np.lexsort((labels.row, labels.time, due))
-    # After the last row a delay in rows still counts; that a time has come only a next row says.
-    ripe = order[due[order] <= end - by_time]
-    rest = np.ones(len(due), np.bool_)
-    rest[ripe] = False
-    if rest.any():
-        late.append(labels.take(np.flatnonzero(rest)))
-    return labels.take(ripe)._replace(due=due[ripe]), late
+    asked: Sequence[LabelRequest] = ()
+    """Where labels are asked for: those of the step's rows."""
 
 
 def check_labels(label_delay: int | None, label_rate: float) -> None:
@@ -128,6 +72,7 @@ def steps(
     label_delay: int | None = None,
     label_rate: float = 1.0,
     seed: int = 0,
+    requests: LabelRequests | None = None,
     explain: bool = True,
 ) -> Iterator[Step]:
     """Run chunks through a corrector, a step at a time.
@@ -144,6 +89,9 @@ def steps(
         is not later than the row's, by label time, then row.
     label_rate
         Share of the labels that arrive at all, drawn at random from `seed`.
+    requests
+        Where given, only labels that it asks for arrive. It chooses among the rows whose label
+        would arrive, since the others can never be answered.
     explain
         Whether to say what each path makes of each row; takes about twice the time.
 
@@ -156,47 +104,135 @@ def steps(
     # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
     # some classes and keep those of others, since its uniforms also drew the classes.
     rng = np.random.default_rng([seed, *DRAW])
-    waiting: list[_Labels] = []
+    waiting: list[Labels] = []
     for chunk in chunks:
-        given = rng.random(len(chunk.P)) < label_rate
-        by_time = label_delay is None and chunk.time is not None
-        labels, waiting = _split(
-            [*waiting, _on_their_way(chunk, label_delay, given)], chunk, by_time
-        )
-        start, end, done = chunk.first, chunk.first + len(chunk.P), 0
-        known = np.full((len(chunk.P), 3), np.nan, np.float32)
+        given = chunk.arrives & (rng.random(len(chunk.P)) < label_rate)
+        run = _Run(chunk, given, waiting, label_delay, requests)
+        start, end = chunk.first, chunk.first + len(chunk.P)
         while start < end:
             stop = min(end, start + _step(start))
-            upto = int(np.searchsorted(labels.due, stop, "right"))
-            cut = slice(start - chunk.first, stop - chunk.first)
-            P, due = chunk.P[cut], labels.take(np.arange(done, upto))
-            # Of a row of this step the corrector has the receipt itself.
-            here, earlier = due.row >= start, (due.row < start) & (due.row >= chunk.first)
-            due.known[earlier] = known[due.row[earlier] - chunk.first]
-            k = int((~here).sum())
-            corrected, receipts, paths = corrector.play(
-                np.concatenate([due.P[~here], P]),
-                due.y,
-                np.where(here, due.row - start + k, np.cumsum(~here) - 1),
-                due.due - start,
-                first=k,
-                known=due.known,
-                receipt=True,
-                explain=explain,
-            )
-            assert receipts is not None
-            known[cut] = receipts[np.arange(len(P)), :, np.maximum(chunk.y[cut], 0)]
-            time = None if chunk.time is None else chunk.time[cut]
-            arrivals = Arrivals(
-                int((chunk.arrives & given)[cut].sum()),
-                due.due - due.row - 1,
-                due.time - due.asked if by_time else None,
-            )
-            yield Step(start, P, chunk.y[cut], corrected, paths, time, arrivals)
-            start, done = stop, upto
-        for part in waiting:
-            late = part.row >= chunk.first
-            part.known[late] = known[part.row[late] - chunk.first]
+            yield run.step(start, stop, corrector, explain)
+            start = stop
+        waiting = run.waiting()
+
+
+class _Run:
+    """One chunk on its way through the corrector."""
+
+    def __init__(
+        self,
+        chunk: Chunk,
+        given: NDArray[np.bool_],
+        waiting: list[Labels],
+        delay: int | None,
+        requests: LabelRequests | None,
+    ) -> None:
+        self.chunk, self.requests, self.first = chunk, requests, chunk.first
+        self.by_time = delay is None and chunk.time is not None
+        # After the last row a delay in rows still counts; that a time has come, or that a row was
+        # asked for, only a next row says.
+        until = self.first + len(chunk.P) - (self.by_time or requests is not None)
+        parts = [*waiting, on_their_way(chunk, delay, given)]
+        self.labels, self.late = split(parts, chunk, self.by_time, until)
+        self.done = 0
+        self.known = np.full((len(chunk.P), 3), np.nan, np.float32)
+        self.given = given
+        """Rows whose label arrives, or could, as long as it is not asked for."""
+        self.asked = np.zeros(len(chunk.P), np.bool_)
+        self.own = np.full(len(chunk.P), until + 1)
+        """Before which row each row's own label is learned, as far as that is in this chunk."""
+        here = self.labels.row >= self.first
+        self.own[self.labels.row[here] - self.first] = self.labels.due[here]
+
+    def step(self, start: int, stop: int, corrector: Corrector, explain: bool) -> Step:
+        """Rows ``start`` to ``stop``, in one call unless a label among them is to be asked for."""
+        parts, arrived, asked = list[Played](), list[Labels](), list[LabelRequest]()
+        begin = start
+        while begin < stop:
+            until = stop if self.requests is None else self._before_own_labels(begin, stop)
+            played, labels = self._play(begin, until, corrector, explain)
+            parts.append(played)
+            arrived.append(labels)
+            if self.requests is not None:
+                asked += self._ask(begin, played.rows)
+            begin = until
+        cut = slice(start - self.first, stop - self.first)
+        chunk, learned = self.chunk, join(arrived)
+        return Step(
+            start,
+            chunk.P[cut],
+            chunk.y[cut],
+            np.concatenate([played.rows for played in parts]),
+            np.concatenate([p.paths for p in parts if p.paths is not None], 1) if explain else None,
+            None if chunk.time is None else chunk.time[cut],
+            Arrivals(
+                int((self.given if self.requests is None else self.asked)[cut].sum()),
+                learned.due - learned.row - 1,
+                learned.time - learned.asked if self.by_time else None,
+            ),
+            asked,
+        )
+
+    def _before_own_labels(self, start: int, stop: int) -> int:
+        """The end of a run of rows of which no label is learned before the run ends."""
+        first_due = np.minimum.accumulate(self.own[start - self.first : stop - self.first])
+        too_far = np.flatnonzero(first_due <= np.arange(start, stop))
+        return start + int(too_far[0]) if len(too_far) else stop
+
+    def _play(
+        self, start: int, stop: int, corrector: Corrector, explain: bool
+    ) -> tuple[Played, Labels]:
+        """Rows through the corrector, with the labels that come between them."""
+        # What is asked for among these rows is not known yet: labels after the last row wait.
+        until = stop - (self.requests is not None)
+        upto = int(np.searchsorted(self.labels.due, until, "right"))
+        due = self.labels.take(np.arange(self.done, upto))
+        self.done = upto
+        cut = slice(start - self.first, stop - self.first)
+        P = self.chunk.P[cut]
+        # Of a row of this step the corrector has the receipt itself.
+        here, earlier = due.row >= start, (due.row < start) & (due.row >= self.first)
+        if self.requests is not None:
+            wanted = ~earlier
+            wanted[earlier] = self.asked[due.row[earlier] - self.first]
+            due, here, earlier = due.take(wanted), here[wanted], earlier[wanted]
+        due.known[earlier] = self.known[due.row[earlier] - self.first]
+        k = int((~here).sum())
+        played = corrector.play(
+            np.concatenate([due.P[~here], P]),
+            due.y,
+            np.where(here, due.row - start + k, np.cumsum(~here) - 1),
+            due.due - start,
+            first=k,
+            known=due.known,
+            receipt=True,
+            explain=explain,
+        )
+        assert played.receipts is not None
+        ys = np.maximum(self.chunk.y[cut], 0)
+        self.known[cut] = played.receipts[np.arange(len(P)), :, ys]
+        return played, due
+
+    def _ask(self, start: int, corrected: NDArray[np.float64]) -> list[LabelRequest]:
+        """Ask for labels of rows that just went by."""
+        assert self.requests is not None
+        at = start - self.first
+        could = np.flatnonzero(self.given[at : at + len(corrected)])
+        said = self.requests.ask_many((could + start).tolist(), corrected[could])
+        self.asked[could + at] = [one is not None for one in said]
+        return [one for one in said if one is not None]
+
+    def waiting(self) -> list[Labels]:
+        """The labels that are learned after this chunk; call it when all its rows went by."""
+        for i, part in enumerate(self.late):
+            mine = part.row >= self.first
+            rows = part.row[mine] - self.first
+            part.known[mine] = self.known[rows]
+            if self.requests is not None and mine.any():
+                wanted = ~mine
+                wanted[mine] = self.asked[rows]
+                self.late[i] = part.take(wanted)
+        return [part for part in self.late if len(part.row)]
 
 
 def _step(start: int) -> int:

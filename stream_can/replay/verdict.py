@@ -101,7 +101,7 @@ def verdict(result: Replay) -> str:
             f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
             "would tell."
         )
-    labels = [*_late_labels(result), *_one_sided_labels(result)]
+    labels = [*_asked_labels(result), *_late_labels(result), *_one_sided_labels(result)]
     return " ".join([first, *labels, *_reasons(result, good=good and not bad, bad=bad)])
 
 
@@ -121,6 +121,18 @@ def _wrong_labels(result: Replay) -> str:
             "correct, or the column of labels was made from the predictions."
         )
     return ""
+
+
+def _asked_labels(result: Replay) -> list[str]:
+    if result.requests is None:
+        return []
+    at_random, by_margin = result.asked["random"], result.asked["margin"]
+    return [
+        f"Labels of {at_random + by_margin:,} rows were asked for, {at_random:,} at random and "
+        f"{by_margin:,} by margin; no other was learned. Accuracy and log loss are of all "
+        f"{result.raw.n:,} rows whose label the recording has, asked for or not: in deployment "
+        "take them from the random half alone."
+    ]
 
 
 def _late_labels(result: Replay) -> list[str]:
@@ -171,17 +183,22 @@ def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:
             f"The class mix moves: {100 * moved:.0f} % of the labels are of other classes in the "
             "last fifth of the stream than in the first."
         )
-    few = result.rates.get(0.05)
+    few, asked = result.rates.get(0.05), result.asked_rates.get(0.05)
     gain = result.raw.log_loss - result.corrected.log_loss
-    if few is not None and good and gain > NATS:
+    if few is not None and result.requests is None and good and gain > NATS:
         kept = result.raw.log_loss - few.log_loss
+        of_it = 0.0 if asked is None else result.raw.log_loss - asked.log_loss
         reasons.append(
-            f"With one label in 20 it would keep {100 * min(kept / gain, 1):.0f} % of the gain in "
-            "log loss."
+            f"With one label in 20 it would keep {_percent(kept / gain)} of the gain in log loss"
+            + (f", {_percent(of_it / gain)} where these are asked for." if of_it > 0 else ".")
             if kept > 0
             else "With one label in 20 nothing of the gain in log loss would be left."
         )
     return reasons
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(share, 1):.0f} %"
 
 
 def _change(result: Replay, what: str, scale: float) -> tuple[float, float]:

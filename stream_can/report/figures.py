@@ -140,31 +140,43 @@ def temperature(result: Replay, figure: Figure) -> list[Key]:
 
 
 def label_rates(result: Replay, figure: Figure) -> list[Key]:
-    names = [f"{100 * rate:g} %" for rate in result.rates]
-    accuracy = [100 * (s.accuracy - result.raw.accuracy) for s in result.rates.values()]
-    log_loss = [s.log_loss - result.raw.log_loss for s in result.rates.values()]
+    rates = sorted({*result.rates, *result.asked_rates})
+    kinds = [("at random", result.rates, BEFORE), ("asked for", result.asked_rates, AFTER)]
+    kinds = [kind for kind in kinds if kind[1]]
+    width = 0.72 / len(kinds)
+    raw = result.raw
     panels = [
-        ("accuracy, points", accuracy, "%+.2f", POINTS),
-        ("log loss, nats", log_loss, "%+.3f", NATS),
+        ("accuracy, points", "accuracy", 100, "%+.2f", POINTS),
+        ("log loss, nats", "log_loss", 1, "%+.3f", NATS),
     ]
-    for axes, (title, values, form, least) in zip(figure.subplots(1, 2), panels, strict=True):
-        bars = axes.bar(names, values, width=0.62, color=AFTER)
-        axes.bar_label(
-            bars,
-            [(form % value).replace("-", "\N{MINUS SIGN}") for value in values],
-            padding=3,
-            fontsize=9,
-            color=INK,
-        )
+    all_axes = figure.subplots(len(kinds), 3 - len(kinds))
+    for axes, (title, score, scale, form, least) in zip(all_axes, panels, strict=True):
+        low = high = 0.0
+        for i, (_, scores, color) in enumerate(kinds):
+            at = [k for k, rate in enumerate(rates) if rate in scores]
+            values = [scale * (getattr(scores[rates[k]], score) - getattr(raw, score)) for k in at]
+            # Beside each other where a rate has both, in the middle where it has one.
+            both = [rates[k] in result.rates and rates[k] in result.asked_rates for k in at]
+            aside = (i - 0.5) * width
+            x = [k + aside * beside for k, beside in zip(at, both, strict=True)]
+            axes.bar_label(
+                axes.bar(x, values, width=0.92 * width, color=color),
+                [(form % value).replace("-", "\N{MINUS SIGN}") for value in values],
+                padding=3,
+                fontsize=10 - len(kinds),
+                color=INK,
+            )
+            low, high = min(low, *values), max(high, *values)
+        axes.set_xticks(range(len(rates)), [f"{100 * rate:g} %" for rate in rates])
         axes.axhline(0, color=MUTED, linewidth=1)
         axes.set_title(title, color=INK, fontsize=10.5)
-        low, high = min(0, *values), max(0, *values)
-        room = max(0.2 * (high - low), 2 * least)  # for the numbers; what is nothing looks small
+        # Room for the numbers; what is nothing looks small.
+        room = max(0.2 * len(kinds) * (high - low), 2 * least)
         axes.set_ylim(low - room, high + room)
         axes.tick_params(axis="y", labelleft=False)
         axes.tick_params(axis="x", labelsize=9)
         axes.grid(False)
-    return []
+    return [Key(name, color, "area") for name, _, color in kinds] if len(kinds) > 1 else []
 
 
 FIGURES = [
@@ -215,8 +227,9 @@ FIGURES = [
     ),
     Shown(
         "What labels buy",
-        "After minus before, by the share of rows whose label arrives.",
+        "After minus before, by the share of rows whose label arrives: at random, or asked for, "
+        "half of them at random and half where the corrected row is torn between two classes.",
         label_rates,
-        lambda result: bool(result.rates),
+        lambda result: bool(result.rates or result.asked_rates),
     ),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import chain
 
 import numpy as np
@@ -137,14 +137,21 @@ class Batch:
                 row[:] = np.frombuffer(receipt, np.float32)[y :: self._m]
         return known
 
-    def keep(self, P: Array, sent: Array, receipts: Receipts) -> None:
-        """Fill in the rows of the kept predictions."""
+    def keep(
+        self, P: Array, sent: Array, receipts: Receipts, fair: Container[int] | None = None
+    ) -> None:
+        """Fill in the rows of the kept predictions.
+
+        ``fair`` are those whose labels are a sample to score by; all where it is None.
+        """
         raw, corrected, width = P.tobytes(), sent.tobytes(), 8 * self._m
         tickets = receipts.tobytes()
         for i, (_, _, entry) in enumerate(self.predictions):
             if entry is not None:
                 cut = slice(i * width, (i + 1) * width)
-                entry.raw, entry.sent, entry.number = raw[cut], corrected[cut], -1
+                entry.raw, entry.number = raw[cut], -1
+                if fair is None or i in fair:
+                    entry.sent = corrected[cut]
                 entry.receipt = tickets[3 * i * width // 2 : 3 * (i + 1) * width // 2]
 
     def score(self, P: Array, sent: Array, before: Scores, after: Scores) -> None:

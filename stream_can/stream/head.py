@@ -41,6 +41,7 @@ class Head(msgspec.Struct):
     ids: list[bytes] | None
     learned: Position = 0
     """The offset of the learned log up to which the task had folded."""
+    requests: bytes | None = None
 
     @property
     def stream(self) -> dict[str, Any]:

@@ -31,7 +31,8 @@ class Recent(msgspec.Struct, gc=False):
     timestamp: int
     raw: bytes = b""
     sent: bytes | None = None
-    """The corrected row as it was sent; None where that is not known (any more)."""
+    """The corrected row as it was sent, to score it; None where that is not known (any more), or
+    where its label would be no fair sample."""
     receipt: bytes | None = None
     """3 m float32, what it was mixed from; None where that is not known (any more)."""
     number: int = -1

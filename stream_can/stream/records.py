@@ -61,6 +61,9 @@ class Result(msgspec.Struct):
     """With ``errors="fail"``: the record that could not be read, and why."""
     normalised: int = 0
     """Rows whose sum was off, and that were divided by it."""
+    requests: Sequence[Output] = ()
+    """Label requests, :class:`stream_can.stream.requests.RequestMessage`, where labels are asked
+    for."""
 
 
 class Counts(msgspec.Struct):

@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.rows import rounded
 from stream_can.scores import Scores
 from stream_can.stream.batch import Batch
@@ -66,6 +67,7 @@ from stream_can.stream.records import (
     place,
 )
 from stream_can.stream.replica import Replica
+from stream_can.stream.requests import FIELD, MARK_SIZE, request_record
 from stream_can.version import __version__
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
@@ -100,6 +102,10 @@ class Task:
         "dead-letter", or "fail" to stop at the first record that cannot be read.
     learn_share
         Which share of the labels is learned, chosen by topic, partition and offset.
+    requests
+        Asks for labels: outputs then say ``"ask": "random"`` or ``"ask": "margin"`` where the label
+        is wanted, ``result.requests`` has the records of the requests, and the scores count the
+        labels that were asked for at random alone. A prediction without an id is not asked for.
     next_prediction, next_label
         Offsets to start at.
     """
@@ -115,6 +121,7 @@ class Task:
         max_bytes: int | None = None,
         errors: Literal["dead-letter", "fail"] = "dead-letter",
         learn_share: float = 1.0,
+        requests: LabelRequests | None = None,
         next_prediction: int = 0,
         next_label: int = 0,
     ) -> None:
@@ -122,6 +129,10 @@ class Task:
             raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
         if recent_bytes < 0:
             raise ValueError(f"recent_bytes: {recent_bytes}, expected 0 or more")
+        if requests is not None and labelled:
+            raise ValueError("requests: the predictions carry their own labels")
+        if requests is not None and max_bytes is not None:
+            max_bytes -= MARK_SIZE
         self._replica = learned if isinstance(learned, Replica) else None
         self._corrector = None if isinstance(learned, Replica) else learned
         corrector = self.corrector
@@ -133,6 +144,7 @@ class Task:
         self._labels_topic, self.labelled = labels_topic, labelled
         self._max_bytes, self._errors = max_bytes, errors
         self._learn_below = learn_share * 2**32
+        self.requests = requests
         self._digits = self.messages.fields.digits
         self._recent = RecentPredictions(self._m, 0 if labels_topic is None else recent_bytes)
         self._rebuild_from: int | None = None
@@ -210,7 +222,7 @@ class Task:
             else:
                 counts.predictions += 1
                 self.next_prediction = record.offset + 1
-        self._correct_and_learn(batch)
+        result.requests = self._correct_and_learn(batch)
         return result
 
     def _learns(self, record: Source) -> bool:
@@ -259,8 +271,13 @@ class Task:
             max_bytes=self._max_bytes,
         )
 
-    def _correct_and_learn(self, batch: Batch) -> None:
-        """Run the batch through the corrector; fill in the outputs and what was sent."""
+    def _correct_and_learn(self, batch: Batch) -> list[Output]:
+        """Run the batch through the corrector; fill in the outputs and what was sent.
+
+        Returns
+        -------
+        The label requests.
+        """
         if self._open_part is None:
             P, Q, receipts = batch.play(self.corrector)
         else:
@@ -269,12 +286,36 @@ class Task:
             Q = rounded(Q, self._digits)
         if not np.isfinite(Q).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+        asked = self._ask(batch, Q)
         write = self.messages.write
-        for (prediction, output, _), row in zip(batch.predictions, Q, strict=True):
+        for i, (row, (prediction, output, _)) in enumerate(zip(Q, batch.predictions, strict=True)):
+            if i in asked:
+                prediction.fields[FIELD] = asked[i][1].reason
             output.value = write(prediction, row)
         if self._labels_topic is not None:
-            batch.keep(P, Q, receipts)
+            fair = None
+            if self.requests is not None:
+                fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
+            batch.keep(P, Q, receipts, fair)
         batch.score(P, Q, self.raw_scores, self.sent_scores)
+        return [
+            request_record(batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist())
+            for i, (id, request) in asked.items()
+        ]
+
+    def _ask(self, batch: Batch, Q: Array) -> dict[int, tuple[bytes, LabelRequest]]:
+        """The predictions of the batch whose label is asked for: number -> (id, why)."""
+        if self.requests is None:
+            return {}
+        id_of = self.messages.id_of
+        ids = [id_of(prediction.fields, output.key) for prediction, output, _ in batch.predictions]
+        known = {i: id for i, id in enumerate(ids) if id is not None}
+        said = self.requests.ask_many(known.values(), Q[list(known)])
+        return {
+            i: (id, request)
+            for (i, id), request in zip(known.items(), said, strict=True)
+            if request is not None
+        }
 
     def rebuild(self, records: Iterable[Source]) -> None:
         """Keep recent predictions again, after ``from_bytes``; nothing is learned and nothing sent.
@@ -346,7 +387,7 @@ class Task:
     def _head(
         self, corrector: bytes | None, ids: list[bytes] | None, learned: int
     ) -> dict[str, Any]:
-        return {
+        head = {
             "task": FORMAT,
             "corrector": corrector,
             "next_prediction": self.next_prediction,
@@ -356,6 +397,9 @@ class Task:
             "ids": ids,
             "learned": learned,
         }
+        if self.requests is not None:
+            head["requests"] = self.requests.to_bytes()
+        return head
 
     @classmethod
     def from_bytes(
@@ -378,7 +422,8 @@ class Task:
         replica
             For what ``positions`` returned, and for nothing else.
         **options
-            Those of :class:`Task`, but for the positions.
+            Those of :class:`Task`, but for the positions. ``requests`` go on where the snapshot
+            left them, or begin anew where their settings are others.
 
         Raises
         ------
@@ -407,6 +452,8 @@ class Task:
             **options,
         )
         self.counts, self.learned = head.counts, head.learned
+        if self.requests is not None and head.requests is not None:
+            self.requests = self.requests.resumed(head.requests)
         if head.ids is not None:
             kept = (arrays.get("recent"), arrays.get("receipts"))
             self._recent.load(head.ids, *kept, head.next_prediction)

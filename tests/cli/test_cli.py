@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stream_can import Corrector
+from stream_can import Corrector, LabelRequests
 from stream_can.cli.commands import app
 from stream_can.cli.kafka import NOTHING
 from stream_can.cli.main import main
@@ -89,6 +89,25 @@ def test_replay_prints_a_table_and_a_verdict(file):
     assert re.search(r"matrix\+can +\d", out)
     assert "labels at their own time" in out
     assert "Use it" in out
+
+
+def test_replay_with_labels_that_are_asked_for(file, tmp_path):
+    page = tmp_path / "report.html"
+    out, _ = stream_can(
+        "replay", file, "--label-delay", 100, "--ask", 0.05, "--seed", 3, "--json", "--report", page
+    )
+    said = json.loads(out)
+    requests = LabelRequests(0.05, seed=3)
+    expected = replay(Recording(file), Corrector(CLASSES), label_delay=100, requests=requests)
+    assert said["corrected"] == expected.corrected.summary()
+    assert said["asked"] == expected.asked
+    assert list(said["label_rates"]) == ["0.01", "0.05", "0.2", "1"]
+    assert list(said["asked_rates"]) == ["0.01", "0.05", "0.2"]
+    assert said["asked_rates"]["0.05"] == said["corrected"]
+    assert "were asked for" in said["verdict"]
+    assert "were asked for" in page.read_text()
+    out, _ = stream_can("replay", file, "--label-delay", 100, "--ask", 0.05)
+    assert "were asked for" in " ".join(out.split())
 
 
 def test_options_reach_the_corrector(file):
@@ -176,6 +195,11 @@ def test_a_pipe_goes_on_from_the_state_of_a_replay(file, tmp_path, rows):
         (["replay", "{file}", "--label-delay", "1", "--classes", "a,b"], "3 probabilities a row"),
         (["replay", "{file}", "--label-delay", "-1"], "label_delay: expected 0 or more"),
         (["replay", "{file}", "--label-delay", "1", "--label-rate", "2"], "label_rate: expected"),
+        (["replay", "{file}", "--label-delay", "1", "--ask", "5"], "budget: 5"),
+        (
+            ["replay", "{file}", "--label-delay", "1", "--ask", "0.1", "--label-rate", "0.5"],
+            "--ask and --label-rate both say",
+        ),
         (["replay", "{file}", "--label-delay", "1", "--train-counts", "1,x,2"], "float: 'x'"),
         (["pipe", "--classes", "a,b", "--train-counts", "1,x"], "float: 'x'"),
         (["inspect", "{file}"], "no stream_can snapshot"),

@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stream_can import Corrector
+from stream_can import Corrector, LabelRequests
 from stream_can.pipe.statefile import next_line
 from stream_can.pipe.work import Saver
 from stream_can.stream.task import Task
@@ -106,6 +107,25 @@ def test_a_resumed_run_continues_bit_for_bit(tmp_path):
     assert (code, again) == (0, [])
     code, more, _ = run(b"".join([*lines, lines[0]]), state=str(parts), skip=True)
     assert (code, len(more)) == (0, 1)
+
+
+@pytest.mark.fast
+def test_lines_to_be_labelled_say_so_and_a_resumed_run_asks_the_same(tmp_path):
+    lines, _ = stream(600)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    _, expected, _ = run(b"".join(lines), state=str(whole), ask=0.1)
+    out = []
+    for start, end in ((0, 1), (1, 250), (250, len(lines))):
+        out += run(b"".join(lines[start:end]), state=str(parts), ask=0.1)[1]
+    assert out == expected
+    assert parts.read_bytes() == whole.read_bytes()
+    requests, corrected = LabelRequests(0.1), [json.loads(line) for line in expected]
+    for message in corrected:
+        request = requests.ask_one(message["id"], message["probs"])
+        assert message.get("ask") == (request and request.reason)
+    said = Counter(message.get("ask") for message in corrected)
+    assert said.keys() == {None, "random", "margin"}
+    assert said["random"] + said["margin"] <= 100
 
 
 @pytest.mark.fast
@@ -233,6 +253,8 @@ def test_a_state_file_that_does_not_fit_is_refused_and_kept(tmp_path, content, s
         ({"half_life": -1}, 2, "half_life: -1, expected a number > 0: events"),
         ({"save_every": 0}, 2, "save_every: 0, expected at least 1"),
         ({"errors": "ignore"}, 2, "errors: 'ignore', expected 'dead-letter' or 'fail'"),
+        ({"ask": 2}, 2, "budget: 2, expected a share of the rows"),
+        ({"ask": 0.1, "labelled": True}, 2, "the predictions carry their own labels"),
         ({"nonsense": 1}, 2, "unexpected keyword argument 'nonsense'"),
         ({"state": "/dev/null/state"}, 1, "File exists: '/dev/null'"),
         ({"state": "/"}, 1, "Is a directory"),
@@ -529,7 +551,12 @@ def test_kill_9_at_random_moments(tmp_path):
     lines, outputs = stream(40_000, seed=seed)
     source, whole, state, out = (tmp_path / name for name in ("in", "whole", "state", "out"))
     source.write_bytes(b"".join(lines))
-    options = {"dead_letters": str(tmp_path / "letters"), "save_every": 100, "recent_bytes": 20_000}
+    options = {
+        "dead_letters": str(tmp_path / "letters"),
+        "save_every": 100,
+        "recent_bytes": 20_000,
+        "ask": 0.05,
+    }
     started = time.monotonic()
     run(b"", state=str(tmp_path / "none"), **options)
     begin = time.monotonic() - started

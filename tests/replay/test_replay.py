@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stream_can import Corrector, InvalidPrediction, UnknownClass
+from stream_can import Corrector, InvalidPrediction, LabelRequests, UnknownClass
 from stream_can.recording.pickled import read_objects
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay import Recording, Replay, from_arrays, label_rates, replay, steps
@@ -272,6 +272,91 @@ def test_label_rates(tmp_path):
     raw = replay(recording, Corrector(CLASSES, paths=["raw"]), label_delay=10).raw
     assert rates[0].accuracy == pytest.approx(raw.accuracy, abs=0.005)
     assert rates[1].log_loss < rates[0.05].log_loss < rates[0].log_loss
+
+
+# ---- labels that are asked for
+
+
+def asked_by_row(corrector, requests, P, y, could, due_before):
+    """The plain loop: after each row it may be asked for; before each, what was asked and is due
+    comes."""
+    out, receipts, learned, asked = [], [], set(), []
+    for i in range(len(P)):
+        for j in due_before(i):
+            if j in asked and j not in learned:
+                corrector.learn_one(P[j], int(y[j]), receipt=receipts[j])
+                learned.add(j)
+        row, receipt = corrector.process_one(P[i], receipt=True)
+        out.append(row)
+        receipts.append(receipt)
+        if could[i] and requests.ask_one(i, row):
+            asked.append(i)
+    return np.array(out), asked
+
+
+@pytest.mark.usefixtures("chunked")
+@pytest.mark.parametrize("delay", [0, 1, 7, 100, 2000, None])
+def test_asking_equals_the_loop_over_rows(delay):
+    P, y, time, label_time = stream()
+    label_time = np.where(np.arange(len(P)) % 5 == 0, np.nan, label_time)
+    could = np.ones(len(P), bool) if delay is not None else ~np.isnan(label_time)
+
+    def due_before(i):
+        if delay is not None:
+            return range(max(0, i - delay))
+        return sorted(
+            (j for j in range(i) if label_time[j] <= time[i]), key=lambda j: (label_time[j], j)
+        )
+
+    plain, ours = Corrector(3, half_life=50), Corrector(3, half_life=50)
+    expected, which = asked_by_row(plain, LabelRequests(0.2), P, y, could, due_before)
+    requests = LabelRequests(0.2)
+    chunks = from_arrays(P, y) if delay is not None else from_arrays(P, y, time, label_time)
+    taken = list(steps(chunks, ours, label_delay=delay, requests=requests, explain=False))
+    assert np.array_equal(np.concatenate([step.corrected for step in taken]), expected)
+    assert ours.to_bytes() == plain.to_bytes()
+    assert sum(len(step.asked) for step in taken) == len(which) > 80
+    assert sum(step.arrivals.coming for step in taken) == len(which)
+    assert sum(len(step.arrivals.rows) for step in taken) == ours.n_labels
+    assert (ours.n_labels == 0) == (delay == 2000)
+    assert [len(step.P) for step in taken] == [
+        len(step.P) for step in steps(from_arrays(P, y), Corrector(3), label_delay=0)
+    ]
+
+
+def test_what_asking_buys(tmp_path):
+    P, y, *_ = stream(3000)
+    sharp = P**4 / (P**4).sum(1, keepdims=True)
+    recording = Recording(write(tmp_path, "npz", sharp, y))
+    requests = LabelRequests(0.1, seed=4)
+    shown = []
+    result = replay(
+        recording,
+        Corrector(CLASSES),
+        label_delay=10,
+        requests=requests,
+        seed=4,
+        rates=[0.1, 0.2, 1],
+        progress=shown.append,
+    )
+    assert list(result.rates) == [0.1, 0.2, 1]
+    assert list(result.asked_rates) == [0.1, 0.2]
+    assert result.asked_rates[0.1] is result.corrected
+    again = label_rates(
+        recording, lambda: Corrector(CLASSES), [0.2], ask=True, label_delay=10, seed=4
+    )
+    assert result.asked_rates[0.2].summary() == again[0.2].summary()
+    assert sum(shown) == 5 * 3000
+    assert result.asked["random"] + result.asked["margin"] == pytest.approx(0.1 * 3000, rel=0.15)
+    assert result.corrected.n == 3000  # those that were not asked for are scored too
+    assert json.loads(json.dumps(result.to_dict()))["asked"] == result.asked
+    plain = replay(recording, Corrector(CLASSES), label_delay=10, rates=[0.1, 1])
+    assert list(plain.rates) == [0.1, 1]
+    assert plain.rates[1] is plain.corrected
+    assert list(plain.asked_rates) == [0.1]
+    assert plain.to_dict()["asked"] is None
+    with pytest.raises(ValueError, match="give one of them"):
+        replay(recording, Corrector(CLASSES), label_delay=1, label_rate=0.5, requests=requests)
 
 
 # ---- what is wrong with a file

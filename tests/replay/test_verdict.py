@@ -1,10 +1,12 @@
 """The verdict is true: it weighs effect and error, and does not trust labels that look wrong."""
 
+import re
+
 import numpy as np
 import pytest
 
-from stream_can import Corrector
-from stream_can.replay import Replay, Step
+from stream_can import Corrector, LabelRequests
+from stream_can.replay import Replay, Step, from_arrays, steps
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
 from tests.replay.streams import ODD_NAMES, replayed, stream
@@ -202,3 +204,29 @@ def test_labels_drawn_at_random_are_a_fair_sample(share):
         assert result.mean_coverage > 0.99
         assert "fair sample" not in verdict(result)
         assert "left out" not in verdict(result)
+
+
+def test_it_says_of_what_the_scores_are_where_labels_are_asked_for():
+    P, y = stream(3000, sharpness=2.5)
+    corrector, requests = Corrector(4), LabelRequests(0.1)
+    result = Replay(corrector, requests)
+    for step in steps(from_arrays(P, y), corrector, label_delay=5, requests=requests):
+        result.add(step)
+    text = verdict(result)
+    at_random, by_margin = result.asked.values()
+    assert f"Labels of {at_random + by_margin} rows were asked for, {at_random} at random" in text
+    assert "are of all 3,000 rows whose label the recording has, asked for or not" in text
+    assert "random half alone" in text
+    assert "asked for" not in verdict(replayed(P, y))
+
+
+def test_it_says_what_asking_keeps_of_the_gain():
+    P, y = stream(3000, sharpness=2.5)
+    result = replayed(P, y)
+    few = Scores()
+    few.add(cool(P, y), y)
+    result.rates[0.05] = few
+    assert re.search(r"keep \d+ % of the gain in log loss\.", verdict(result))
+    result.asked_rates[0.05] = result.corrected
+    text = verdict(result)
+    assert re.search(r"keep \d+ % of the gain in log loss, 100 % where these are asked for\.", text)

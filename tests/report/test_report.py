@@ -18,6 +18,7 @@ from stream_can.replay import Replay, from_arrays, steps
 from stream_can.report import report, write_report
 from stream_can.report.figures import (
     final_weights,
+    label_rates,
     reliability,
     rolling_accuracy,
     rolling_log_loss,
@@ -236,6 +237,26 @@ def test_what_goes_out_and_both_temperatures_are_drawn():
     assert "What goes out" in page
     alone = Page(report(replayed(P, y, paths=["vector"]), "one path is what goes out"))
     assert alone.tags.count("svg") == 6
+
+
+@pytest.mark.fast
+def test_random_and_asked_labels_stand_side_by_side():
+    P, y = stream(2000)
+    result = replayed(P, y)
+    (alone, _) = drawn(label_rates, result).axes
+    assert [bar.get_x() + bar.get_width() / 2 for bar in alone.patches] == pytest.approx([0, 1])
+    result.asked_rates = {0.05: result.corrected, 0.1: result.raw}
+    (points, nats) = drawn(label_rates, result).axes
+    assert [text.get_text() for text in points.get_xticklabels()] == ["5 %", "10 %", "100 %"]
+    at_random, asked = points.containers
+    middle = [[bar.get_x() + bar.get_width() / 2 for bar in bars] for bars in (at_random, asked)]
+    assert middle[0][0] < 0 < middle[1][0]
+    assert middle[0][1] == pytest.approx(2)  # every label: there is nothing to ask for
+    assert middle[1][1] == pytest.approx(1)
+    gain = result.corrected.log_loss - result.raw.log_loss
+    assert [bar.get_height() for bar in nats.containers[1]] == pytest.approx([gain, 0])
+    page = Page(report(result, "both"))
+    assert {"at random", "asked for"} <= set(page.texts["bdi"])
 
 
 @pytest.mark.fast

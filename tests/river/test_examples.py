@@ -36,6 +36,7 @@ def log_losses(name, folder):
             "river_class_mix.py",
             [("balanced", "balanced, corrected"), ("plain", "balanced, corrected")],
         ),
+        ("river_label_requests.py", [("at random", "asked for")]),
         ("river_adwin.py", [("plain", "corrected"), ("ADWIN", "ADWIN, corrected")]),
     ],
 )

@@ -1,0 +1,76 @@
+"""Labels on their way: each with its prediction, until it is learned."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.recording.recording import Chunk
+
+__all__ = ["Labels", "join", "on_their_way", "split"]
+
+
+class Labels(NamedTuple):
+    """Labels on their way, with the predictions they are for."""
+
+    due: NDArray[np.int64]
+    """The row before which each is learned (once that is known), else the row after its own."""
+    time: NDArray[Any]
+    asked: NDArray[Any]
+    """When the row was predicted, as `time` counts."""
+    row: NDArray[np.int64]
+    P: NDArray[np.float64]
+    y: NDArray[np.int64]
+    known: NDArray[np.float32]
+    """What the receipt of each prediction gave its label, shape (n, 3), once it went by."""
+
+    def take(self, which: NDArray[Any]) -> Labels:
+        """Some of them, by their numbers or a mask."""
+        return Labels(*(array[which] for array in self))
+
+
+def on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> Labels:
+    """The labels of a chunk's rows, of those that are given one."""
+    which = np.flatnonzero(given)
+    rows = which + chunk.first
+    time = asked = rows
+    if chunk.time is not None and chunk.label_time is not None and delay is None:
+        time, asked = chunk.label_time[which], chunk.time[which]
+    due, known = rows + 1 + (delay or 0), np.full((len(which), 3), np.nan, np.float32)
+    return Labels(due, time, asked, rows, chunk.P[which], chunk.y[which], known)
+
+
+def join(parts: list[Labels]) -> Labels:
+    """Labels one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Labels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def split(
+    parts: list[Labels], chunk: Chunk, by_time: bool, until: int
+) -> tuple[Labels, list[Labels]]:
+    """The labels that are learned before row ``until``, in their order, and the others."""
+    end = chunk.first + len(chunk.P)
+    near, late = parts[-1:], list[Labels]()
+    for part in parts[:-1]:
+        if by_time:
+            assert chunk.time is not None
+            waits = part.time.min() > chunk.time[-1]
+        else:
+            waits = part.due.min() > end
+        (late if waits else near).append(part)
+    labels = Labels(*(np.concatenate(arrays) for arrays in zip(*near, strict=True)))
+    due = labels.due
+    if by_time:
+        assert chunk.time is not None
+        due = np.maximum(due, chunk.first + np.searchsorted(chunk.time, labels.time, "left"))
+    order = np.lexsort((labels.row, labels.time, due))
+    ripe = order[due[order] <= until]
+    rest = np.ones(len(due), np.bool_)
+    rest[ripe] = False
+    if rest.any():
+        late.append(labels.take(np.flatnonzero(rest)))
+    return labels.take(ripe)._replace(due=due[ripe]), late

@@ -1,0 +1,153 @@
+"""A task that asks for labels: marks, records of requests, scores of the random half alone."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_can import Corrector, LabelRequests
+from stream_can.stream.fields import Fields
+from stream_can.stream.requests import RequestMessage
+from stream_can.stream.task import Task
+from tests.stream.test_task import CLASSES, bare, label, new, prediction, record_streams
+
+pytestmark = pytest.mark.fast
+
+
+def asking(budget=0.5, **options):
+    return new(requests=LabelRequests(budget), **options)
+
+
+@given(record_streams(), st.lists(st.integers(1, 7), min_size=1), st.sampled_from([60, 1 << 20]))
+def test_cut_and_restored_anywhere_it_asks_the_same(records, cuts, recent_bytes):
+    whole, parts = asking(recent_bytes=recent_bytes), asking(recent_bytes=recent_bytes)
+    expected = whole.handle(records)
+    outputs, requests, start = [], [], 0
+    while start < len(records):
+        size = cuts[start % len(cuts)]
+        result = parts.handle(records[start : start + size])
+        start += size
+        outputs += result.outputs
+        requests += result.requests
+        parts = Task.from_bytes(
+            parts.to_bytes(recent=True),
+            labels_topic="labels",
+            recent_bytes=recent_bytes,
+            requests=LabelRequests(0.5),
+        )
+    assert bare(outputs) == bare(expected.outputs)
+    assert bare(requests) == bare(expected.requests)
+    assert parts.to_bytes(recent=True) == whole.to_bytes(recent=True)
+
+
+@given(record_streams())
+def test_asking_changes_nothing_else(records):
+    plain, asks = new(), asking()
+    expected, result = plain.handle(records), asks.handle(records)
+    marked = 0
+    for output, other in zip(result.outputs, expected.outputs, strict=True):
+        if output.value is None:
+            assert other.value is None
+            continue
+        message = json.loads(output.value)
+        marked += message.pop("ask", None) in ("random", "margin")
+        assert message == json.loads(other.value)
+    assert marked == len(result.requests)
+    assert asks.corrector.to_bytes() == plain.corrector.to_bytes()
+    assert expected.requests == []
+
+
+def rows(n, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.full(3, 0.7), n).tolist()
+
+
+def test_a_request_says_what_it_takes_to_answer():
+    task, alone = asking(0.2), LabelRequests(0.2)
+    corrector = Corrector(CLASSES)
+    records = [prediction(i, row, b"%d" % i, n=i) for i, row in enumerate(rows(300))]
+    result = task.handle(records)
+    outputs = {output.key: output for output in result.outputs}
+    expected = {}
+    for record in records:
+        p = json.loads(record.value)["probs"]
+        row = corrector.process_one(p)
+        if request := alone.ask_one(record.key, row):
+            expected[record.key] = request, p, row
+    assert [request.key for request in result.requests] == list(expected)
+    for record in result.requests:
+        message = msgspec.json.decode(record.value, type=RequestMessage)
+        request, p, row = expected[record.key]
+        assert (message.reason, message.probability) == request
+        assert message.id.encode() == record.key
+        assert message.time == record.timestamp == outputs[record.key].timestamp
+        assert message.probs_raw == pytest.approx(p)
+        assert message.probs == pytest.approx(row)
+        assert bytes(message.message) == outputs[record.key].value
+        assert json.loads(outputs[record.key].value)["ask"] == request.reason
+    assert {json.loads(request.value)["reason"] for request in result.requests} == {
+        "random", "margin"
+    }  # fmt: skip
+
+
+def test_scores_are_of_the_random_half_alone_also_after_a_restart():
+    task = asking(0.3)
+    predicted = rows(400)
+    result = task.handle([prediction(i, row, b"%d" % i) for i, row in enumerate(predicted)])
+    reasons = {request.key: json.loads(request.value)["reason"] for request in result.requests}
+    at_random = [key for key, reason in reasons.items() if reason == "random"]
+    assert 30 < len(at_random) < len(reasons)
+    again = Task.from_bytes(
+        task.to_bytes(recent=True), labels_topic="labels", requests=LabelRequests(0.3)
+    )
+    for one in (task, again):  # labels of rows that nobody asked for come too
+        one.handle([label(i, "b", b"%d" % i) for i in range(400)])
+        assert one.corrector.n_labels == 400
+        assert one.raw_scores.n == one.sent_scores.n == len(at_random)
+    right = np.mean([np.argmax(predicted[int(key)]) == 1 for key in at_random])
+    assert task.raw_scores.accuracy == pytest.approx(right)
+
+
+def test_a_prediction_without_an_id_is_not_asked_for():
+    task = asking(1.0, fields=Fields(id="id"))
+    records = [
+        prediction(i, row, b"key", **({"id": i} if i % 2 else {})) for i, row in enumerate(rows(60))
+    ]
+    result = task.handle(records)
+    asked = [json.loads(output.value) for output in result.outputs if b'"ask"' in output.value]
+    assert len(asked) == len(result.requests) > 20
+    assert all(message["id"] % 2 for message in asked)
+    assert {json.loads(request.value)["id"] for request in result.requests} == {
+        str(message["id"]) for message in asked
+    }
+
+
+def test_another_budget_begins_anew():
+    task = asking(0.2)
+    task.handle([prediction(i, row, b"%d" % i) for i, row in enumerate(rows(50))])
+    data = task.to_bytes(recent=True)
+    same = Task.from_bytes(data, labels_topic="labels", requests=LabelRequests(0.2))
+    assert same.requests.to_bytes() == task.requests.to_bytes()
+    other = Task.from_bytes(data, labels_topic="labels", requests=LabelRequests(0.1))
+    assert other.requests.to_bytes() == LabelRequests(0.1).to_bytes()
+    assert Task.from_bytes(data, labels_topic="labels").requests is None
+
+
+def test_the_mark_counts_where_outputs_may_be_too_large():
+    record = prediction(0, [1 / 3, 1 / 3, 1 / 3], b"key", x="y" * 100)
+    sizes = []
+    for limit in range(200, 500):
+        for output in asking(1.0, max_bytes=limit).handle([record]).outputs:
+            assert b'"ask"' in output.value
+            sizes.append(len(output.key) + len(output.value))
+            assert sizes[-1] <= limit
+    assert 0 < len(sizes) < 300
+
+
+def test_lines_with_their_own_label_are_not_asked_for():
+    with pytest.raises(ValueError, match="carry their own labels"):
+        Task(Corrector(CLASSES), labelled=True, requests=LabelRequests(0.1))
