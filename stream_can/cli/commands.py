@@ -35,3 +35,8 @@ app.command(
     name="backfill",
     help="Learn from what Kafka topics hold, offline, so that a deployment starts warm.",
 )
+app.command(
+    "stream_can.cli.label:label",
+    name="label",
+    help="Serve a page on 127.0.0.1 to give the labels that a worker asks for.",
+)

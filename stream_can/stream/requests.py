@@ -5,18 +5,18 @@ It goes where the prediction's label is to come from, under the prediction's own
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Raw
 
 from stream_can.method.asking import LabelRequest
 from stream_can.stream.records import Output
 
-__all__ = ["FIELD", "MARK_SIZE", "RequestMessage", "request_record"]
+__all__ = ["FIELD", "MARK_SIZE", "REASON_HEADER", "RequestMessage", "request_record"]
 
 FIELD = "ask"
 """The name, in the message of a prediction whose label is asked for, of the reason."""
+REASON_HEADER = "stream-can-reason"
+"""The header of a request's record that has the reason."""
 MARK_SIZE = len(b',"ask":"random"')
 """Bytes that it adds at most."""
 
@@ -53,5 +53,5 @@ def request_record(
         sent,
         Raw(output.value or b"null"),
     )
-    headers: list[tuple[str, Any]] = []
+    headers = [(REASON_HEADER, request.reason.encode())]  # to be counted without being opened
     return Output(output.key, msgspec.json.encode(message), headers, output.timestamp)

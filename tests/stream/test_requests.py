@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, LabelRequests
 from stream_can.stream.fields import Fields
-from stream_can.stream.requests import RequestMessage
+from stream_can.stream.requests import REASON_HEADER, RequestMessage
 from stream_can.stream.task import Task
 from tests.stream.test_task import CLASSES, bare, label, new, prediction, record_streams
 
@@ -83,6 +83,7 @@ def test_a_request_says_what_it_takes_to_answer():
         message = msgspec.json.decode(record.value, type=RequestMessage)
         request, p, row = expected[record.key]
         assert (message.reason, message.probability) == request
+        assert record.headers == [(REASON_HEADER, request.reason.encode())]
         assert message.id.encode() == record.key
         assert message.time == record.timestamp == outputs[record.key].timestamp
         assert message.probs_raw == pytest.approx(p)

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from stream_can import (
     Corrector,
     InvalidPrediction,
+    LabelRequest,
+    LabelRequests,
     StreamCANError,
     any_topk_entropy,
     batch_can,
@@ -47,6 +49,10 @@ assert_type(topk_entropy([0.5, 0.5], k=2), Array)
 assert_type(entropy([0.5]), Array)
 assert_type(margin([0.5]), Array)
 assert_type(any_topk_entropy([0.5]), Array)
+requests = LabelRequests(0.05, random_share=0.5, seed=1)
+assert_type(requests.ask_one("17", [0.5, 0.5]), LabelRequest | None)
+assert_type(requests.ask_many([1, b"2"], np.ones((2, 2)) / 2), list[LabelRequest | None])
+assert_type(LabelRequests.from_bytes(requests.to_bytes()), LabelRequests)
 error: StreamCANError = InvalidPrediction("row 0: ...")
 
 # -- scores, recordings, replay, report

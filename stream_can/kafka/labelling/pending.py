@@ -1,0 +1,250 @@
+"""The label requests that nobody has answered: read from their topic, answered into the labels'.
+
+It is in no group and commits nothing. A request is open until a label of its prediction comes,
+from here or from anywhere; after a restart it reads both topics again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+from kafka import KafkaProducer, TopicPartition
+
+from stream_can.errors import StreamCANError
+from stream_can.kafka.client.consumer import open_consumer
+from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.start import Start
+from stream_can.stream.messages import Messages
+from stream_can.stream.requests import RequestMessage
+
+__all__ = ["NotOpen", "Pending", "PendingRequests", "requests_topic"]
+
+log = logging.getLogger(__name__)
+
+MOST = 10_000
+"""Open requests that are kept; the oldest go first."""
+AGAIN_SECONDS = 2.0
+ANSWER_SECONDS = 20.0
+
+
+def requests_topic(settings: Settings) -> str:
+    """The topic of label requests; as many partitions as the labels'."""
+    return f"{settings.application_id}-label-requests"
+
+
+class NotOpen(StreamCANError):
+    """The request was answered already, or never was."""
+
+
+class Pending(NamedTuple):
+    """An open request."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    says: RequestMessage
+
+
+class PendingRequests:
+    """Reads requests and labels until stopped; takes answers from any thread.
+
+    Parameters
+    ----------
+    settings
+        Those of the worker; with a topic of labels.
+
+    Raises
+    ------
+    DeniedError
+        There is no topic of labels, or of requests.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.labels is None:
+            raise DeniedError("labels: name the topic that the answers go to")
+        self._requests, self._labels = requests_topic(settings), settings.labels
+        self._options = Options(settings.bootstrap_servers, settings.client)
+        self.classes = Start(settings).classes
+        self._messages = Messages(self.classes, settings.fields)
+        self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
+        self._lock = threading.Lock()
+        self._open: OrderedDict[tuple[int, str], Pending] = OrderedDict()
+        self._producer: Any = None
+
+    def oldest(self, n: int) -> tuple[int, list[Pending]]:
+        """How many requests are open, and the n that have waited longest."""
+        with self._lock:
+            return len(self._open), list(islice(self._open.values(), n))
+
+    def read(self, stopped: Callable[[], bool]) -> None:
+        """Follow both topics until ``stopped``; an outage is waited for.
+
+        Raises
+        ------
+        DeniedError
+            No retry helps.
+        """
+        while not stopped():
+            consumer = None
+            try:
+                consumer = open_consumer(self._options)
+                self._follow(consumer, stopped)
+            except DeniedError:
+                raise
+            except ClientError as error:
+                log.warning("reading label requests: %s", error)
+                time.sleep(AGAIN_SECONDS)
+            finally:
+                close(consumer)
+
+    def _follow(self, consumer: Any, stopped: Callable[[], bool]) -> None:
+        with errors_as(RetryError):
+            mine = self._partitions(consumer, self._requests)
+            theirs = self._partitions(consumer, self._labels)
+            with self._lock:
+                self._open.clear()
+            consumer.assign(mine)
+            consumer.seek_to_beginning(*mine)
+            ends = consumer.end_offsets(mine)
+            while any(consumer.position(tp) < ends[tp] for tp in mine):
+                if stopped():
+                    return
+                self._take(consumer.poll(500))
+            # Labels that came since the oldest request: before it nothing was asked.
+            positions = {tp: consumer.position(tp) for tp in mine}
+            with self._lock:
+                since = min((one.says.time for one in self._open.values()), default=None)
+            consumer.assign([*mine, *theirs])
+            for tp, offset in positions.items():
+                consumer.seek(tp, offset)
+            ends = consumer.end_offsets(theirs)
+            starts = (
+                {} if since is None else consumer.offsets_for_times(dict.fromkeys(theirs, since))
+            )
+            for tp in theirs:
+                start = starts.get(tp)
+                consumer.seek(tp, ends[tp] if start is None else start.offset)
+            while not stopped():
+                self._take(consumer.poll(500))
+
+    def _partitions(self, consumer: Any, topic: str) -> list[TopicPartition]:
+        numbers = consumer.partitions_for_topic(topic)
+        if not numbers:
+            raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
+        return [TopicPartition(topic, number) for number in sorted(numbers)]
+
+    def _take(self, polled: dict[TopicPartition, list[Any]]) -> None:
+        for tp, records in polled.items():
+            for record in records:
+                if tp.topic == self._requests:
+                    self._ask(record)
+                else:
+                    self._answered(record)
+
+    def _ask(self, record: Any) -> None:
+        try:
+            says = msgspec.json.decode(record.value or b"", type=RequestMessage)
+        except msgspec.MsgspecError as error:
+            self._refuse(record, str(error))
+            return
+        if len(says.probs) != len(self.classes):
+            self._refuse(
+                record, f"{len(says.probs)} classes, the settings have {len(self.classes)}"
+            )
+            return
+        with self._lock:
+            self._open[record.partition, says.id] = Pending(
+                record.partition, record.offset, record.key, says
+            )
+            if len(self._open) > MOST:
+                self._open.popitem(last=False)
+
+    def _refuse(self, record: Any, why: str) -> None:
+        log.warning("%s-%d offset %d: %s", record.topic, record.partition, record.offset, why)
+
+    def _answered(self, record: Any) -> None:
+        try:
+            label = self._messages.read_label(record.value or b"", record.key)
+        except StreamCANError:
+            return  # a dead letter of the worker's
+        if label.id is not None:
+            with self._lock:
+                self._open.pop((record.partition, label.id.decode(errors="replace")), None)
+
+    def answer(self, partition: int, offset: int, column: int) -> None:
+        """Write the label of an open request; returns when the brokers have it.
+
+        Parameters
+        ----------
+        partition, offset
+            Of the request.
+        column
+            Of the class.
+
+        Raises
+        ------
+        NotOpen
+            Nobody waits for it any more.
+        RetryError, DeniedError
+            It could not be written, and is open as before.
+        """
+        with self._lock:
+            found = [
+                (name, one)
+                for name, one in self._open.items()
+                if (one.partition, one.offset) == (partition, offset)
+            ]
+            if not found:
+                raise NotOpen("this request was answered already")
+            ((name, pending),) = found
+            del self._open[name]
+        try:
+            self._send(pending, self._label_message(pending, column))
+        except ClientError:
+            with self._lock:
+                self._open[name] = pending
+                self._open.move_to_end(name, last=False)
+            raise
+
+    def _label_message(self, pending: Pending, column: int) -> bytes:
+        """The label with its id, and the raw prediction: a worker may have forgotten it by then."""
+        message: dict[str, Any] = {}
+        put(message, self._messages.label_path, self.classes[column])
+        if self._messages.fields.id is not None:
+            put(message, self._messages.fields.id.split("."), pending.says.id)
+        if self.raw_path is not None:
+            put(message, self.raw_path, pending.says.probs_raw)
+        return msgspec.json.encode(message)
+
+    def _send(self, pending: Pending, value: bytes) -> None:
+        with errors_as(RetryError):
+            with self._lock:
+                if self._producer is None:
+                    self._producer = KafkaProducer(
+                        **self._options.producer, enable_idempotence=True, acks="all"
+                    )
+                producer = self._producer
+            future = producer.send(
+                self._labels, value, key=pending.key, partition=pending.partition
+            )
+            future.get(timeout=ANSWER_SECONDS)
+
+    def close(self) -> None:
+        """Close the producer."""
+        close(self._producer)
+
+
+def put(message: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set a value at a path of an object, making what is missing on the way."""
+    for name in path[:-1]:
+        message = message.setdefault(name, {})
+    message[path[-1]] = value

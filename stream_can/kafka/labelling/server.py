@@ -1,0 +1,184 @@
+"""The page on 127.0.0.1: whoever has the token in its address sees requests and answers them.
+
+========================= ========================================================
+GET  /TOKEN/              the page
+GET  /TOKEN/requests      the requests that have waited longest, as JSON
+POST /TOKEN/answer        {"partition", "offset", "class": its number} of a request
+========================= ========================================================
+
+A page of another origin can neither read nor answer: the address has a secret, the host must be
+this machine's own name for itself, and a write must come from this origin as JSON, which a browser
+sends to another origin only after asking.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from stream_can.kafka.client.guards import ClientError, DeniedError
+from stream_can.kafka.labelling.pending import NotOpen, Pending, PendingRequests
+from stream_can.stream.requests import FIELD
+
+__all__ = ["LabellingServer"]
+
+SHOWN = 20
+"""Requests that the page gets at once."""
+KEYS = 9
+"""Classes that have a key."""
+LARGEST_ANSWER = 10_000
+
+
+class Answer(msgspec.Struct, forbid_unknown_fields=True):
+    """What the page sends."""
+
+    partition: int
+    offset: int
+    column: int = msgspec.field(name="class")
+
+
+class LabellingServer:
+    """Serves the page in a thread of its own, until ``close``.
+
+    Parameters
+    ----------
+    pending
+        The requests.
+    port
+        Port 0 takes a free one; ``address`` has it.
+
+    Raises
+    ------
+    DeniedError
+        The port cannot be had.
+    """
+
+    def __init__(self, pending: PendingRequests, port: int = 0) -> None:
+        self.token = secrets.token_urlsafe(24)
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(pending, self.token))
+        except (OSError, OverflowError) as error:
+            raise DeniedError(f"port {port}: {error}") from error
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}/{self.token}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def shown(one: Pending, pending: PendingRequests) -> dict[str, Any]:
+    """A request as the page has it: its message without what the probabilities already say."""
+    likeliest = sorted(range(len(pending.classes)), key=lambda k: -one.says.probs[k])[:KEYS]
+    message = json.loads(bytes(one.says.message))
+    for path in (pending.probs_path, pending.raw_path, [FIELD]):
+        forget(message, path)
+    return {
+        "partition": one.partition,
+        "offset": one.offset,
+        "id": one.says.id,
+        "reason": one.says.reason,
+        "time": one.says.time,
+        "message": message,
+        "likeliest": [[k, one.says.probs[k]] for k in likeliest],
+    }
+
+
+def forget(message: Any, path: list[str] | None) -> None:
+    """Leave out the value at a path of an object, where there is one."""
+    *above, last = path or [""]
+    for name in above:
+        message = message.get(name) if isinstance(message, dict) else None
+    if isinstance(message, dict):
+        message.pop(last, None)
+
+
+def _handler(pending: PendingRequests, token: str) -> type[BaseHTTPRequestHandler]:
+    page = resources.files(__package__).joinpath("page.html").read_text("utf-8")
+    classes = tuple(pending.classes)
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10  # a client that opens a connection and says nothing must not keep a thread
+
+        def do_GET(self) -> None:
+            match self._asked_for():
+                case "":
+                    nonce = secrets.token_urlsafe(16)
+                    self._send(200, "text/html", page.replace("NONCE", nonce), nonce)
+                case "requests":
+                    n, oldest = pending.oldest(SHOWN)
+                    found = {
+                        "open": n,
+                        "classes": [str(c) for c in classes],
+                        "requests": [shown(one, pending) for one in oldest],
+                    }
+                    self._send(200, "application/json", json.dumps(found))
+                case _:
+                    self._send(404, "text/plain", "not found\n")
+
+        def do_POST(self) -> None:
+            size = self.headers.get("Content-Length", "")
+            same = self.headers.get("Origin") == f"http://{self.headers.get('Host')}"
+            as_json = self.headers.get_content_type() == "application/json"
+            if self._asked_for() != "answer" or not same or not as_json:
+                self._send(404, "text/plain", "not found\n")
+            elif not size.isdigit() or int(size) > LARGEST_ANSWER:
+                self._send(400, "text/plain", "no answer\n")
+            else:
+                self._send(*answered(pending, len(classes), self.rfile.read(int(size))))
+
+        def _asked_for(self) -> str | None:
+            """What is asked for behind the token; None without it, or under another name."""
+            _, given, *rest = [*self.path.partition("?")[0].split("/"), ""]
+            number = self.connection.getsockname()[1]
+            known = self.headers.get("Host") in (f"127.0.0.1:{number}", f"localhost:{number}")
+            right = hmac.compare_digest(given.encode(errors="replace"), token.encode())
+            return rest[0] if known and right and len(rest) == 2 else None
+
+        def _send(self, code: int, kind: str, text: str, nonce: str = "") -> None:
+            body = text.encode()
+            self.send_response(code)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Referrer-Policy", "no-referrer")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+            self.send_header(
+                "Content-Security-Policy",
+                f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
+                "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            )
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """The address has the token, which is for no log."""
+
+    return Handler
+
+
+def answered(pending: PendingRequests, m: int, body: bytes) -> tuple[int, str, str]:
+    """Take an answer; what to say of it."""
+    try:
+        answer = msgspec.json.decode(body, type=Answer)
+    except msgspec.MsgspecError as error:
+        return 400, "text/plain", f"{error}\n"
+    if not 0 <= answer.column < m:
+        return 400, "text/plain", f"class {answer.column}: there are {m}\n"
+    try:
+        pending.answer(answer.partition, answer.offset, answer.column)
+    except NotOpen as error:
+        return 409, "text/plain", f"{error}\n"
+    except ClientError as error:
+        return 503, "text/plain", f"the label was not written: {error}\n"
+    return 200, "text/plain", "ok\n"

@@ -1,0 +1,312 @@
+"""The labelling page: a real browser's keyboard, a real broker, and a label that is learned."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_can import Corrector, LabelRequests
+from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.labelling.pending import PendingRequests, requests_topic
+from stream_can.kafka.labelling.server import LabellingServer
+from stream_can.stream.fields import Fields
+from stream_can.stream.task import Record, Task
+from tests.kafka.broker.broker import Broker
+from tests.kafka.browser import Browser
+from tests.kafka.streams import CLASSES, STAMP, App, write_config
+from tests.kafka.topics import create, produce, read, wait
+from tests.programs import PATIENCE
+
+TRICK = "<img src=x onerror=document.title='run'>"
+
+
+def predictions(n: int, partition: int) -> list[Record]:
+    rows = np.random.default_rng(partition).dirichlet(np.full(len(CLASSES), 0.7), n).tolist()
+    found = []
+    for i, row in enumerate(rows):
+        message = {"probs": row, "text": f"message {i}", "trick": TRICK}
+        message["order"] = f"o{partition}-{i}"
+        value = json.dumps(message).encode()
+        found.append(Record("in", partition, i, STAMP + i, b"k%d-%d" % (partition, i), value))
+    return found
+
+
+class Asking:
+    """An application, and the requests that a task of each partition made."""
+
+    def __init__(self, broker: Broker, n: int = 6, **settings: Any) -> None:
+        self.app = App(broker.bootstrap_servers, **settings)
+        self.topic = requests_topic(self.app.settings())
+        create(broker.bootstrap_servers, {self.topic: {"retention.ms": "-1"}}, 2)
+        self.tasks, self.requests = {}, {}
+        for partition in (0, 1):
+            task = Task(
+                Corrector(CLASSES),
+                fields=Fields(id=settings.get("id")),
+                labels_topic=self.app.given["labels"],
+                requests=LabelRequests(1.0),
+            )
+            records = predictions(n, partition)
+            self.tasks[partition] = task
+            self.requests[partition] = task.handle(records).requests
+            assert len(self.requests[partition]) > 3
+        self.send((0, 1))
+
+    def send(self, partitions: tuple[int, ...]) -> None:
+        produce(
+            self.app.servers,
+            [
+                (self.topic, p, one.key, one.value, [], one.timestamp)
+                for p in partitions
+                for one in self.requests[p]
+            ],
+        )
+
+    def labels(self, partition: int) -> list[Any]:
+        return read(self.app.servers, self.app.given["labels"], partition)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.requests.values()))
+
+
+class Serving:
+    """The page over an application, in threads of this process."""
+
+    def __init__(self, app: App) -> None:
+        self.pending = PendingRequests(app.settings())
+        self.server = LabellingServer(self.pending)
+        self._stop = threading.Event()
+        self._reader = threading.Thread(target=self.pending.read, args=[self._stop.is_set])
+        self._reader.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._reader.join()
+        self.server.close()
+        self.pending.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Any]:
+    opened: list[Serving] = []
+
+    def start(app: App) -> Serving:
+        opened.append(Serving(app))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def call(
+    server: LabellingServer, path: str, *, body: Any = None, **headers: str
+) -> tuple[int, str, Any]:
+    """Status, text and headers of a request to the page's server."""
+    url = origin(server) + path if path.startswith("/") else server.address + path
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, given)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode(), answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), error.headers
+
+
+def origin(server: LabellingServer) -> str:
+    return server.address.removesuffix(f"/{server.token}/")
+
+
+def give(server: LabellingServer, one: dict[str, Any], column: int) -> tuple[int, str]:
+    body = {"partition": one["partition"], "offset": one["offset"], "class": column}
+    code, text, _ = call(
+        server, "answer", body=body, Origin=origin(server), Content_Type="application/json"
+    )
+    return code, text
+
+
+def opened(server: LabellingServer) -> dict[str, Any]:
+    code, text, _ = call(server, "requests")
+    assert code == 200
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [400, 1000])
+def test_a_label_is_given_with_the_keyboard_and_learned(
+    broker: Broker, tmp_path: Path, width: int
+) -> None:
+    asking = Asking(broker)
+    config = write_config(asking.app, tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "stream_can", "label", config],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
+        with Browser(tmp_path, width) as browser:
+            browser.go(address)
+            browser.until("document.querySelectorAll('#classes li').length === 4")
+            assert browser.value("document.documentElement.scrollWidth") <= width
+            assert browser.value("document.getElementById('open').textContent") == (
+                f"{asking.count} open"
+            )
+            fields = browser.value(
+                "[...document.querySelectorAll('dt')].map(one => one.textContent)"
+            )
+            assert fields == ["text", "trick", "order"]  # and no probabilities
+            assert TRICK in browser.value("document.querySelector('dl').textContent")
+            shares = browser.value(
+                "[...document.querySelectorAll('li span')].map(one => parseFloat(one.textContent))"
+            )
+            assert shares == sorted(shares, reverse=True)
+            chosen = browser.value("document.querySelectorAll('li bdi')[1].textContent")
+            browser.press("s")  # the first is passed over
+            chosen = browser.until(
+                "document.querySelector('dd').textContent === 'message 1' &&"
+                " document.querySelectorAll('li bdi')[1].textContent"
+            )
+            order = browser.value("document.querySelectorAll('dd')[2].textContent")
+            browser.press("2")
+            left = asking.count - 1
+            browser.until(f"document.getElementById('open').textContent === '{left} open'")
+            assert browser.value("document.title") == "Labels"  # what is in a message is text
+        partition = int(order[1])
+        (record,) = asking.labels(partition)
+        assert asking.labels(1 - partition) == []
+        assert json.loads(record.value)["label"] == chosen
+        task = asking.tasks[partition]
+        before = task.corrector.n_labels
+        task.handle([record])
+        assert task.corrector.n_labels == before + 1
+        assert task.counts.matched == 1
+    finally:
+        process.terminate()
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    assert address.split("/")[3] not in said  # the secret is in no log
+
+
+def test_answers_go_where_their_predictions_are(broker: Broker, serve: Any) -> None:
+    asking = Asking(broker)
+    serving = serve(asking.app)
+    wait("requests", lambda: opened(serving.server)["open"] == asking.count)
+    shown = opened(serving.server)["requests"]
+    for one in shown:
+        column = one["likeliest"][0][0]
+        assert give(serving.server, one, column) == (200, "ok\n")
+        assert give(serving.server, one, column)[0] == 409  # once is enough
+    assert opened(serving.server)["open"] == 0
+    for partition, requests in asking.requests.items():
+        records = asking.labels(partition)
+        assert [r.key for r in records] == [r.key for r in requests]
+        for record, request in zip(records, requests, strict=True):
+            message, says = json.loads(record.value), json.loads(request.value)
+            assert message == {
+                "label": CLASSES[int(np.argmax(says["probs"]))],
+                "probs_raw": says["probs_raw"],
+            }
+        task = asking.tasks[partition]
+        task.handle(records)
+        assert task.counts.matched == len(requests)
+
+
+def test_fields_are_where_the_settings_have_them(broker: Broker, serve: Any) -> None:
+    asking = Asking(broker, id="order", label="truth.name", raw="was")
+    serving = serve(asking.app)
+    wait("requests", lambda: opened(serving.server)["open"])
+    one = opened(serving.server)["requests"][0]
+    assert give(serving.server, one, 2)[0] == 200
+    (record,) = asking.labels(one["partition"])
+    message = json.loads(record.value)
+    assert message["truth"] == {"name": CLASSES[2]}
+    assert message["order"] == one["id"]
+    assert len(message["was"]) == len(CLASSES)
+
+
+def test_what_was_answered_elsewhere_or_before_is_not_shown(broker: Broker, serve: Any) -> None:
+    asking = Asking(broker)
+    first = serve(asking.app)
+    wait("requests", lambda: opened(first.server)["open"] == asking.count)
+    one = opened(first.server)["requests"][0]
+    give(first.server, one, 0)
+    # Another system labels the last request of partition 1 and something that nobody asked for.
+    elsewhere = asking.requests[1][-1].key
+    labels = asking.app.given["labels"]
+    produce(
+        asking.app.servers,
+        [(labels, 1, key, b'{"label":"a"}', []) for key in (elsewhere, b"other")]
+        + [(labels, 1, b"x", b"no json", [])],
+    )
+    for serving in (first, serve(asking.app)):
+        wait("both are closed", lambda s=serving: opened(s.server)["open"] == asking.count - 2)
+    # What is no request is passed over, and later ones are found.
+    produce(asking.app.servers, [(asking.topic, 0, b"bad", b"{}", [])])
+    asking.send((0,))
+    wait("asked again", lambda: opened(first.server)["open"] > asking.count - 2)
+
+
+def test_nobody_else_gets_in(broker: Broker, serve: Any) -> None:
+    asking = Asking(broker)
+    server = serve(asking.app).server
+    wait("requests", lambda: opened(server)["open"] == asking.count)
+    one = opened(server)["requests"][0]
+    body = {"partition": one["partition"], "offset": one["offset"], "class": 0}
+    right = {"Origin": origin(server), "Content_Type": "application/json"}
+    for path in ("/", "/requests", "/x/requests", f"/{server.token[:-1]}/requests", "/%C3%A9/"):
+        assert call(server, path)[0] == 404, path
+    assert call(server, f"/{server.token}")[0] == 404
+    assert call(server, "requests", Host="evil.example")[0] == 404
+    assert call(server, "answer", body=body, **right, Host="evil.example:80")[0] == 404
+    assert call(server, "answer", body=body, **right | {"Origin": "http://evil.example"})[0] == 404
+    assert call(server, "answer", body=body, Content_Type="application/json")[0] == 404
+    assert call(server, "answer", body=body, **right | {"Content_Type": "text/plain"})[0] == 404
+    assert call(server, "/x/answer", body=body, **right)[0] == 404
+    for bad in (b"{", b"[]", {**body, "class": 4}, {**body, "class": -1}, {**body, "more": 1}):
+        assert call(server, "answer", body=bad, **right)[0] == 400
+    assert call(server, "answer", body=b" " * 20_000, **right)[0] == 400
+    assert call(server, "answer", body={**body, "offset": 10**6}, **right)[0] == 409
+    assert opened(server)["open"] == asking.count
+    code, page, headers = call(server, "")
+    policy = headers["Content-Security-Policy"]
+    (nonce,) = set(re.findall(r"'nonce-([\w-]+)'", policy))
+    assert code == 200
+    assert policy.startswith("default-src 'none'; ")
+    assert page.count(f'nonce="{nonce}"') == 2
+    assert "NONCE" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+    assert nonce not in call(server, "")[1]  # another one each time
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "no-store"
+
+
+def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers)
+    with pytest.raises(DeniedError, match=f"{app.id}-label-requests' does not exist"):
+        PendingRequests(app.settings()).read(lambda: False)
+    with pytest.raises(DeniedError, match="labels: name the topic"):
+        PendingRequests(app.settings(labels=None))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "stream_can", "label", write_config(app, tmp_path)],
+        capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "label-requests' does not exist" in done.stderr
+    assert "Traceback" not in done.stderr
