@@ -30,7 +30,6 @@ LABEL_BYTES = 40
 """Of a label, besides its row."""
 
 Array = NDArray[np.float64]
-Known = NDArray[np.float32]
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -102,11 +101,12 @@ class OpenPart:
         self.offsets: list[int] = []
         self.taken: list[int] = []
         self.classes: list[int] = []
-        self.known: list[Known] = []
+        self.known: list[bytes] = []
         self.rows: list[bytes | None] = []
 
-    def add(self, offset: int, taken: int, y: int, known: Known, row: bytes | None) -> None:
-        """A label: where it lies, which prediction comes next as it does, its class and row."""
+    def add(self, offset: int, taken: int, y: int, known: bytes, row: bytes | None) -> None:
+        """A label: where it lies, which prediction comes next as it does, its class, the three
+        float32 that its receipt gave it, and its row."""
         self.offsets.append(offset)
         self.taken.append(taken)
         self.classes.append(y)
@@ -135,7 +135,7 @@ class OpenPart:
                         ],
                         "<i4",
                     ).tobytes(),
-                    np.array(self.known[cut], "<f4").tobytes(),
+                    b"".join(self.known[cut]),
                     b"".join(row for row in rows if row is not None),
                 )
             )

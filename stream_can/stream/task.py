@@ -260,10 +260,11 @@ class Task:
 
     def _correct_and_learn(self, batch: Batch) -> None:
         """Run the batch through the corrector; fill in the outputs and what was sent."""
+        keeps, receipts = self._labels_topic is not None, None
         if self._open_part is None:
             P, Q, receipts = batch.play(self.corrector)
         else:
-            P, Q, receipts = batch.collect(self.corrector, self._open_part)
+            P, Q, receipts = batch.collect(self.corrector, self._open_part, keeps)
         if self._digits is not None:
             Q = rounded(Q, self._digits)
         if not np.isfinite(Q).all():  # JSON would say null
@@ -271,7 +272,7 @@ class Task:
         write = self.messages.write
         for (prediction, output, _), row in zip(batch.predictions, Q, strict=True):
             output.value = write(prediction, row)
-        if self._labels_topic is not None:
+        if keeps and receipts is not None:
             batch.keep(P, Q, receipts)
         batch.score(P, Q, self.raw_scores, self.sent_scores)
 

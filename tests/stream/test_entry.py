@@ -22,11 +22,12 @@ def part(corrector, seed, n=20, labels=15):
     rng = np.random.default_rng(seed)
     found = entry.OpenPart(corrector, 10 * seed, 5 * seed)
     P = rng.dirichlet(np.full(M, 0.5), n)
-    _, receipts = corrector.correct_and_sum(P, found.sums)
+    _, receipts = corrector.correct_and_sum(P, found.sums, receipt=True)
     for i in range(labels):
         y = int(rng.integers(M))
         known = receipts[i % n, :, y] if i % 3 else np.full(3, np.nan, np.float32)
-        found.add(5 * seed + i, 10 * seed + i, y, known, None if i % 5 == 4 else P[i % n].tobytes())
+        row = None if i % 5 == 4 else P[i % n].tobytes()
+        found.add(5 * seed + i, 10 * seed + i, y, known.tobytes(), row)
     return found
 
 
@@ -37,7 +38,7 @@ def plainly(corrector, parts):
     for one in parts:
         for y, known, row in zip(one.classes, one.known, one.rows, strict=True):
             receipt = np.full((3, M), np.nan, np.float32)
-            receipt[:, y] = known
+            receipt[:, y] = np.frombuffer(known, np.float32)
             if row is None:
                 corrector.learn_one(None, y)
             else:
