@@ -86,7 +86,7 @@ class Task:
         Where in the messages everything is.
     labels_topic
         The topic whose records are labels; None where there are none: then no recent predictions
-        are kept and outputs have no ``stream-can-labels`` header.
+        are kept.
     labelled
         Whether a prediction's message may carry its own label: corrected first, then learned.
     recent_bytes
@@ -205,7 +205,6 @@ class Task:
             if is_label:
                 counts.labels += 1
                 self.next_label = record.offset + 1
-                added = self._added()
             else:
                 counts.predictions += 1
                 self.next_prediction = record.offset + 1
@@ -222,9 +221,7 @@ class Task:
         """The headers that an output gets now."""
         if self._replica is not None:
             return [VERSION_HEADER, ("stream-can-learned", b"%d" % self._replica.offset)]
-        if self._labels_topic is None:
-            return [VERSION_HEADER]
-        return [VERSION_HEADER, ("stream-can-labels", b"%d" % self.next_label)]
+        return [VERSION_HEADER]
 
     def _check_offsets(self, records: Sequence[Source]) -> None:
         """Refuse a record that was taken before: it would be learned twice and sent twice."""
