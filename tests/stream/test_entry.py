@@ -42,7 +42,8 @@ def plainly(corrector, parts):
             if row is None:
                 corrector.learn_one(None, y)
             else:
-                corrector.learn_one(np.frombuffer(row), y, receipt=receipt)
+                single = np.frombuffer(row).astype(np.float32)
+                corrector.learn_one(single, y, receipt=receipt)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True), st.integers(1, 2000))
@@ -107,8 +108,8 @@ def fits_not(corrector):
     for broken in (
         replace(one, classes=one.classes[:-4]),
         replace(one, classes=one.classes[:-1]),
-        replace(one, rows=one.rows[8:]),
-        replace(one, rows=one.rows[:-8] + np.array([np.nan]).tobytes()),
+        replace(one, rows=one.rows[4:]),
+        replace(one, rows=one.rows[:-4] + np.array([np.nan], "<f4").tobytes()),
         replace(one, known=one.known[:-12]),
         replace(one, known=np.full(45, 2, "<f4").tobytes()),
         replace(one, classes=np.full(15, M, "<i4").tobytes()),
