@@ -118,7 +118,7 @@ class Learned:
         """
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
-            begin, end = self.client.readers.spans(self.topic)[number]
+            begin, end = self.client.readers.span(self.topic, number)
             if at <= end or time.monotonic() > deadline:
                 return begin, end
             self._beat()
