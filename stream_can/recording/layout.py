@@ -9,7 +9,7 @@ from stream_can.method.rows import TOLERANCE
 from stream_can.recording.cells import classes_of
 from stream_can.recording.table import InvalidRecording, Table
 
-__all__ = ["Layout", "find_layout", "no_column"]
+__all__ = ["Layout", "find_layout", "may_hold", "no_column"]
 
 SEPARATORS = "_./: -"
 
@@ -99,6 +99,20 @@ def _count(name: str, found: int, classes: Sequence[Any]) -> InvalidRecording:
         f"{name}: {found} probabilities a row, but {len(classes)} classes: "
         f"{', '.join(map(str, classes[:8]))}"
     )
+
+
+def may_hold(table: Table, name: str) -> bool:
+    """Whether there is such a column, or a field inside of one, as far as the first row says."""
+    if name in table.columns:
+        return True
+    value: Any = table.first
+    for part in name.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return False
+        value = value[part]
+        if not value:  # null, or an object without fields: a later row may have them
+            return True
+    return True
 
 
 def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecording:

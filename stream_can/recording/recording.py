@@ -17,7 +17,7 @@ from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise, as_float64, divided
 from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
-from stream_can.recording.layout import find_layout, no_column
+from stream_can.recording.layout import find_layout, may_hold, no_column
 from stream_can.recording.source import open_source
 from stream_can.recording.table import DATES, InvalidRecording, Names, Times
 from stream_can.stream.forms import Forms
@@ -113,7 +113,7 @@ class Recording:
             self._label = "labels"
         self._times = [] if time is None or label_time is None else [time, label_time]
         for what, name in [("label", self._label), ("time", time), ("label_time", label_time)]:
-            if name is None or name in table.columns or table.cell(name) is not None:
+            if name is None or may_hold(table, name):
                 continue
             if what != "label" or not table.labels_apart:
                 raise no_column(self.name, table, what, name)

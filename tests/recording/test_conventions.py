@@ -256,6 +256,19 @@ def test_standard_input(content, tmp_path, capsys, monkeypatch):
     assert json.loads(out)["rows"] == N
 
 
+@pytest.mark.parametrize("kept", ["jsonl", "parquet"])
+def test_the_first_row_need_not_have_a_label_inside(kept, tmp_path):
+    rows = [{"probs": [0.4, 0.3, 0.3], "truth": None}]
+    rows += [{"probs": [0.4, 0.3, 0.3], "truth": {"label": "cat"}}] * 2
+    path = tmp_path / f"a.{kept}"
+    if kept == "jsonl":
+        path.write_text(lines(*rows))
+    else:
+        pl.DataFrame(rows).write_parquet(path)
+    recording = Recording(path, label="truth.label", classes=NAMES)
+    assert sum((chunk.y >= 0).sum() for chunk in recording.chunks()) == 2
+
+
 def test_rounded_rows_are_told_once_and_counted(tmp_path):
     csv(columns().round(2))(tmp_path / "a.csv")
     recording = Recording(tmp_path / "a.csv")
