@@ -118,7 +118,7 @@ class Learned:
         """
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
-            begin, end = self.client.readers.spans(self.topic)[number]
+            begin, end = self.client.readers.span(self.topic, number)
             if at <= end or time.monotonic() > deadline:
                 return begin, end
             self._beat()
@@ -188,13 +188,13 @@ class Learned:
         """Once: a process that starts with other settings than the log's changes them there."""
         if number in self._told:
             return
-        self._told.add(number)
         have, want = self.replicas[number].corrector.settings, self.start.settings
         changed = {name: value for name, value in want.items() if have[name] != value}
         if changed:
             log.info("settings of the corrector change for every process: %s", changed)
             self.client.transaction.send(self.topic, number, None, entry.settings(changed))
             self.client.transaction.commit({}, None)
+        self._told.add(number)
 
     def wait_for(self, partition: int, offset: int) -> None:
         """Fold up to the offset that a partition's last output was made from.

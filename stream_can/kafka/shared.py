@@ -57,7 +57,7 @@ def unpack(data: bytes) -> Replica:
 
 def newest_shared(readers: Readers, state: str, partition: int, wanted: bytes) -> bytes | None:
     """The newest committed shared record of a key in a partition of the state topic."""
-    begin, end = readers.spans(state)[partition]
+    begin, end = readers.span(state, partition)
     for start in (*(max(begin, end - near) for near in NEAR), begin):
         found = None
         for record in readers.read(state, partition, start, end):

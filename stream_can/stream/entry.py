@@ -30,7 +30,6 @@ LABEL_BYTES = 40
 """Of a label, besides its row."""
 
 Array = NDArray[np.float64]
-Known = NDArray[np.float32]
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -55,7 +54,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     known: bytes = b""
     """What the three rows of its receipt gave each label, float32; NaN where not known any more."""
     rows: bytes = b""
-    """The predictions of the labels that have one, float64."""
+    """The predictions of the labels that have one, float32."""
 
 
 class Entry(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -102,11 +101,12 @@ class OpenPart:
         self.offsets: list[int] = []
         self.taken: list[int] = []
         self.classes: list[int] = []
-        self.known: list[Known] = []
+        self.known: list[bytes] = []
         self.rows: list[bytes | None] = []
 
-    def add(self, offset: int, taken: int, y: int, known: Known, row: bytes | None) -> None:
-        """A label: where it lies, which prediction comes next as it does, its class and row."""
+    def add(self, offset: int, taken: int, y: int, known: bytes, row: bytes | None) -> None:
+        """A label: where it lies, which prediction comes next as it does, its class, the three
+        float32 that its receipt gave it, and its row."""
         self.offsets.append(offset)
         self.taken.append(taken)
         self.classes.append(y)
@@ -135,8 +135,8 @@ class OpenPart:
                         ],
                         "<i4",
                     ).tobytes(),
-                    np.array(self.known[cut], "<f4").tobytes(),
-                    b"".join(row for row in rows if row is not None),
+                    b"".join(self.known[cut]),
+                    np.frombuffer(b"".join(filter(None, rows))).astype("<f4").tobytes(),
                 )
             )
         return found
@@ -160,7 +160,7 @@ def entries(
         Bytes of an entry's labels, about: it is full once it has as many.
     """
     m, size = len(corrector.classes), limit
-    most = max(1, limit // (8 * m + LABEL_BYTES))
+    most = max(1, limit // (4 * m + LABEL_BYTES))
     found: list[tuple[list[Part], Array]] = []
     for partition, part, end in opened:
         for piece in part.pieces(partition, end, most):
@@ -263,7 +263,7 @@ def _sums(data: bytes | None, shape: tuple[int, ...]) -> Array | None:
 
 def _labels(parts: Sequence[Part], m: int) -> Labels:
     classes = np.frombuffer(b"".join(part.classes for part in parts), "<i4").astype(np.int64)
-    P = np.frombuffer(b"".join(part.rows for part in parts), "<f8").astype(np.float64)
+    P = np.frombuffer(b"".join(part.rows for part in parts), "<f4").astype(np.float64)
     known = np.frombuffer(b"".join(part.known for part in parts), "<f4").astype(np.float32)
     with_row = classes >= 0
     ys, rows = np.where(with_row, classes, ~classes), np.where(with_row, with_row.cumsum() - 1, -1)

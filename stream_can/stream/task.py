@@ -89,7 +89,7 @@ class Task:
         Where in the messages everything is.
     labels_topic
         The topic whose records are labels; None where there are none: then no recent predictions
-        are kept and outputs have no ``stream-can-labels`` header.
+        are kept.
     labelled
         Whether a prediction's message may carry its own label: corrected first, then learned.
     recent_bytes
@@ -218,7 +218,6 @@ class Task:
             if is_label:
                 counts.labels += 1
                 self.next_label = record.offset + 1
-                added = self._added()
             else:
                 counts.predictions += 1
                 self.next_prediction = record.offset + 1
@@ -235,9 +234,7 @@ class Task:
         """The headers that an output gets now."""
         if self._replica is not None:
             return [VERSION_HEADER, ("stream-can-learned", b"%d" % self._replica.offset)]
-        if self._labels_topic is None:
-            return [VERSION_HEADER]
-        return [VERSION_HEADER, ("stream-can-labels", b"%d" % self.next_label)]
+        return [VERSION_HEADER]
 
     def _check_offsets(self, records: Sequence[Source]) -> None:
         """Refuse a record that was taken before: it would be learned twice and sent twice."""
@@ -278,10 +275,11 @@ class Task:
         -------
         The label requests.
         """
+        keeps, receipts = self._labels_topic is not None, None
         if self._open_part is None:
             P, Q, receipts = batch.play(self.corrector)
         else:
-            P, Q, receipts = batch.collect(self.corrector, self._open_part)
+            P, Q, receipts = batch.collect(self.corrector, self._open_part, keeps)
         if self._digits is not None:
             Q = rounded(Q, self._digits)
         if not np.isfinite(Q).all():  # JSON would say null
@@ -292,7 +290,7 @@ class Task:
             if i in asked:
                 prediction.fields[FIELD] = asked[i][1].reason
             output.value = write(prediction, row)
-        if self._labels_topic is not None:
+        if keeps and receipts is not None:
             fair = None
             if self.requests is not None:
                 fair = {i for i, (_, request) in asked.items() if request.reason == "random"}

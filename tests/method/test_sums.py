@@ -43,7 +43,7 @@ def test_single_rows_add_what_observing_them_adds_to_the_bit(made):
         row, receipt = observed.process_one(p, receipt=True)
         added = summed.new_sums()
         before = summed.to_bytes()
-        rows, receipts = summed.correct_and_sum(p[None], added)
+        rows, receipts = summed.correct_and_sum(p[None], added, receipt=True)
         assert summed.to_bytes() == before  # correcting has changed nothing
         assert rows[0].tobytes() == row.tobytes()
         assert receipts[0].tobytes() == receipt.tobytes()
@@ -55,7 +55,7 @@ def test_single_rows_add_what_observing_them_adds_to_the_bit(made):
 def test_sums_are_those_of_the_rows_however_they_are_cut(made, cuts):
     corrector, P = made
     whole, parts, merged = (corrector.new_sums() for _ in range(3))
-    out, _ = corrector.correct_and_sum(P, whole)
+    out = corrector.correct_and_sum(P, whole)
     assert out.tobytes() == corrector.correct_many(P).tobytes()
     pieces = np.split(P, sorted(cuts))
     for piece in pieces:

@@ -22,11 +22,12 @@ def part(corrector, seed, n=20, labels=15):
     rng = np.random.default_rng(seed)
     found = entry.OpenPart(corrector, 10 * seed, 5 * seed)
     P = rng.dirichlet(np.full(M, 0.5), n)
-    _, receipts = corrector.correct_and_sum(P, found.sums)
+    _, receipts = corrector.correct_and_sum(P, found.sums, receipt=True)
     for i in range(labels):
         y = int(rng.integers(M))
         known = receipts[i % n, :, y] if i % 3 else np.full(3, np.nan, np.float32)
-        found.add(5 * seed + i, 10 * seed + i, y, known, None if i % 5 == 4 else P[i % n].tobytes())
+        row = None if i % 5 == 4 else P[i % n].tobytes()
+        found.add(5 * seed + i, 10 * seed + i, y, known.tobytes(), row)
     return found
 
 
@@ -37,11 +38,12 @@ def plainly(corrector, parts):
     for one in parts:
         for y, known, row in zip(one.classes, one.known, one.rows, strict=True):
             receipt = np.full((3, M), np.nan, np.float32)
-            receipt[:, y] = known
+            receipt[:, y] = np.frombuffer(known, np.float32)
             if row is None:
                 corrector.learn_one(None, y)
             else:
-                corrector.learn_one(np.frombuffer(row), y, receipt=receipt)
+                single = np.frombuffer(row).astype(np.float32)
+                corrector.learn_one(single, y, receipt=receipt)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True), st.integers(1, 2000))
@@ -106,8 +108,8 @@ def fits_not(corrector):
     for broken in (
         replace(one, classes=one.classes[:-4]),
         replace(one, classes=one.classes[:-1]),
-        replace(one, rows=one.rows[8:]),
-        replace(one, rows=one.rows[:-8] + np.array([np.nan]).tobytes()),
+        replace(one, rows=one.rows[4:]),
+        replace(one, rows=one.rows[:-4] + np.array([np.nan], "<f4").tobytes()),
         replace(one, known=one.known[:-12]),
         replace(one, known=np.full(45, 2, "<f4").tobytes()),
         replace(one, classes=np.full(15, M, "<i4").tobytes()),

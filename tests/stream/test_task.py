@@ -92,7 +92,7 @@ def record_streams(draw, most=40):
 
 def plainly(records, recent_bytes):
     """The outputs as one Corrector and a dict give them, record by record."""
-    corrector, recent, outputs, next_label = Corrector(CLASSES), {}, [], 0
+    corrector, recent, outputs = Corrector(CLASSES), {}, []
     for record in records:
         try:
             message = json.loads(record.value) if record.value else None
@@ -107,14 +107,13 @@ def plainly(records, recent_bytes):
             if min(p) < 0 or abs(sum(p) - 1) > 1e-3:
                 continue
             row, receipt = corrector.process_one(p, receipt=True)
-            outputs.append((row.tolist(), next_label))
+            outputs.append(row.tolist())
             if record.key is not None:
                 recent.pop(record.key, None)
                 recent[record.key] = p, receipt
                 while sum(8 * M + len(key) for key in recent) > recent_bytes:
                     del recent[next(iter(recent))]
         else:
-            next_label = record.offset + 1
             if not message or message["label"] not in CLASSES:
                 continue
             kept, receipt = recent.get(record.key, (None, None))
@@ -136,7 +135,7 @@ def test_a_task_is_a_corrector_and_a_dict(records, recent_bytes):
         if output.value is None:
             got.append(None)
         else:
-            got.append((json.loads(output.value)["probs"], int(headers["stream-can-labels"])))
+            got.append(json.loads(output.value)["probs"])
         assert headers["stream-can-version"] == stream_can.__version__.encode()
     assert got == outputs
     assert task.corrector.to_bytes() == state

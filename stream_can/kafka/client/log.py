@@ -75,7 +75,7 @@ class LogReader:
             self._wanted = dict(offsets)
             self._assignment += 1
             self._found, self._bytes, self._error = {}, 0, None
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._ended.clear()
             self._thread = threading.Thread(target=self._run, daemon=True, name="stream-can-log")
             self._thread.start()
