@@ -6,6 +6,7 @@ again from what Kafka holds. Nothing that a Task learned survives a transaction 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
 """How old the lag of /metrics may be: asking for it costs a request."""
+CLOSE_SECONDS = 30.0
+"""For closing all clients: each has a time-out of its own."""
 STOP_SECONDS = 10.0
 """For the last commit after SIGTERM."""
 
@@ -122,14 +125,21 @@ class Worker:
         s = self.settings
         if s.http_port is not None:  # before the brokers answer: waiting for them is alive
             self.port = Port(s.http_host, s.http_port, self.health, self.metrics.registry)
+        answered = True
         try:
             self.check()
             self._patience.until_joined(self.client.open, self.client.rejoin)
             self._loop()
             self._last_commit()
+        except RetryError:
+            answered = False
+            if not self._stopping.is_set():
+                raise
         finally:
             self.health.ready = False
-            self.client.close()
+            # Where no broker answers, nobody is there to hear that we leave.
+            with contextlib.suppress(ClientError):
+                within(CLOSE_SECONDS if answered else 0.5, self.client.close, answered)
             self.progress.end()
             if self.port is not None:
                 self.port.close()

@@ -113,7 +113,7 @@ class Client:
         self.member.drop()
         self.rebuild()
 
-    def close(self, *, leave: bool = True) -> None:
+    def close(self, leave: bool = True) -> None:
         """Close everything; what is open in the transaction is aborted by whoever comes next.
 
         ``leave`` hands the partitions over at once: a static member is otherwise waited for until
