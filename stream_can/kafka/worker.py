@@ -83,6 +83,7 @@ class Worker:
             settings.connect_seconds, settings.name, self._stopping, self.health.beat
         )
         self._lag_asked = 0.0
+        self._known = 0
 
     @property
     def tasks(self) -> dict[int, Task]:
@@ -111,6 +112,7 @@ class Worker:
                 f"dead-letter topic {dead_letters!r} is compacted: of letters with one key the last"
                 " alone would be kept; set cleanup.policy=delete"
             )
+        self._known = partitions
         self.start.fit_to(partitions, self.client.transaction.limits[s.output] - OVERHEAD_BYTES)
         return partitions
 
@@ -188,7 +190,11 @@ class Worker:
     def _step(self) -> None:
         partitions, member = self._partitions, self.client.member
         found = member.poll(min(100, max(1, int(partitions.interval * 500))))
-        assignment = member.take_rebalance()
+        try:
+            assignment = member.take_rebalance()
+        except RetryError:
+            self.check()  # some topic may have fewer partitions than the input has now
+            raise
         if assignment is not None:
             try:
                 self._take_over(assignment)
@@ -208,6 +214,8 @@ class Worker:
         self.client.transaction.abort()
         if assignment.token is None:
             return  # between two assignments
+        if assignment.partitions and assignment.partitions[-1] >= self._known:
+            self.check()  # partitions were added: the other topics have them too, or it says so
         self._partitions.restore(assignment)
         self._waiting.assign(assignment.partitions)
 

@@ -98,6 +98,8 @@ class Admin:
         if missing:
             self._create(missing, partitions, writes, state, state_bytes)
             topics = self._found(names)
+        if create:
+            topics = self._extend(topics, partitions)
         for name, topic in topics.items():
             if len(topic["partitions"]) != partitions:
                 raise DeniedError(
@@ -140,6 +142,27 @@ class Admin:
         # Trap: a new topic is not at once visible on another broker.
         self._ask(30, "wait_for_topics", sorted(names), 25_000)
         log.info("created topics: %s", ", ".join(sorted(names)))
+
+    def _extend(self, topics: dict[str, Any], partitions: int) -> dict[str, Any]:
+        """Give topics that have fewer partitions than the input as many."""
+        deadline = time.monotonic() + COORDINATOR_SECONDS
+        asked: dict[str, int] = {}
+        while short := {
+            n: partitions for n, t in topics.items() if len(t["partitions"]) < partitions
+        }:
+            if not asked:
+                asked = short
+                try:
+                    self._ask(30, "create_partitions", short)
+                except RetryError as error:
+                    if not isinstance(error.__cause__, kafka_errors.InvalidPartitionsError):
+                        raise  # otherwise another instance was faster
+                log.info("%d partitions now: %s", partitions, ", ".join(sorted(short)))
+            if time.monotonic() > deadline:
+                raise RetryError(f"not {partitions} partitions yet: {', '.join(sorted(short))}")
+            time.sleep(0.2)
+            topics = self._found(set(topics))
+        return topics
 
     def _check_rights(
         self, topics: dict[str, Any], reads: Sequence[str], writes: Sequence[str], state: str
