@@ -81,7 +81,8 @@ class Client:
         return partitions
 
     def look(self) -> None:
-        """Read the newest batch of every partition of input and labels: is its codec known?
+        """Read the newest batch of every partition of input and labels: is its codec known? And ask
+        for the right to the transactional id. Without a trace, also beside a worker of this name.
 
         Raises
         ------
@@ -90,6 +91,8 @@ class Client:
         """
         for topic in self._topics:
             self.readers.newest(topic)
+        with Admin(self.options, self.group) as admin:
+            admin.last_ended(self.transaction.identity)
 
     def open(self) -> None:
         """Join the group, take over the transactional id: what an earlier owner left is settled."""
