@@ -8,11 +8,15 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from stream_can.kafka.client.guards import FencedError, RebuildError, RetryError
+from stream_can.kafka.client.guards import FencedError, RebuildError, RetryError, within
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+LATE_SECONDS = 1.5
+"""How long a call may still take when time is up."""
+SHORTEST_CALL = 5.0
+"""Connecting takes a second or two on a busy machine, however short the time that is given."""
 LONGEST_PAUSE = 5.0
 """Seconds between two calls while no broker answers; the first pauses are shorter."""
 FENCE_SECONDS = 60.0
@@ -53,13 +57,18 @@ class Patience:
         while True:
             self.beat()
             try:
-                return call()
+                return self._until(deadline, call)
             except (RetryError, RebuildError) as error:
                 if time.monotonic() > deadline or self.stopping.is_set():
                     raise RetryError(str(error)) from error
                 log.warning("%s; trying again", error)
-                self.stopping.wait(pause)
+                self.stopping.wait(min(pause, max(0.0, deadline - time.monotonic())))
                 pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _until(self, deadline: float, call: Callable[[], T]) -> T:
+        """``call()``, left to itself where it goes on for long after the deadline."""
+        left = deadline + LATE_SECONDS - time.monotonic()
+        return within(max(left, SHORTEST_CALL), call, otherwise=RetryError)
 
     def until_joined(self, call: Callable[[], None], rejoin: Callable[[], None]) -> None:
         """``call()`` until it is answered; where that is fenced, ``rejoin()``."""

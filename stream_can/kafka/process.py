@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
@@ -17,6 +18,8 @@ from stream_can.kafka.worker import Worker
 
 log = logging.getLogger(__name__)
 
+STOP_SECONDS = 9.0
+"""From the first signal to the end, whatever the brokers do."""
 EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               1: "a bug, with its traceback",
               2: "settings are wrong",
@@ -53,6 +56,9 @@ def run(settings: Settings) -> int:
         def stop(number: int, _: object) -> None:
             log.info("%s: stopping", signal.Signals(number).name)
             worker.stop()
+            end = threading.Timer(STOP_SECONDS, _leave)
+            end.daemon = True
+            end.start()
             signal.signal(number, signal.SIG_DFL)  # the second one ends the process
 
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -70,6 +76,15 @@ def run(settings: Settings) -> int:
     except Exception:
         log.exception("this is a bug; nothing is lost: a restart goes on from the last commit")
         return 1
+
+
+def _leave() -> None:
+    """End without order: the brokers do not answer, and what was not committed is done again."""
+    log.warning(
+        "not stopped in order within %g s: the next owner waits for the session", STOP_SECONDS
+    )
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _fail(code: int, error: Exception) -> int:

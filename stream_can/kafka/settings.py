@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from stream_can.errors import StreamCANError
+from stream_can.kafka.client.options import PRODUCER
 from stream_can.method.settings import Settings as CorrectorSettings
 from stream_can.method.settings import about, check_settings
 from stream_can.stream.fields import Fields
@@ -119,6 +120,12 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
             raise ValueError(f"topics must differ: {', '.join(topics)}")
         if self.http_port is not None and not 0 <= self.http_port <= 65535:
             raise ValueError(f"http_port: {self.http_port}, expected 0 to 65535")
+        timeout = int(self.client.get("transaction_timeout_ms", PRODUCER["transaction_timeout_ms"]))
+        if 2 * self.commit_interval_ms > timeout:
+            raise ValueError(
+                f"commit_interval_ms: {self.commit_interval_ms}, expected at most half of"
+                f" client.transaction_timeout_ms, {timeout}: a commit takes time too"
+            )
         for name, value in {"application_id": self.application_id, "instance": self.name}.items():
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
                 raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")

@@ -6,6 +6,7 @@ again from what Kafka holds. Nothing that a Task learned survives a transaction 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
 """How old the lag of /metrics may be: asking for it costs a request."""
+CLOSE_SECONDS = 30.0
+"""For closing all clients: each has a time-out of its own."""
 STOP_SECONDS = 10.0
 """For the last commit after SIGTERM."""
 
@@ -84,6 +87,7 @@ class Worker:
             settings.connect_seconds, settings.name, self._stopping, self.health.beat
         )
         self._lag_asked = 0.0
+        self._known = 0
 
     @property
     def tasks(self) -> dict[int, Task]:
@@ -114,6 +118,7 @@ class Worker:
                 f"dead-letter topic {dead_letters!r} is compacted: of letters with one key the last"
                 " alone would be kept; set cleanup.policy=delete"
             )
+        self._known = partitions
         self.start.fit_to(partitions, self.client.transaction.limits[s.output] - OVERHEAD_BYTES)
         return partitions
 
@@ -128,15 +133,23 @@ class Worker:
         s = self.settings
         if s.http_port is not None:  # before the brokers answer: waiting for them is alive
             self.port = Port(s.http_host, s.http_port, self.health, self.metrics.registry)
+        answered = True
         try:
             self.check()
             self._patience.until_joined(self.client.open, self.client.rejoin)
             self._loop()
             self._last_commit()
+        except RetryError:
+            answered = False
+            if not self._stopping.is_set():
+                raise
         finally:
             self.health.ready = False
-            self.learned.close()
-            self.client.close()
+            # Where no broker answers, nobody is there to hear that we leave.
+            with contextlib.suppress(ClientError):
+                within(CLOSE_SECONDS if answered else 0.5, self.learned.close)
+            with contextlib.suppress(ClientError):
+                within(CLOSE_SECONDS if answered else 0.5, self.client.close, answered)
             self.progress.end()
             if self.port is not None:
                 self.port.close()
@@ -185,7 +198,11 @@ class Worker:
     def _step(self) -> None:
         partitions, member = self._partitions, self.client.member
         found = member.poll(min(100, max(1, int(partitions.interval * 500))))
-        assignment = member.take_rebalance()
+        try:
+            assignment = member.take_rebalance()
+        except RetryError:
+            self.check()  # some topic may have fewer partitions than the input has now
+            raise
         if assignment is not None:
             try:
                 self._take_over(assignment)
@@ -206,6 +223,8 @@ class Worker:
         self.client.transaction.abort()
         if assignment.token is None:
             return  # between two assignments
+        if assignment.partitions and assignment.partitions[-1] >= self._known:
+            self.check()  # partitions were added: the other topics have them too, or it says so
         self._partitions.restore(assignment)
         self._waiting.assign(assignment.partitions)
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from stream_can.method.asking import LabelRequest
-from stream_can.stream.records import Output
+from stream_can.stream.records import Header, Output
 
 __all__ = ["FIELD", "MARK_SIZE", "REASON_HEADER", "RequestMessage", "request_record"]
 
@@ -53,5 +53,6 @@ def request_record(
         sent,
         Raw(output.value or b"null"),
     )
-    headers = [(REASON_HEADER, request.reason.encode())]  # to be counted without being opened
+    # The reason is a header to be counted without being opened.
+    headers: list[Header] = [(REASON_HEADER, request.reason.encode())]
     return Output(output.key, msgspec.json.encode(message), headers, output.timestamp)

@@ -1,6 +1,6 @@
 """Kill, freeze and add workers, kill and stop the broker, then compare every output bit by bit.
 
-    python -m tests.kafka.chaos --seconds 600 --seed 1 --version 4.4.0
+    python -m tests.kafka.chaos --seconds 600 --seed 1 --version 4.4.0 --brokers 3
 
 An idempotent producer writes predictions, labels and unreadable records all the while. Afterwards
 the topics are checked from themselves alone: the learned log folded, every output and every entry
@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 with warnings.catch_warnings():
@@ -30,7 +32,7 @@ with warnings.catch_warnings():
     from kafka import KafkaProducer
     from kafka.errors import KafkaError
 
-from tests.kafka.broker.broker import VERSIONS, Broker
+from tests.kafka.broker.broker import VERSIONS, Broker, Cluster
 from tests.kafka.streams import App, label, prediction
 from tests.kafka.topics import wait
 from tests.programs import PATIENCE
@@ -102,11 +104,12 @@ class Chaos:
     """One run; ``counts`` says what was done."""
 
     def __init__(
-        self, broker: Broker, directory: Path, seed: int, *, partitions: int = 4, rate: float = 300,
-        learn: str = "together",
+        self, broker: Broker | Cluster, directory: Path, seed: int, *, partitions: int = 4,
+        rate: float = 300, learn: str = "together",
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
-        self.broker, self.directory = broker, directory
+        self.brokers = broker.brokers if isinstance(broker, Cluster) else [broker]
+        self.directory = directory
         self.app = App(broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.seen: dict[str, int] = {}
@@ -123,9 +126,11 @@ class Chaos:
             deadline = time.monotonic() + seconds
             while self.script or time.monotonic() < deadline:
                 self.sleep(0.3, 2)
+                many = len(self.brokers) > 1
                 trouble = self.script.pop(0) if self.script else self.rng.choices(
                     [self.kill_worker, self.freeze_worker, self.join_and_leave, self.kill_broker,
-                     self.stop_broker], [5, 2, 2, 2, 1],
+                     self.stop_broker, self.freeze_broker, self.kill_all_brokers],
+                    [5, 2, 2, 2, 1, 2 * many, many],
                 )[0]  # fmt: skip
                 trouble()
                 self.revive()
@@ -195,15 +200,33 @@ class Chaos:
 
     def kill_broker(self) -> None:
         self.counts["broker kill -9"] += 1
-        self.broker.kill()
+        broker = self.rng.choice(self.brokers)
+        broker.kill()
         self.sleep(0.2, 3)
-        self.broker.start()
+        broker.start()
 
     def stop_broker(self) -> None:
         self.counts["broker stop"] += 1
-        self.broker.stop()
+        broker = self.rng.choice(self.brokers)
+        broker.stop()
         self.sleep(0.2, 3)
-        self.broker.start()
+        broker.start()
+
+    def freeze_broker(self) -> None:
+        self.counts["broker SIGSTOP"] += 1
+        process = self.rng.choice(self.brokers).process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        self.sleep(1, 20)
+        os.kill(process.pid, signal.SIGCONT)
+
+    def kill_all_brokers(self) -> None:
+        self.counts["all brokers kill -9"] += 1
+        for broker in self.brokers:
+            broker.kill()
+        self.sleep(0.2, 3)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Broker.start, self.brokers))
 
     def add_partition(self) -> None:
         self.counts["partition added"] += 1
@@ -226,10 +249,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
     parser.add_argument("--learn", choices=["together", "apart"], default="together")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
-    broker = Broker(options.version, directory / "broker")
+    make = Cluster if options.brokers > 1 else Broker
+    broker = make(options.version, directory / "broker")
     try:
         broker.start()
         chaos = Chaos(broker, directory, options.seed, learn=options.learn)
@@ -243,6 +268,7 @@ def main() -> None:
         broker.kill()
         if not options.keep:
             broker.remove()
+            shutil.rmtree(directory / "broker", ignore_errors=True)
             for left in sorted(directory.glob("*"), reverse=True):
                 left.unlink()
             directory.rmdir()

@@ -15,13 +15,17 @@ from kafka.errors import CorruptRecordError, UnsupportedVersionError
 from kafka.producer.record_accumulator import RecordAccumulator
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
+from kafka.record.util import calc_crc32c
 
 from stream_can.kafka.client import appending, unpacking
+from stream_can.kafka.client.guards import DamagedBatch
 from stream_can.stream.records import Output
 
 pytestmark = pytest.mark.fast
 
 TP = TopicPartition("t", 0)
+CODECS = [0, 1, 2, 3, 4]
+"""None, gzip, snappy, lz4, zstd: as a batch numbers them."""
 AROUND = st.sampled_from([0, 1, 63, 64, 65, 127, 128, 8191, 8192, 8193, 20_000])
 SOME_BYTES = st.binary(max_size=80) | AROUND.map(bytes)
 OUTPUTS = st.lists(
@@ -36,14 +40,16 @@ OUTPUTS = st.lists(
 )
 
 
-def producer(batch_size: int) -> Any:
+def producer(batch_size: int, compression: int = 0) -> Any:
     """As much of a producer as an append touches: a real accumulator, no network."""
-    accumulator = RecordAccumulator(batch_size=batch_size, message_version=2)
+    accumulator = RecordAccumulator(
+        batch_size=batch_size, message_version=2, compression_attrs=compression
+    )
     return SimpleNamespace(
         _accumulator=accumulator,
         _transaction_manager=None,
         _sender=SimpleNamespace(wakeup=lambda: None),
-        config={"batch_size": batch_size, "compression_attrs": 0},
+        config={"batch_size": batch_size, "compression_attrs": compression},
         partitions_for=lambda topic: {0},
     )
 
@@ -58,9 +64,16 @@ def contents(producer: Any) -> list[bytes]:
     return [bytes(batch.records.buffer()) for batch in batches(producer)]
 
 
-@given(OUTPUTS, st.integers(0, 30), st.sampled_from([100, 1000, 20_000, 1 << 20]))
-def test_appended_batches_are_those_of_send(outputs: list[Output], cut: int, size: int) -> None:
-    theirs, ours = producer(size), producer(size)
+@given(
+    OUTPUTS,
+    st.integers(0, 30),
+    st.sampled_from([100, 1000, 20_000, 1 << 20]),
+    st.sampled_from([0, 2, 3, 4]),  # gzip writes the time
+)
+def test_appended_batches_are_those_of_send(
+    outputs: list[Output], cut: int, size: int, codec: int
+) -> None:
+    theirs, ours = producer(size, codec), producer(size, codec)
     for out in outputs:
         theirs._accumulator.append(TP, out.timestamp, out.key, out.value, out.headers)
     futures = appending.append(ours, "t", 0, outputs[:cut], 1 << 30)
@@ -152,7 +165,7 @@ def both(data: bytes, start: int = 0, **options: Any) -> list[tuple[Any, ...]]:
     return list(found[0][0])
 
 
-@given(st.lists(OUTPUTS, max_size=3), st.sampled_from([0, 1]), st.integers(0, 40))
+@given(st.lists(OUTPUTS, max_size=3), st.sampled_from(CODECS), st.integers(0, 40))
 def test_unpacked_records_are_those_of_kafka_python(
     groups: list[list[Output]], compression: int, start: int
 ) -> None:
@@ -189,6 +202,22 @@ def test_aborted_transactions_and_their_marks_are_hidden() -> None:
     seen = both(data, isolation_level=IsolationLevel.READ_COMMITTED, **options)
     assert [record[2] for record in seen] == [3, 4, 5, 6, 7, 8, 11, 12, 13]
     assert len(both(data, isolation_level=IsolationLevel.READ_UNCOMMITTED, **options)) == 12
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("keep", [0, 5, 40])
+def test_a_batch_with_a_good_crc_and_bad_contents_is_damaged_all_the_same(
+    codec: int, keep: int
+) -> None:
+    outputs = [Output(b"key", b"value %d" % i, [("h", b"v")], 1000 + i) for i in range(20)]
+    data = bytearray(stored([(outputs, {"compression": codec}, 7)]))
+    data[61 + keep :] = b"\xff" * (len(data) - 61 - keep)
+    struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+    with pytest.raises(DamagedBatch, match="t-0, batch at 7"):
+        unpacking.Unpacked(0, TP, MemoryRecords(bytes(data))).take(30)
+    (letter,) = unpacking.Skipping(0, TP, MemoryRecords(bytes(data))).take(30)
+    assert (letter.offset, letter.key, letter.value) == (26, None, b"")
+    assert dict(letter.headers)["stream-can-damaged"].endswith(b"it ends at 26")
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))

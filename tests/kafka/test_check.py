@@ -18,7 +18,7 @@ from kafka.admin import (
 
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
-from tests.kafka.broker.broker import CACHE, USERS, Broker
+from tests.kafka.broker.broker import CACHE, Broker
 from tests.kafka.topics import create, unique
 
 
@@ -189,38 +189,6 @@ class TestSecurity:
         options = {"security_protocol": "SSL", "ssl_cafile": str(CACHE / "broker.pem")}
         with pytest.raises(DeniedError, match="input topic 'app-in' does not exist"):
             check(client(own_broker.tls_servers, **options))
-
-    def test_missing_rights_are_named_and_the_listed_ones_suffice(self, own_broker: Broker) -> None:
-        name = unique("rights")
-        kinds = {"in": {}, "out": {}, "state": {"cleanup.policy": "compact"}}
-        kinds["learned"] = {"partitions": 1}
-        create(own_broker.bootstrap_servers, {f"{name}-{k}": c for k, c in kinds.items()})
-        rights = [
-            ("TOPIC", f"{name}-in", "READ"), ("TOPIC", f"{name}-out", "WRITE"),
-            ("TOPIC", f"{name}-state", "READ"), ("TOPIC", f"{name}-state", "WRITE"),
-            ("TOPIC", f"{name}-learned", "READ"), ("TOPIC", f"{name}-learned", "WRITE"),
-            ("GROUP", name, "READ"), ("TOPIC", f"{name}-state", "DESCRIBE_CONFIGS"),
-            ("TRANSACTIONAL_ID", f"{name}-0", "WRITE"),
-        ]  # fmt: skip
-        options = sasl("alice", USERS["alice"])
-        for kind, resource, right in rights:
-            c = client(own_broker.sasl_servers, name, **options)
-            with pytest.raises(DeniedError, match="(?i)" + kind.replace("_", "")):
-                start(c)
-            c.close(leave=False)
-            allow(own_broker.bootstrap_servers, "alice", kind, resource, right)
-        time.sleep(0.5)
-        c = client(own_broker.sasl_servers, name, **options)
-        start(c)
-        c.close(leave=False)
-        stranger = client(own_broker.sasl_servers, name, **sasl("mallory", USERS["mallory"]))
-        with pytest.raises(DeniedError, match=r"(?i)authoriz"):
-            check(stranger)
-
-
-def start(client: Client) -> None:
-    check(client)
-    client.open()  # the right on the transactional id shows only here
 
 
 def allow(servers: str, user: str, kind: str, name: str, right: str) -> None:

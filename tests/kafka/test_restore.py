@@ -328,3 +328,39 @@ def test_other_train_counts_are_not_in_force_and_that_is_said(
     assert "[0.3571 0.2857 0.2143 0.1429]" in said
     assert "began with [0.1429 0.2143 0.2857 0.3571]" in said
     assert app.verify() == 200
+
+
+class TestPartitionsAreAdded:
+    """To the input, while a worker runs."""
+
+    def grow(self, app: App, *kinds: str) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=app.servers)
+        admin.create_partitions({f"{app.id}-{kind}": 3 for kind in kinds})
+        admin.close()
+        app.partitions = 3
+
+    @pytest.mark.parametrize("labels", [False, True])
+    def test_the_others_get_them_where_the_worker_may(self, broker: Broker, labels: bool) -> None:
+        soon = {"metadata_max_age_ms": 500}
+        app = App(broker.bootstrap_servers, labels=labels, create_topics=True, client=soon)
+        fill(app, 100)
+        running = app.worker()
+        caught_up(app, running)
+        self.grow(app, "in")
+        if labels:
+            wait("labels too", lambda: running.error or len(running.worker.tasks) == 3)
+        fill(app, 150, seed=1)
+        caught_up(app, running)
+        running.stop()
+        assert app.verify() == 250
+
+    @pytest.mark.parametrize("labels", [False, True])
+    def test_otherwise_it_ends_at_once_as_a_start_would(self, broker: Broker, labels: bool) -> None:
+        app = App(broker.bootstrap_servers, labels=labels, client={"metadata_max_age_ms": 500})
+        fill(app, 100)
+        running = app.worker()
+        caught_up(app, running)
+        self.grow(app, "in")
+        with pytest.raises(DeniedError, match=r"has 2 partitions, input .* has 3; they must be"):
+            running.join()
+        assert sum(len(app.outputs(p)) for p in (0, 1)) == 100

@@ -74,6 +74,11 @@ def test_everything_without_a_file() -> None:
         ({"instance": "a b"}, {}, "instance: 'a b' may only hold"),
         ({"digits": "0"}, {}, "digits: 0, expected 1 to 17"),
         ({"commit_every": "0"}, {}, "commit_every"),
+        (
+            {"commit_interval_ms": "8000"},
+            {},
+            "commit_interval_ms: 8000.*transaction_timeout_ms, 15",
+        ),
         ({"client": ["session_timeout_ms=soon"]}, {}, "client.session_timeout_ms: 'soon'"),
         ({"client": {"sasl_plain_password": 31415}}, {}, r"sasl_plain_password: not text; write"),
         ({"client": {"ssl_cafile": True}}, {}, r"ssl_cafile: not text; write it in quotes"),

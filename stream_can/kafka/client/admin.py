@@ -19,6 +19,8 @@ from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 
 log = logging.getLogger(__name__)
 
+Rights = Mapping[str, set[str]]
+"""What may be done with each topic."""
 COORDINATOR_SECONDS = 8.0
 """How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
 _NO_COORDINATOR_YET = (
@@ -85,8 +87,10 @@ class Admin:
         -------
         The number of partitions, which all topics share, and what each topic that is written takes.
         """
-        names, first = {*reads, *writes, state, learned}, reads[0]
-        topics = self._found(names)
+        needed = {name: {"READ"} for name in reads} | {name: {"WRITE"} for name in writes}
+        needed |= {name: {"READ", "WRITE"} for name in (state, learned)}
+        names, first = set(needed), reads[0]
+        topics = self._found(needed)
         if first not in topics:
             raise DeniedError(f"input topic {first!r} does not exist; create it first")
         partitions = len(topics[first]["partitions"])
@@ -103,7 +107,9 @@ class Admin:
             if not apart:
                 counts |= dict.fromkeys(missing & {learned}, 1)
             self._create(counts, writes, state, learned, state_bytes)
-            topics = self._found(names)
+            topics = self._found(needed)
+        if create:
+            topics = self._extend(needed, topics, partitions, set() if apart else {learned})
         count = len(topics[learned]["partitions"])
         if count != (partitions if apart else 1):
             raise DeniedError(
@@ -116,12 +122,21 @@ class Admin:
                     f"topic {name!r} has {len(topic['partitions'])} partitions, input"
                     f" {first!r} has {partitions}; they must be equal"
                 )
-        self._check_rights(topics, reads, writes, [state, learned])
+        self._check_rights(needed, topics)
         return partitions, self._accepts([*writes, state, learned], state, learned, state_bytes)
 
-    def _found(self, names: set[str]) -> dict[str, Any]:
-        topics = self._ask(15, "describe_topics", sorted(names))
+    def _found(self, needed: Rights) -> dict[str, Any]:
+        topics = self._ask(15, "describe_topics", sorted(needed))
         found = {}
+        # Without any right, a topic does not even show whether it exists.
+        self._refuse_lacking(
+            needed,
+            {
+                topic["name"]: set()
+                for topic in topics
+                if topic["error_code"] == kafka_errors.TopicAuthorizationFailedError.errno
+            },
+        )
         for topic in topics:
             error = kafka_errors.for_code(topic["error_code"])
             if error is kafka_errors.NoError:
@@ -153,30 +168,52 @@ class Admin:
         self._ask(30, "wait_for_topics", sorted(counts), 25_000)
         log.info("created topics: %s", ", ".join(sorted(counts)))
 
-    def _check_rights(
-        self, topics: dict[str, Any], reads: Sequence[str], writes: Sequence[str],
-        own: Sequence[str],
-    ) -> None:  # fmt: skip
-        # Trap: without the right to read, an assignment stays empty for ever; without the right to
-        # write, only the future of a record fails.
-        needed = {name: {"READ"} for name in reads}
-        needed |= {name: {"WRITE"} for name in writes}
-        needed |= {name: {"READ", "WRITE"} for name in own}
+    def _extend(
+        self, needed: Rights, topics: dict[str, Any], partitions: int, but: set[str]
+    ) -> dict[str, Any]:
+        """Give topics that have fewer partitions than the input as many."""
+        deadline = time.monotonic() + COORDINATOR_SECONDS
+        asked: dict[str, int] = {}
+        while short := {
+            name: partitions
+            for name, topic in topics.items()
+            if name not in but and len(topic["partitions"]) < partitions
+        }:
+            if not asked:
+                asked = short
+                try:
+                    self._ask(30, "create_partitions", short)
+                except RetryError as error:
+                    if not isinstance(error.__cause__, kafka_errors.InvalidPartitionsError):
+                        raise  # otherwise another instance was faster
+                log.info("%d partitions now: %s", partitions, ", ".join(sorted(short)))
+            if time.monotonic() > deadline:
+                raise RetryError(f"not {partitions} partitions yet: {', '.join(sorted(short))}")
+            time.sleep(0.2)
+            topics = self._found(needed)
+        return topics
+
+    def _refuse_lacking(self, needed: Rights, given: Rights, *more: str) -> None:
         lacking = [
             f"{right} on topic {name}"
-            for name, rights in needed.items()
-            for right in sorted(rights - _operations(topics[name]))
+            for name, rights in given.items()
+            for right in sorted(needed[name] - rights)
         ]
+        if lacking or more:
+            raise DeniedError(f"rights missing: {', '.join([*lacking, *more])}")
+
+    def _check_rights(self, needed: Rights, topics: dict[str, Any]) -> None:
+        # Trap: without the right to read, an assignment stays empty for ever; without the right to
+        # write, only the future of a record fails.
         try:
             groups = self._ask(15, "describe_groups", [self.group])
         except DeniedError:
             groups = {self.group: {}}
         group = groups[self.group]
         new = group.get("error") and "Authorization" not in group["error"]  # not known yet
-        if not new and "READ" not in _operations(group):
-            lacking.append(f"READ on group {self.group}")
-        if lacking:
-            raise DeniedError(f"rights missing: {', '.join(lacking)}")
+        lacking = not new and "READ" not in _operations(group)
+        given = {name: _operations(topic) for name, topic in topics.items()}
+        self._refuse_lacking(needed, given, *[f"READ on group {self.group}"] * lacking)
 
     def _accepts(
         self, names: Sequence[str], state: str, learned: str, state_bytes: int
@@ -222,6 +259,9 @@ class Admin:
         while True:
             try:
                 found = self._ask(15, "describe_transactions", [transactional_id])
+            except DeniedError as error:
+                lacking = f"rights missing: WRITE on transactional id {transactional_id}"
+                raise DeniedError(lacking) from error
             except RetryError as error:
                 if isinstance(error.__cause__, kafka_errors.TransactionalIdNotFoundError):
                     return None

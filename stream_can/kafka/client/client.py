@@ -82,7 +82,8 @@ class Client:
         return partitions
 
     def look(self) -> None:
-        """Read the newest batch of every partition of input and labels: is its codec known?
+        """Read the newest batch of every partition of input and labels: is its codec known? And ask
+        for the right to the transactional id. Without a trace, also beside a worker of this name.
 
         Raises
         ------
@@ -91,6 +92,8 @@ class Client:
         """
         for topic in self._topics:
             self.readers.newest(topic)
+        with Admin(self.options, self.group) as admin:
+            admin.last_ended(self.transaction.identity)
 
     def open(self) -> None:
         """Join the group, take over the transactional id: what an earlier owner left is settled."""
@@ -114,7 +117,7 @@ class Client:
         self.member.drop()
         self.rebuild()
 
-    def close(self, *, leave: bool = True) -> None:
+    def close(self, leave: bool = True) -> None:
         """Close everything; what is open in the transaction is aborted by whoever comes next.
 
         ``leave`` hands the partitions over at once: a static member is otherwise waited for until

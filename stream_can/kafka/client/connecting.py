@@ -96,7 +96,10 @@ def connect(options: Options) -> Any:
         except (kafka_errors.KafkaError, OSError, ValueError) as error:
             where, failed = ", ".join(options.servers), reasons.failed
             if reasons.fatal or isinstance(error, ValueError):
-                raise DeniedError(f"cannot connect to {where}: {reasons.fatal or error}") from error
+                reason = str(reasons.fatal or error)
+                if "SaslAuthenticationFailed" in reason:
+                    reason += "; are user and password right?"
+                raise DeniedError(f"cannot connect to {where}: {reason}") from error
             if meant := probe.wrong(options.servers, options.given):
                 raise DeniedError(f"cannot connect: {meant}") from error
             closed = sum("socket disconnected" in text for text in failed)

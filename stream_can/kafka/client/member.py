@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.structs import MemberState
 
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.consumer import open_consumer
@@ -22,14 +20,11 @@ from stream_can.kafka.client.guards import (
     close,
     errors_as,
 )
+from stream_can.kafka.client.joining import STABLE, JoinClock
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.transaction import Offset
 
 log = logging.getLogger(__name__)
-
-STABLE = MemberState.STABLE
-WARN_SECONDS = 5.0
-"""How long joining may take without a word."""
 
 
 class Assignment(NamedTuple):
@@ -73,9 +68,7 @@ class Member:
         self._options, self._topics = options, topics
         self._consumer: Any = None
         self._rebalanced = threading.Event()
-        self._join_seconds = max(10.0, min(options.session_seconds, 20.0))
-        self._joining: float | None = None
-        self._warned = 0.0
+        self._joining = JoinClock(options.session_seconds)
 
     # -- in and out of the group -----------------------------------------------------------------
 
@@ -90,7 +83,7 @@ class Member:
     def drop(self) -> None:
         """Close the consumer; the group waits for the session, or for us to come back."""
         consumer, self._consumer = self._consumer, None
-        self._joining = None
+        self._joining.reset()
         close(consumer)
 
     def close(self, *, leave: bool = True) -> None:
@@ -160,7 +153,12 @@ class Member:
         if self._rebalanced.is_set():
             timeout_ms = min(timeout_ms, 20)
         try:
-            self._mind_the_clock()
+            self.open()
+            if self._joining.overdue(self._consumer):
+                log.warning("joining again with a new consumer")
+                self.drop()
+                self._rebalanced.set()
+                self.open()
             with errors_as(RetryError):
                 found = self._consumer.poll(timeout_ms)
         except RetryError as error:
@@ -174,38 +172,6 @@ class Member:
                 raise RebuildError(str(error)) from error
             raise
         return {} if self._rebalanced.is_set() else dict(found)
-
-    def _mind_the_clock(self) -> None:
-        """Say so where joining takes long, and join again with a new consumer where it hangs.
-
-        Trap: a consumer gives its request to join 305 s, and none of them when its coordinator's
-        broker hangs, whoever has become the coordinator since.
-        """
-        self.open()
-        if self._consumer.group_metadata().state == STABLE:
-            self._joining = None
-            return
-        now = time.monotonic()
-        if self._joining is None:
-            self._joining = self._warned = now
-        waited = now - self._joining
-        if now - self._warned > WARN_SECONDS:
-            self._warned = now
-            log.warning("waiting for %.0f s to join the group; %s", waited, self._coordinator())
-        if waited > self._join_seconds:
-            log.warning("joining again with a new consumer")
-            self.drop()
-            self._rebalanced.set()
-            self.open()
-
-    def _coordinator(self) -> str:
-        """The group's coordinator, in words."""
-        coordinator = self._consumer._coordinator
-        if (node := coordinator.coordinator_id) is None:
-            return "no coordinator is known"
-        broker = coordinator._cluster.broker_metadata(node)
-        where = f", {broker.host}:{broker.port}" if broker else ""
-        return f"its coordinator is broker {str(node).removeprefix('coordinator-')}{where}"
 
     def start_at(self, topic: str, partition: int, offset: int) -> None:
         """Read on from an offset. (Trap: positions survive a rebalance: call it after each one.)"""

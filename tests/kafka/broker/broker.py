@@ -6,7 +6,8 @@ As a fixture (see conftest.py) or by hand::
     python -m tests.kafka.broker.broker stop
 
 Besides the plain listener (every client on it is a super user) there is one with SASL/PLAIN, whose
-users have only the rights that a test gives them, and one with TLS.
+users have only the rights that a test gives them, one with TLS, one with TLS and SCRAM, and two
+whose certificates have expired or are for another host.
 """
 
 from __future__ import annotations
@@ -40,18 +41,19 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id={node}
 controller.quorum.voters={voters}
-listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}
-listener.security.protocol.map=PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={listeners}
+listener.security.protocol.map=PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,SCRAM:SASL_SSL,EXPIRED:SSL,ELSEWHERE:SSL
 inter.broker.listener.name=PLAIN
 controller.listener.names=CONTROLLER
 log.dirs={data}
 sasl.enabled.mechanisms=PLAIN
 listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \\
     required {users};
-listener.name.tls.ssl.keystore.type=PKCS12
-listener.name.tls.ssl.keystore.location={keystore}
-listener.name.tls.ssl.keystore.password={store_password}
+listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-256
+listener.name.scram.scram-sha-256.sasl.jaas.config=\\
+    org.apache.kafka.common.security.scram.ScramLoginModule required;
+{stores}
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
 default.replication.factor={copies}
@@ -107,19 +109,37 @@ def libraries(version: str) -> Path:
     return libs
 
 
-def keystore() -> Path:
-    """A self-signed key for 127.0.0.1; its certificate lies beside it as ``broker.pem``."""
-    store, pem = CACHE / "broker.p12", CACHE / "broker.pem"
-    with open(CACHE / "broker.p12.lock", "w") as lock:
+CERTIFICATES = {
+    "broker": ["-ext", "san=ip:127.0.0.1", "-validity", "3650"],
+    "expired": ["-ext", "san=ip:127.0.0.1", "-startdate", "-3d", "-validity", "1"],
+    "elsewhere": ["-ext", "san=dns:elsewhere.example", "-validity", "3650"],
+}
+LISTENERS = {"tls": "broker", "scram": "broker", "expired": "expired", "elsewhere": "elsewhere"}
+"""Which listener shows which certificate."""
+
+
+def keystore(name: str = "broker") -> Path:
+    """A self-signed key; its certificate lies beside it, ``name.pem``."""
+    store, pem = CACHE / f"{name}.p12", CACHE / f"{name}.pem"
+    with open(CACHE / f"{name}.p12.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not pem.exists():
             store.unlink(missing_ok=True)
             common = ["-alias", "broker", "-keystore", str(store), "-storepass", STORE_PASSWORD]
-            make = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=127.0.0.1", "-validity", "3650"]
-            make += ["-storetype", "PKCS12", "-ext", "san=ip:127.0.0.1"]
+            make = ["-genkeypair", "-keyalg", "EC", "-dname", f"CN={name}", *CERTIFICATES[name]]
+            make += ["-storetype", "PKCS12"]
             for action in (make, ["-exportcert", "-rfc", "-file", str(pem)]):
                 subprocess.run(["keytool", *action, *common], check=True, capture_output=True)
     return store
+
+
+def store_properties(listener: str) -> str:
+    store = {
+        "type": "PKCS12",
+        "location": keystore(LISTENERS[listener]),
+        "password": STORE_PASSWORD,
+    }
+    return "\n".join(f"listener.name.{listener}.ssl.keystore.{k}={v}" for k, v in store.items())
 
 
 @functools.cache
@@ -171,11 +191,16 @@ class Broker:
         cluster: str | None = None,
     ) -> None:
         self.version, self.directory, self.node = version, directory, node
-        plain, sasl, tls = free_ports(3)
         controllers = controllers or free_ports(1)
-        plain = port or plain
-        self.bootstrap_servers = f"127.0.0.1:{plain}"
-        self.sasl_servers, self.tls_servers = f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}"
+        names = ("plain", "sasl", *LISTENERS)
+        self.listeners = {
+            name: f"127.0.0.1:{n}" for name, n in zip(names, free_ports(len(names)), strict=True)
+        }
+        """By name: plain, with SASL/PLAIN, with TLS, with both, and two with a bad certificate."""
+        if port is not None:
+            self.listeners["plain"] = f"127.0.0.1:{port}"
+        self.bootstrap_servers = self.listeners["plain"]
+        self.sasl_servers, self.tls_servers = self.listeners["sasl"], self.listeners["tls"]
         self.process: subprocess.Popen[bytes] | None = None
         libs = libraries(version)
         directory.mkdir(parents=True, exist_ok=True)
@@ -183,11 +208,12 @@ class Broker:
         users = " ".join(f'user_{name}="{secret}"' for name, secret in USERS.items())
         self.config.write_text(
             PROPERTIES.format(
-                plain=plain, sasl=sasl, tls=tls, data=directory / "data", node=node,
+                data=directory / "data", node=node,
+                listeners=",".join(f"{n.upper()}://{at}" for n, at in self.listeners.items()),
                 controller=controllers[node - 1], copies=len(controllers),
                 voters=",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(controllers, 1)),
                 in_sync=(len(controllers) + 1) // 2,
-                users=users, keystore=keystore(), store_password=STORE_PASSWORD,
+                users=users, stores="\n".join(map(store_properties, LISTENERS)),
             )
         )  # fmt: skip
         for name, text in LOG4J.items():
@@ -197,9 +223,11 @@ class Broker:
         self.java += [f"-Dlog4j2.configurationFile={directory}/log4j2.properties"]
         self.java += ["-cp", f"{libs}/*"]
         cluster = cluster or new_id()
-        format_ = [*self.java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
+        format_ = [*self.java, "kafka.tools.StorageTool", "format", "-t", cluster]
+        for name, secret in USERS.items():
+            format_ += ["--add-scram", f"SCRAM-SHA-256=[name={name},password={secret}]"]
         subprocess.run(
-            [*format_, str(self.config)], check=True, timeout=280, stdout=subprocess.DEVNULL
+            [*format_, "-c", str(self.config)], check=True, timeout=280, stdout=subprocess.DEVNULL
         )
 
     @property

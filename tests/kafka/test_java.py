@@ -1,0 +1,123 @@
+"""Java's own producer -> a worker -> Java's own consumer: nothing lost, twice or changed."""
+
+from __future__ import annotations
+
+import base64
+import random
+import subprocess
+import time
+from typing import Any
+
+from stream_can.kafka import Worker
+from stream_can.stream.records import Output, Record
+from tests.kafka.broker.broker import HERE, Broker, libraries
+from tests.kafka.streams import App, label, prediction, replay
+from tests.kafka.topics import wait
+from tests.programs import PATIENCE
+
+KINDS = ["none", "gzip", "snappy", "lz4", "zstd"]
+ODD = [("", b""), ("ü ", None), ("h", None), ("h", b"2"), ("\u0000", b"\xff\xfe")]
+
+
+def peer(broker: Broker, *arguments: str, lines: list[str] | None = None) -> str:
+    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command += ["-cp", f"{libraries(broker.version)}/*", str(HERE / "Peer.java"), *arguments]
+    done = subprocess.run(
+        command, input="\n".join(lines or []), text=True, capture_output=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def encode(value: bytes | None) -> str:
+    return "-" if value is None else "=" if not value else base64.b64encode(value).decode()
+
+
+def decode(text: str) -> bytes | None:
+    return None if text == "-" else base64.b64decode("" if text == "=" else text)
+
+
+def consumed(broker: Broker, topics: list[str]) -> list[list[Record]]:
+    """The records of each topic."""
+    found: dict[str, list[Record]] = {topic: [] for topic in topics}
+    for line in peer(broker, "consume", broker.bootstrap_servers, *topics).splitlines():
+        topic, partition, offset, stamp, key, value, *rest = line.split(" ")
+        names = [(decode(name) or b"").decode() for name in rest[::2]]
+        headers = list(zip(names, map(decode, rest[1::2]), strict=True))
+        place = (topic, int(partition), int(offset), int(stamp))
+        found[topic].append(Record(*place, decode(key), decode(value), headers))
+    return list(found.values())
+
+
+class Script:
+    """What the producer is told, with a label behind each prediction."""
+
+    def __init__(self, app: App) -> None:
+        self.app, self.rng = app, random.Random(0)
+        self.lines: list[str] = []
+        self.now = int(time.time() * 1000) - 60_000
+        self.n = 0
+
+    def send(self, topic: str, *record: Any, headers: Any = ()) -> None:
+        self.now += 1
+        fields = [encode(x) for x in record]
+        for name, value in headers:
+            fields += [encode(name.encode()), encode(value)]
+        partition = self.n % self.app.partitions
+        self.lines.append(f"send {topic} {partition} {self.now} {' '.join(fields)}")
+
+    def predictions(self, n: int, *, pad: int = 0) -> None:
+        for _ in range(n):
+            key, value, truth = prediction(self.rng, self.n)
+            if pad:
+                value = value[:-1] + b', "pad": "' + b"x" * pad + b'"}'
+            self.send(self.app.given["input"], key, value, headers=self.rng.sample(ODD, 3))
+            self.send(self.app.given["labels"], key, label(truth), headers=ODD)
+            self.n += 1
+
+
+def told(record: Record | Output) -> tuple[Any, ...]:
+    return record.key, record.value, list(record.headers), record.timestamp
+
+
+def test_java_to_java(own_broker: Broker) -> None:
+    """Each codec; idempotent, not, and transactional with aborts; near the limit; odd headers."""
+    app = App(
+        own_broker.bootstrap_servers,
+        compression="lz4",
+        configs={"out": {"max.message.bytes": "3000000"},
+                 "labels": {"message.timestamp.type": "LogAppendTime"}},
+    )  # fmt: skip
+    script = Script(app)
+    for codec in KINDS:
+        script.lines.append(f"config compression.type={codec} linger.ms=5 max.request.size=3000000")
+        script.predictions(40)
+    script.lines.append("config max.request.size=3000000")
+    script.predictions(2, pad=1_047_500)
+    script.lines.append("config transactional.id=them linger.ms=5")
+    for end in ("commit", "abort", "commit", "abort"):
+        script.lines.append("begin")
+        script.predictions(30)
+        script.send(app.given["input"], b"gone", None, headers=ODD)
+        script.send(app.given["input"], None, b"{", headers=ODD)
+        script.lines.append(end)
+    script.lines.append("config enable.idempotence=false acks=1")
+    script.predictions(40)
+    peer(own_broker, "produce", app.servers, lines=script.lines)
+
+    running = app.worker()
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    running.stop()
+    names = [app.given["input"], app.given["labels"], app.given["output"], f"{app.id}-dead-letters"]
+    stored = consumed(own_broker, names)
+    assert [len(records) for records in stored] == [306, 302, 304, 2]
+    worker = Worker(app.settings())
+    worker.check()
+    for partition in range(app.partitions):
+        predictions, labels, outputs, dead = (
+            [record for record in records if record.partition == partition] for records in stored
+        )
+        want, want_dead = replay(worker.start.fresh(0, 0), predictions, labels, outputs)
+        assert list(map(told, outputs)) == list(map(told, want))
+        assert list(map(told, dead)) == list(map(told, want_dead))
+        assert any(value is None for out in outputs for _, value in out.headers)

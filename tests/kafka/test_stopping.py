@@ -1,0 +1,71 @@
+"""Time is kept while brokers stand still: after SIGTERM, and until `connect_seconds` are up."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stream_can.kafka import RetryError, Worker
+from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import App, fill, prediction
+from tests.kafka.topics import produce, wait
+from tests.programs import PATIENCE
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A port that takes connections and never says a word, as that of a broker that hangs."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_no_broker_answers_at_the_start(broker: Broker, silent: str, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers)
+    app.given["bootstrap_servers"] = [silent]
+    process = app.process(tmp_path)
+    log = tmp_path / "0.log"
+    wait("a try", lambda: b"no answer from" in log.read_bytes())
+    time.sleep(1)  # in the middle of the next
+    begin = time.monotonic()
+    process.terminate()
+    assert process.wait(PATIENCE) == 0, log.read_text()
+    assert time.monotonic() - begin < 15
+
+
+def test_a_broker_that_hangs_in_a_transaction(own_broker: Broker, tmp_path: Path) -> None:
+    app = App(own_broker.bootstrap_servers, partitions=1, labels=False)
+    fill(app, 100)
+    process = app.process(tmp_path)
+    wait("all committed", lambda: app.lag() == 0)
+    key, value, _ = prediction(random.Random(0), 0)
+    produce(app.servers, [(app.given["input"], 0, key, value)] * 100)
+    assert own_broker.process is not None
+    os.kill(own_broker.process.pid, signal.SIGSTOP)
+    try:
+        time.sleep(1)
+        begin = time.monotonic()
+        process.terminate()
+        assert process.wait(PATIENCE) == 0, (tmp_path / "0.log").read_text()
+        assert time.monotonic() - begin < 15
+    finally:
+        os.kill(own_broker.process.pid, signal.SIGCONT)
+    running = app.worker()
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    running.stop()
+    assert app.verify() == 200
+
+
+def test_connect_seconds_are_kept(silent: str, broker: Broker) -> None:
+    app = App(broker.bootstrap_servers)
+    worker = Worker(app.settings(bootstrap_servers=[silent], connect_seconds=7))
+    begin = time.monotonic()
+    with pytest.raises(RetryError):
+        worker.run()
+    assert 7 <= time.monotonic() - begin < 10
