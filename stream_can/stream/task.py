@@ -257,7 +257,7 @@ class Task:
 
     def _correct_and_learn(self, batch: Batch) -> None:
         """Run the batch through the corrector; fill in the outputs and what was sent."""
-        keeps, receipts = self._labels_topic is not None, None
+        keeps = self._labels_topic is not None
         if self._open_part is None:
             P, Q, receipts = batch.play(self.corrector)
         else:
