@@ -115,7 +115,7 @@ class Batch:
             part.add(offset, taken, y, known, row)
         return P, sent, receipts
 
-    def play(self, corrector: Corrector) -> tuple[Array, Array, Receipts]:
+    def play(self, corrector: Corrector) -> tuple[Array, Array, Receipts | None]:
         """Correct and learn: the rows of the predictions, what was made of them, and receipts."""
         P, first = self._predicted(), len(self._earlier)
         flat = np.fromiter(chain.from_iterable(self._labels), np.int64, 4 * len(self._labels))
@@ -129,7 +129,6 @@ class Batch:
             known=self._known(),
             receipt=True,
         )
-        assert played.receipts is not None
         return P, played.rows, played.receipts
 
     def _known(self) -> NDArray[np.float32] | None:

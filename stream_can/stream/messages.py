@@ -10,7 +10,7 @@ is written once.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from typing import Any
 
 import msgspec
@@ -41,7 +41,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 class Prediction(msgspec.Struct, gc=False):
     """A prediction's message, opened: its row, and what it takes to write it back."""
 
-    row: array[float]
+    row: MutableSequence[float]
     fields: dict[str, Any]
     inner: dict[str, Any]
     """The object that holds the probabilities: ``fields`` itself, or one inside."""
@@ -59,7 +59,7 @@ class Label(msgspec.Struct, gc=False):
 
     index: int
     """The column of the class."""
-    row: array[float] | None
+    row: MutableSequence[float] | None
     """The raw prediction it is for, where it echoes one."""
     id: bytes | None
     number: int = -1

@@ -275,7 +275,7 @@ class Task:
         -------
         The label requests.
         """
-        keeps, receipts = self._labels_topic is not None, None
+        keeps = self._labels_topic is not None
         if self._open_part is None:
             P, Q, receipts = batch.play(self.corrector)
         else:

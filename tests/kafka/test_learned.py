@@ -18,7 +18,7 @@ from stream_can.kafka.newest import newest
 from stream_can.stream import entry
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import CLASSES, STAMP, App, fill, label, prediction
-from tests.kafka.test_restore import caught_up, point, refused, run_once, store
+from tests.kafka.test_restore import caught_up, point, refused, run_once, store, worked
 from tests.kafka.topics import create, produce, read, wait
 
 OLD = Path(__file__).parents[1] / "fixtures" / "format-2-task-2" / "task.snapshot"
@@ -117,10 +117,7 @@ class TestRefused:
 
     @pytest.fixture
     def app(self, broker: Broker) -> App:
-        app = App(broker.bootstrap_servers, partitions=1)
-        fill(app, 100)
-        run_once(app)
-        return app
+        return worked(broker)
 
     def goes_on(self, app: App, seed: int = 5, **changes: Any) -> Any:
         before = len(app.outputs(0))

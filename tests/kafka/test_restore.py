@@ -34,6 +34,14 @@ def run_once(app: App, **changes: Any) -> Any:
     return running.worker
 
 
+def worked(broker: Broker) -> App:
+    """One partition with 100 predictions and labels behind it."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 100)
+    run_once(app)
+    return app
+
+
 def store(app: App, value: bytes | None) -> int:
     """Put something into the state topic of partition 0; its offset."""
     produce(app.servers, [(f"{app.id}-state", 0, f"{app.id}-in-0".encode(), value)])
@@ -192,10 +200,7 @@ class TestRefused:
 
     @pytest.fixture
     def app(self, broker: Broker) -> App:
-        app = App(broker.bootstrap_servers, partitions=1)
-        fill(app, 100)
-        run_once(app)
-        return app
+        return worked(broker)
 
     def goes_on(self, app: App, **changes: Any) -> None:
         before = len(app.outputs(0))
