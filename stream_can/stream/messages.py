@@ -10,8 +10,8 @@ is written once.
 from __future__ import annotations
 
 from array import array
-from collections.abc import MutableSequence, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -23,6 +23,11 @@ from stream_can.method.classes import ClassIndex
 from stream_can.stream.fields import Fields
 from stream_can.stream.forms import BadMessage, Entry, Form, Forms, Largest
 from stream_can.stream.numbers import array_text, read_array
+
+if TYPE_CHECKING:
+    Row = array[float]
+else:
+    Row = array  # which Python 3.11 cannot subscript, as the site's generator would
 
 __all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
 
@@ -41,7 +46,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 class Prediction(msgspec.Struct, gc=False):
     """A prediction's message, opened: its row, and what it takes to write it back."""
 
-    row: MutableSequence[float]
+    row: Row
     fields: dict[str, Any]
     inner: dict[str, Any]
     """The object that holds the probabilities: ``fields`` itself, or one inside."""
@@ -59,7 +64,7 @@ class Label(msgspec.Struct, gc=False):
 
     index: int
     """The column of the class."""
-    row: MutableSequence[float] | None
+    row: Row | None
     """The raw prediction it is for, where it echoes one."""
     id: bytes | None
     number: int = -1
