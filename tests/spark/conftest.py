@@ -1,30 +1,17 @@
 """One Spark session for a module; without pyspark or Java these tests fail."""
 
-import os
-import sys
-
 import pytest
 
-os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+from tests.spark.session import session
 
 
-def session():
-    """Spark on two cores of this machine."""
-    from pyspark.sql import SparkSession
+def pytest_addoption(parser):
+    parser.addoption("--kills", type=int, default=1, help="how often everything is killed")
 
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.memory", "1g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+
+def pytest_generate_tests(metafunc):
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(metafunc.config.getoption("--kills")))
 
 
 @pytest.fixture(scope="module")
