@@ -49,8 +49,9 @@ class Learning:
     into, key, errors
         As for :func:`correct`. With "null" a label that cannot be used is left out.
     receipt
-        The column of receipts, which predictions get and labels bring back, null where one is not
-        known: then what was sent is judged, not what would be sent when the label comes.
+        The column of receipts, which predictions get and labels may bring back: then what was sent
+        is judged. Without, or null, what state n - 1 makes of the row is judged; the same where the
+        label comes within the batch of its prediction.
     learn_share
         Learn this share of the labels, chosen by a hash of order, label and prediction.
     most_labels
@@ -108,8 +109,8 @@ class Learning:
                 predictions = df.filter(~is_label)
                 output(self._corrected(predictions, state), n)
                 if newest < n:
-                    state.add_sums(self._sums(predictions, state))
-                    self._learn(state, self._labels(df.filter(is_label)), n)
+                    labels = self._labels(df.filter(is_label))
+                    self._learn(state, self._sums(predictions, state), labels, n)
                     self._save(state, n)
             finally:
                 df.unpersist()
@@ -216,8 +217,10 @@ class Learning:
         chosen = chosen.orderBy("hash").limit(self._most).coalesce(1)
         return chosen.sortWithinPartitions(*keys).drop("hash").toArrow()
 
-    def _learn(self, state: Corrector, labels: pa.Table, n: int) -> None:
-        """Teach the state the labels of batch n."""
+    def _learn(
+        self, state: Corrector, sums: NDArray[np.float64], labels: pa.Table, n: int
+    ) -> None:
+        """Teach state n - 1 what batch n brings."""
         if missing := labels["order"].null_count:
             raise StreamCANError(
                 f"batch {n}: {missing} labels have no {self._order}, so their order is not known; "
@@ -228,15 +231,21 @@ class Learning:
         bad = {i: reason for i, reason in bad.items() if not gone[i]}
         if self._errors == "raise":
             refuse(bad, self._probs, labels["label"], self._label)
-        receipts = labels["receipt"].to_pylist()
+        # No prediction that is labelled here was sent by a later state than this one: by what it
+        # makes of the row a label is judged that brings no receipt, not by its neighbours' labels.
+        _, receipts = state.correct_and_sum(P, state.new_sums())
+        for i, brought in enumerate(labels["receipt"].to_pylist()):
+            if brought is not None:
+                receipts[i] = np.reshape(brought, receipts[i].shape)
+        state.add_sums(sums)
         for i, name in enumerate(labels["label"].to_pylist()):
             if i in bad:
                 continue
-            receipt = None
-            if receipts[i] is not None and not gone[i]:
-                receipt = np.array(receipts[i], np.float32).reshape(3, -1)
             try:
-                state.learn_one(None if gone[i] else P[i], name, receipt=receipt)
+                if gone[i]:
+                    state.learn_one(None, name)
+                else:
+                    state.learn_one(P[i], name, receipt=receipts[i])
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"batch {n}: {error}") from None

@@ -55,6 +55,14 @@ def write(folder, seed=0, n=200):
         os.utime(path, (number, number))  # Spark takes the oldest first
 
 
+def learn(corrector, before, p, y):
+    """A label without a receipt: judged by what the state before its batch makes of the row."""
+    receipt = None
+    if p is not None:
+        _, (receipt,) = before.correct_and_sum([p], before.new_sums())
+    corrector.learn_one(p, y, receipt=receipt)
+
+
 def offline(folder, corrector):
     """{batch: {id: corrected}} and {batch: the state behind it}, of one process without Spark."""
     outputs, states = {}, {}
@@ -70,9 +78,10 @@ def offline(folder, corrector):
             outputs[batch] |= dict(zip(ids, corrector.correct_many(P).tolist(), strict=True))
             sums.append(free.new_sums())
             free.correct_and_sum(P, sums[-1])
+        before = Corrector.from_bytes(corrector.to_bytes())
         corrector.add_sums(of_batch(corrector, sums))
         rows = [row for table in files for row in table.to_pylist() if row["label"] is not None]
         for row in sorted(rows, key=lambda row: (row["time"], row["label"], row["probs"] or [])):
-            corrector.learn_one(row["probs"], row["label"])
+            learn(corrector, before, row["probs"], row["label"])
         states[batch] = corrector.to_bytes()
     return outputs, states
