@@ -20,7 +20,7 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
 	$(PY) -m pip install -q --no-compile -c constraints.txt --group dev
-	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[cli,kafka,report,river]'
+	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[cli,compare,kafka,report,river]'
 	touch $@
 
 demo: setup  ## correct ten months of real flights, without Kafka; writes out/flights.html
@@ -55,6 +55,7 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/pipe.py
 	$(PY) benchmarks/river_wrapper.py
 	$(PY) benchmarks/river_scores.py
+	$(PY) benchmarks/calibration.py
 
 broker: setup  ## start a Kafka broker on this machine: make broker KAFKA=3.9.1
 	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA)

@@ -52,7 +52,12 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 default_role = "code"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "undoc-members": False}
+autodoc_default_options = {
+    "members": True,
+    "undoc-members": False,
+    # scikit-learn makes these itself, with references into its own site
+    "exclude-members": "set_score_request, set_partial_fit_request",
+}
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Returns", "Yields"]  # prose: the signature says the type
 
@@ -61,6 +66,9 @@ REFERENCE = {
     "scores": ["stream_can.scores"],
     "recordings": ["stream_can.recording", "stream_can.replay", "stream_can.report"],
     "snapshot": ["stream_can.snapshot"],
+    "calibration": ["stream_can.calibration"],
+    "compare": ["stream_can.compare"],
+    "sklearn": ["stream_can.sklearn"],
     "river": ["stream_can.river"],
     "stream": [
         "stream_can.stream.task",

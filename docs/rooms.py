@@ -16,14 +16,15 @@ PICTURE = Path(__file__).parent / "rooms.svg"
 
 FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
-    {"kafka": (0, 1), "pipe": (1, 2), "river": (3, 4)},
+    {"compare": (2, 4)},
+    {"kafka": (0, 1), "pipe": (1, 2), "river": (3, 3.27), "sklearn": (3.27, 3.56)},
     {"kafka.watch": (0, 1)},
     {"kafka.client": (0, 1)},
     {"report": (2, 3)},
     {"replay": (2, 3)},
     {"recording": (2, 2.7)},
-    {"stream": (0, 2.3)},
-    {"corrector": (0, 3.4), "scores": (3.4, 4)},
+    {"stream": (0, 2.3), "calibration": (3.56, 4)},
+    {"corrector": (0, 3.56), "scores": (3.56, 4)},
     {"method": (0, 4)},
     {"snapshot": (0, 1.3), "errors": (1.3, 2.7), "version": (2.7, 4)},
 )

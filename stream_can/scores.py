@@ -19,6 +19,7 @@ __all__ = [
     "Reliability",
     "Scores",
     "accuracy",
+    "adaptive_ece",
     "brier",
     "ece",
     "log_loss",
@@ -103,7 +104,7 @@ class Scores:
         UnknownClass
             A label is outside [0, m), or is not an integer. Nothing has been added.
         """
-        self.add_checked(*_check(P, y))
+        self.add_checked(*check_rows(P, y))
 
     def add_checked(self, P: NDArray[np.float64], y: NDArray[np.intp]) -> tuple[float, float]:
         """Add rows that are known to be right; returns how many hit and the sum of log losses."""
@@ -186,7 +187,8 @@ class Scores:
         return {name: float(getattr(self, name)) for name in names}
 
 
-def _check(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def check_rows(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Rows and the indices of their labels, as every score wants them."""
     probs = checked(P)
     labels = np.asarray(y)
     if labels.shape != (len(probs),):
@@ -336,6 +338,54 @@ def ece(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
     0.4
     """
     return _of(P, y, bins).ece
+
+
+def adaptive_ece(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
+    """Expected calibration error with bins that hold equally many rows.
+
+    Equal bins of confidence leave most rows in one or two; here each bin tells as much. Rows of
+    equal confidence share a bin, so that their order does not matter.
+
+    Parameters
+    ----------
+    P
+        Probabilities, shape (n, m), rows summing to 1 within 0.001.
+    y
+        The index of each row's class, shape (n,).
+    bins
+        How many bins the rows are cut into by their confidence, at least 1.
+
+    Returns
+    -------
+    In [0, 1]: 0 is calibrated; nan for no rows.
+
+    Raises
+    ------
+    InvalidPrediction, UnknownClass
+        P or y is something else; the message names the row.
+
+    References
+    ----------
+    [^1]: Nguyen and O'Connor, Posterior calibration and exploratory analysis for natural language
+        processing models, EMNLP 2015, section 3.
+
+    Examples
+    --------
+    >>> round(adaptive_ece([[0.8, 0.2], [0.6, 0.4], [0.6, 0.4]], [0, 0, 1], bins=2), 4)
+    0.1333
+    """
+    if bins < 1:
+        raise ValueError(f"bins: expected at least 1, got {bins}")
+    probs, labels = check_rows(P, y)
+    n = len(labels)
+    if n == 0:
+        return float("nan")
+    confidence = probs.max(axis=1)
+    ends = -(-np.arange(1, bins) * n // bins) - 1
+    edges = np.unique(np.sort(confidence)[np.maximum(ends, 0)])
+    inside = np.searchsorted(edges, confidence, "left")
+    gap = np.bincount(inside, (probs.argmax(axis=1) == labels) - confidence)
+    return float(np.abs(gap).sum() / n)
 
 
 def mce(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:

@@ -38,6 +38,17 @@ def test_examples_improve_what_they_correct(name, tmp_path):
 
 
 @pytest.mark.fast
+def test_a_scikit_learn_classifier_whose_class_mix_drifts(tmp_path):
+    text = run("sklearn_drift.py", folder=tmp_path)
+    found = re.findall(r"accuracy ([\d.]+) %  log loss ([\d.]+)  ECE ([\d.]+) %", text)
+    raw, once, ours = (tuple(map(float, row)) for row in found)
+    assert ours[0] > max(raw[0], once[0]) + 1
+    assert ours[1] < min(raw[1], once[1]) - 0.03
+    assert ours[2] < min(raw[2], once[2])
+    assert "5,900 labels" in text
+
+
+@pytest.mark.fast
 def test_replay_of_a_csv(tmp_path):
     assert run("replay_csv.py", folder=tmp_path).startswith("Use it: more predictions are right")
 

@@ -58,6 +58,28 @@ def test_calibration_errors_by_hand():
     assert np.isnan(bins.accuracy[bins.rows == 0]).all()
 
 
+def test_adaptive_ece_by_hand():
+    P, y = stream(1500)
+    confidence, hit = P.max(1), P.argmax(1) == y
+    groups = np.split(np.argsort(confidence), 15)
+    gaps = [abs(hit[rows].mean() - confidence[rows].mean()) for rows in groups]
+    assert scores.adaptive_ece(P, y) == pytest.approx(np.mean(gaps), abs=1e-12)
+
+
+def test_adaptive_ece_does_not_ask_for_the_order_of_the_rows():
+    P, y = stream(1003)
+    P = np.round(P, 1)
+    P[:, 0] += 1 - P.sum(1)
+    P = np.abs(P) / np.abs(P).sum(1, keepdims=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    expected = scores.adaptive_ece(P, y)
+    assert scores.adaptive_ece(P[order], y[order]) == pytest.approx(expected, abs=1e-12)
+    assert scores.adaptive_ece(P[:3], y[:3]) > 0  # fewer rows than bins
+    assert np.isnan(scores.adaptive_ece(np.empty((0, 3)), np.empty(0, int)))
+    with pytest.raises(ValueError, match="bins: expected at least 1"):
+        scores.adaptive_ece(P, y, bins=0)
+
+
 def test_calibrated_rows_have_a_small_error_and_overconfident_ones_a_large_one():
     P, y = stream(n=50_000)
     assert scores.ece(P, y) < 0.01

@@ -19,7 +19,12 @@ app = App(
 app.command(replay_command, name="replay")
 app.command(pipe_command, name="pipe")
 app.command(inspect_command, name="inspect")
-# Looked up when it is called: kafka-python is an extra, and takes a while to import.
+# Looked up when they are called: scikit-learn and kafka-python are extras, and take a while.
+app.command(
+    "stream_can.cli.compare:compare_command",
+    name="compare",
+    help="Is it better than what I would do today? Play a recording once for each rival.",
+)
 app.command(
     "stream_can.cli.kafka:run",
     name="run",

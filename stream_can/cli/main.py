@@ -13,7 +13,7 @@ from stream_can.errors import StreamCANError
 __all__ = ["main"]
 
 EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
-EXTRAS |= {"prometheus_client": "kafka"}
+EXTRAS |= {"prometheus_client": "kafka", "sklearn": "compare", "scipy": "compare"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from stream_can.replay.delays import Delays
 from stream_can.replay.result import Replay
 from stream_can.version import __version__
 
-__all__ = ["delay", "origin"]
+__all__ = ["delay", "made_by", "origin"]
 
 UNITS = {"days": 86_400e6, "h": 3600e6, "min": 60e6, "s": 1e6, "ms": 1e3}
 """Microseconds of each."""
@@ -29,11 +29,15 @@ def origin(result: Replay, given: Mapping[str, str], date: datetime) -> list[tup
     if corrector.fit_report is not None:
         fitted = corrector.fit_report
         known.append(("fitted on", f"{fitted['rows']:,} validation rows: {fitted['step']}"))
-    known += [
+    return [*given.items(), *known, *made_by(date)]
+
+
+def made_by(date: datetime) -> list[tuple[str, str]]:
+    """The version and the date."""
+    return [
         ("made by", f"stream_can {__version__}"),
         ("made on", date.astimezone().strftime("%Y-%m-%d %H:%M %Z").strip()),
     ]
-    return [*given.items(), *known]
 
 
 def delay(result: Replay) -> str:

@@ -64,7 +64,11 @@ def report(
     style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8")
     window = f"{Course(result).window:,.0f}"
     cards = [
-        _card(shown.title, draw(shown, result), shown.caption.replace("{window}", window))
+        _card(
+            shown.title,
+            draw(shown.title, shown.plot, result),
+            shown.caption.replace("{window}", window),
+        )
         for shown in FIGURES
         if shown.has_data(result)
     ]

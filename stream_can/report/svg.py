@@ -6,7 +6,7 @@ import html
 import io
 import re
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import matplotlib
 from cycler import cycler
@@ -52,6 +52,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
+Data = TypeVar("Data")
+"""What a figure is drawn of."""
+
+
 class Key(NamedTuple):
     """An entry of a legend.
 
@@ -74,11 +78,11 @@ class Shown(NamedTuple):
     has_data: Callable[[Replay], bool] = lambda result: True
 
 
-def draw(shown: Shown, result: Replay) -> str:
+def draw(title: str, plot: Callable[[Data, Figure], list[Key]], data: Data) -> str:
     """A figure as `<svg>` without ids that another one on the page could share, and its legend."""
-    with matplotlib.rc_context(STYLE | {"svg.hashsalt": shown.plot.__name__}):
+    with matplotlib.rc_context(STYLE | {"svg.hashsalt": plot.__name__}):
         figure = Figure(figsize=(4.9, 2.9), layout="constrained")
-        keys = shown.plot(result, figure)
+        keys = plot(data, figure)
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = out.getvalue()
@@ -87,7 +91,7 @@ def draw(shown: Shown, result: Replay) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1 role="img"', svg, count=1)
-    svg = svg.replace("<svg", f'<svg aria-label="{html.escape(shown.title)}"', 1)
+    svg = svg.replace("<svg", f'<svg aria-label="{html.escape(title)}"', 1)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
     return _in_colors_of_the_page(_legend(keys) + svg)
 

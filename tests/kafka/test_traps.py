@@ -12,6 +12,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -68,6 +70,12 @@ class Pass:
         return [record.value for record in read(self.servers, self.out, 0)]
 
 
+def stopped(pid: int) -> Iterator[bool]:
+    """Of each thread; on a busy machine one may still answer a while after SIGSTOP."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        yield stat.read_text().rpartition(")")[2].split()[0] == "T"
+
+
 class TestLostBatch:
     """A batch that expires inside a transaction: the commit says OK with part of the output."""
 
@@ -86,6 +94,7 @@ class TestLostBatch:
         assert broker.process is not None
         os.kill(broker.process.pid, signal.SIGSTOP)
         try:
+            wait("the broker stands still", lambda: all(stopped(broker.process.pid)))
             p.send(5)
             self.expired(p)
         finally:

@@ -1,0 +1,79 @@
+"""stream_can against the calibration family on recorded streams, each rival over all of them.
+
+    python benchmarks/compare.py FOLDER [NAME ...]
+
+FOLDER holds .npz files as benchmarks/validation.py takes them. Labels 100 rows late. Where a stream
+repeats rows, labels of one half of the distinct rows are learned and the other half is scored. The
+scores of each stream are kept in compare.json, so that an interrupted run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from validation import DELAY, load
+
+from stream_can.compare import Stream, compare, rivals
+from stream_can.compare.outcome import change
+
+KEPT = Path("compare.json")
+
+
+def stream_of(data: dict[str, np.ndarray]) -> Stream:
+    P, y = data["probs"], data["labels"].astype(np.int64)
+    given = scored = np.ones(len(y), bool)
+    _, source = np.unique(P, axis=0, return_inverse=True)
+    source = source.ravel()
+    if source.max() + 1 < 0.95 * len(y):
+        half = np.random.default_rng(7).random(source.max() + 1) < 0.5
+        given, scored = half[source], ~half[source]
+    validation = data["val_probs"], data["val_labels"].astype(np.int64)
+    classes = list(range(P.shape[1]))
+    return Stream(classes, P, y, given, scored, validation, data["train_counts"], DELAY)
+
+
+def main(folder: str, names: list[str]) -> None:
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for file in sorted(Path(folder).glob("*.npz")):
+        if file.stem in kept or (names and file.stem not in names) or not (data := load(file)):
+            continue
+        outcomes = list(compare(stream_of(data), rivals()))
+        kept[file.stem] = {
+            one.name: one.scores.summary()
+            | change(one, outcomes[0])._asdict()
+            | {"microseconds": one.microseconds}
+            for one in outcomes
+        }
+        KEPT.write_text(json.dumps(kept, indent=1))
+        print(file.stem, flush=True)
+    print(f"\n{len(kept)} streams\n\n{table(kept)}")
+
+
+def table(kept: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Markdown: mean and worst over the streams."""
+    lines = [
+        "| | accuracy, points: mean / worst / median | log loss: mean / worst | ECE % | MCE % "
+        "| µs/row: median (most) |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for name in next(iter(kept.values())):
+        every = [one[name] for one in kept.values()]
+        points, nats, ece, mce, spent = (
+            np.array([one[key] for one in every])
+            for key in ("points", "nats", "ece", "mce", "microseconds")
+        )
+        lines.append(
+            f"| {name} | {points.mean():+.2f} / {points.min():+.2f} / {np.median(points):+.2f} "
+            f"| {nats.mean():+.3f} / {nats.max():+.3f} | {100 * ece.mean():.1f} "
+            f"| {100 * mce.mean():.0f} | {np.median(spent):.0f} ({spent.max():.0f}) |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,130 @@
+"""What every calibration method shares: fit and transform, and what they check."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can.errors import InvalidPrediction, StreamCANError
+from stream_can.method.kernel import normalised
+from stream_can.scores import check_rows
+
+__all__ = ["Calibration", "OneVersusRest", "rows_to_one"]
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+
+class Calibration(ABC):
+    """A method fitted once to validation rows, then applied to any row.
+
+    A class that the validation rows do not hold keeps its probability: they say nothing of it. The
+    others are calibrated among themselves and share the rest.
+    """
+
+    _m = 0
+    _held: Labels
+
+    def fit(self, P: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to predictions on rows that the classifier was not trained on.
+
+        Parameters
+        ----------
+        P
+            Probabilities, shape (n, m): finite, not negative, rows summing to 1 within 0.001.
+        y
+            The index of each row's class, integers of shape (n,) in [0, m).
+
+        Returns
+        -------
+        The same object.
+
+        Raises
+        ------
+        InvalidPrediction, UnknownClass
+            A row or a label is something else; the message names it.
+        ValueError
+            The rows hold fewer than two classes.
+        """
+        probs, labels = check_rows(P, y)
+        n, m = probs.shape
+        held = np.flatnonzero(np.bincount(labels, minlength=m))
+        if len(held) < 2:
+            raise ValueError(
+                f"fit: {n} validation rows hold {len(held)} of {m} classes, expected at least 2"
+            )
+        self._m, self._held = m, held
+        place = np.full(m, -1)
+        place[held] = np.arange(len(held))
+        self._fit(rows_to_one(probs[:, held]), place[labels])
+        return self
+
+    def transform(self, P: ArrayLike) -> Array:
+        """The calibrated rows.
+
+        Parameters
+        ----------
+        P
+            Probabilities, shape (n, m), as for :meth:`fit`.
+
+        Returns
+        -------
+        A new float64 array, shape (n, m), rows summing to 1.
+
+        Raises
+        ------
+        InvalidPrediction
+            A row is not a probability vector of m classes.
+        StreamCANError
+            :meth:`fit` has not been called.
+        """
+        if not self._m:
+            raise StreamCANError(f"{type(self).__name__}: transform before fit; call fit first")
+        probs = normalised(P)
+        if probs.shape[1] != self._m:
+            raise InvalidPrediction(f"predictions have {probs.shape[1]} classes, fit had {self._m}")
+        if len(self._held) == self._m:
+            return self._transform(probs)
+        held = probs[:, self._held]
+        probs[:, self._held] = held.sum(axis=1, keepdims=True) * self._transform(rows_to_one(held))
+        return np.asarray(probs)
+
+    @abstractmethod
+    def _fit(self, P: Array, y: Labels) -> None:
+        """Fit to checked rows of which each class has one."""
+
+    @abstractmethod
+    def _transform(self, P: Array) -> Array:
+        """The calibrated rows, a new array."""
+
+
+class OneVersusRest(Calibration):
+    """A method for two classes, applied to each class against the rest.
+
+    The calibrated probabilities of a row are divided by their sum, as Guo et al. do (section 4.2).
+    """
+
+    def _fit(self, P: Array, y: Labels) -> None:
+        self._maps = [self._fit_one(P[:, k], y == k) for k in range(P.shape[1])]
+
+    def _transform(self, P: Array) -> Array:
+        columns = [self._map(one, P[:, k]) for k, one in enumerate(self._maps)]
+        return rows_to_one(np.stack(columns, axis=1))
+
+    @abstractmethod
+    def _fit_one(self, p: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Two arrays that say how to map a class's probability, from (n,) of them and labels."""
+
+    @abstractmethod
+    def _map(self, one: tuple[Array, Array], p: Array) -> Array:
+        """The calibrated probabilities of a class, shape (n,)."""
+
+
+def rows_to_one(P: Array) -> Array:
+    """Rows divided by their sums; a row of zeros says nothing and becomes uniform."""
+    total = P.sum(axis=1, keepdims=True)
+    uniform = np.full_like(P, 1 / P.shape[1])
+    return np.asarray(np.divide(P, total, out=uniform, where=total > 0))

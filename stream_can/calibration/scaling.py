@@ -1,0 +1,183 @@
+"""Calibration by a softmax of scaled log probabilities: temperature, vector, matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
+
+from stream_can.calibration.method import Array, Calibration, Labels
+
+__all__ = ["MatrixScaling", "TemperatureScaling", "VectorScaling"]
+
+TINY = 1e-12
+"""Is added to a probability before its logarithm is taken, as scikit-learn does."""
+STEPS = 200
+"""Where a class has few rows the maximum is far out; what is reached after these steps is better on
+other rows than the maximum itself, and most fits are done long before."""
+WIDEST = 10.0
+"""The logarithm of the temperature stays between -10 and 10, as scikit-learn's does."""
+
+
+class TemperatureScaling(Calibration):
+    r"""One number for all classes: $\operatorname{softmax}(\log p / T)$, T by maximum likelihood.
+
+    The order of the classes of a row stays what it was, so accuracy does too. scikit-learn's
+    ``CalibratedClassifierCV(method="temperature")`` does the same.
+
+    Attributes
+    ----------
+    temperature
+        T, above 1 where the classifier is overconfident.
+
+    References
+    ----------
+    .. [1] Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017, 4.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> P, y = np.tile([0.9, 0.1], (10, 1)), [0] * 7 + [1] * 3
+    >>> scaling = TemperatureScaling().fit(P, y)
+    >>> scaling.transform([[0.9, 0.1]]).round(2), round(scaling.temperature, 2)
+    (array([[0.7, 0.3]]), 2.59)
+    """
+
+    def _fit(self, P: Array, y: Labels) -> None:
+        x = logs(P)
+        found = minimize_scalar(
+            lambda u: loss_and_residual(np.exp(-u) * x, y)[0],
+            bounds=(-WIDEST, WIDEST),
+            method="bounded",
+            options={"xatol": 1e-12},
+        )
+        self.temperature = float(np.exp(found.x))
+
+    def _transform(self, P: Array) -> Array:
+        return softmax(logs(P) / self.temperature)
+
+
+class VectorScaling(Calibration):
+    r"""A scale and a bias for each class: $\operatorname{softmax}(w \circ \log p + b)$.
+
+    By maximum likelihood: 200 steps of L-BFGS from the identity, or fewer where it is reached.
+
+    Attributes
+    ----------
+    weights, bias
+        w and b, one number for each class that the validation rows held.
+
+    References
+    ----------
+    .. [1] Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017, 4.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> P, y = np.tile([0.9, 0.1], (10, 1)), [0] * 7 + [1] * 3
+    >>> VectorScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
+    array([[0.7, 0.3]])
+    """
+
+    def _fit(self, P: Array, y: Labels) -> None:
+        m = P.shape[1]
+        start = np.concatenate([np.ones(m), np.zeros(m)])
+        self.weights, self.bias = np.split(minimum(vector_loss, start, logs(P), y), 2)
+
+    def _transform(self, P: Array) -> Array:
+        return softmax(self.weights * logs(P) + self.bias)
+
+
+class MatrixScaling(Calibration):
+    r"""A full linear map: $\operatorname{softmax}(W \log p + b)$.
+
+    By maximum likelihood: 200 steps of L-BFGS from the identity, or fewer where it is reached. It
+    has m (m + 1) numbers, and without a pull overfits where rows are few.
+
+    Parameters
+    ----------
+    l2
+        How strongly W is pulled to the identity and b to 0: $l2/2\,(\|W - I\|^2 + \|b\|^2)$ is
+        added to the log loss summed over the rows. 0 is the method of Guo et al.
+
+    Attributes
+    ----------
+    weights, bias
+        W and b, of the classes that the validation rows held.
+
+    References
+    ----------
+    .. [1] Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017, 4.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> P, y = np.tile([0.9, 0.1], (10, 1)), [0] * 7 + [1] * 3
+    >>> MatrixScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
+    array([[0.7, 0.3]])
+    """
+
+    def __init__(self, l2: float = 0.0) -> None:
+        if not 0 <= l2 < np.inf:
+            raise ValueError(f"l2: expected a number >= 0, got {l2}")
+        self.l2 = l2
+
+    def _fit(self, P: Array, y: Labels) -> None:
+        m = P.shape[1]
+        start = np.concatenate([np.eye(m).ravel(), np.zeros(m)])
+        found = minimum(matrix_loss, start, logs(P), y, self.l2)
+        self.weights, self.bias = found[: m * m].reshape(m, m), found[m * m :]
+
+    def _transform(self, P: Array) -> Array:
+        return softmax(logs(P) @ self.weights.T + self.bias)
+
+
+def vector_loss(parameters: Array, x: Array, y: Labels) -> tuple[float, Array]:
+    """Mean log loss of vector scaling and its gradient; parameters are w, then b."""
+    weights, bias = np.split(parameters, 2)
+    loss, residual = loss_and_residual(weights * x + bias, y)
+    return loss, np.concatenate([np.einsum("ij,ij->j", residual, x), residual.sum(0)]) / len(y)
+
+
+def matrix_loss(parameters: Array, x: Array, y: Labels, l2: float) -> tuple[float, Array]:
+    """Mean log loss of matrix scaling with its pull, and its gradient; W row by row, then b."""
+    n, m = x.shape
+    weights, bias = parameters[: m * m].reshape(m, m), parameters[m * m :]
+    loss, residual = loss_and_residual(x @ weights.T + bias, y)
+    away = parameters - np.concatenate([np.eye(m).ravel(), np.zeros(m)])
+    gradient = np.concatenate([(residual.T @ x).ravel(), residual.sum(0)]) + l2 * away
+    return loss + 0.5 * l2 / n * float(away @ away), gradient / n
+
+
+def loss_and_residual(z: Array, y: Labels) -> tuple[float, Array]:
+    """Mean log loss of softmax(z), shape (n, m), and softmax(z) less the labels' unit vectors."""
+    rows = np.arange(len(y))
+    z = z - z.max(axis=1, keepdims=True)
+    of_label = z[rows, y]
+    residual = np.exp(z, out=z)
+    total = residual.sum(axis=1)
+    residual /= total[:, None]
+    residual[rows, y] -= 1
+    return float((np.log(total) - of_label).mean()), residual
+
+
+def minimum(loss: object, start: Array, *arguments: object) -> Array:
+    """Where a loss that returns its gradient too is least."""
+    found = minimize(
+        loss,
+        start,
+        arguments,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": STEPS, "ftol": 1e-10, "gtol": 1e-6},
+    )
+    return np.asarray(found.x)
+
+
+def softmax(z: Array) -> Array:
+    z = np.exp(z - z.max(axis=1, keepdims=True))
+    return np.asarray(z / z.sum(axis=1, keepdims=True))
+
+
+def logs(P: Array) -> NDArray[np.float64]:
+    return np.asarray(np.log(P + TINY))

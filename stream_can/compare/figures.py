@@ -1,0 +1,110 @@
+"""The figures of a comparison: the best of each kind over time, and how calibrated they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from stream_can.compare.outcome import Outcome
+from stream_can.compare.rivals import BOTH
+from stream_can.compare.stream import Stream
+from stream_can.compare.verdict import best
+from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES
+
+__all__ = ["Drawn", "Line", "lines", "panels", "rolling"]
+
+POINTS = 240
+REFITTED = "refitted"
+
+
+class Line(NamedTuple):
+    """An outcome with its color."""
+
+    outcome: Outcome
+    color: str
+
+
+class Drawn(NamedTuple):
+    """What the figures show."""
+
+    stream: Stream
+    lines: list[Line]
+
+
+def lines(outcomes: list[Outcome]) -> list[Line]:
+    """Raw, the best that is fitted once, the best that is refitted, and stream_can with both."""
+    raw, rest = outcomes[0], outcomes[1:]
+    shown = [Line(raw, BEFORE)]
+    kinds: list[tuple[Callable[[Outcome], bool], str]] = [
+        (lambda one: one.needs == "validation rows" and one.name[:6] != BOTH[:6], SERIES[2]),
+        (lambda one: one.name.endswith(REFITTED), SERIES[3]),
+        (lambda one: one.name == BOTH, AFTER),
+    ]
+    for is_one, color in kinds:
+        if found := [one for one in rest if is_one(one)]:
+            shown.append(Line(best(found), color))
+    return shown
+
+
+def rolling(what: str) -> Callable[[Drawn, Figure], list[Any]]:
+    """A figure of "accuracy" or "log loss" in a window that slides over the scored rows."""
+
+    def plot(drawn: Drawn, figure: Figure) -> list[Any]:
+        rows = np.flatnonzero(drawn.stream.scored)
+        window = min(max(len(rows) // 25, 500), max(len(rows) // 2, 1))
+        ends = np.linspace(window, len(rows), POINTS).astype(np.intp)
+        axes = figure.subplots()
+        for outcome, color in drawn.lines:
+            values = 100.0 * outcome.hits if what == "accuracy" else outcome.losses
+            total = np.append(0, np.cumsum(values))
+            mean = (total[ends] - total[ends - window]) / window
+            axes.plot(rows[ends - 1], mean, color=color, linewidth=1.5)
+        axes.set_ylabel("accuracy, %" if what == "accuracy" else "log loss, nats")
+        axes.set_xlabel("rows")
+        axes.margins(x=0.01)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        return []
+
+    plot.__name__ = f"rolling-{what}"
+    return plot
+
+
+def panels(first: int) -> Callable[[Drawn, Figure], list[Any]]:
+    """A figure of two reliability diagrams side by side: lines first and first + 1."""
+
+    def plot(drawn: Drawn, figure: Figure) -> list[Any]:
+        pair = drawn.lines[first : first + 2]
+        found = np.atleast_1d(figure.subplots(1, 2, sharey=True))
+        for axes, (outcome, color) in zip(found, pair, strict=False):
+            diagram(axes, outcome, color)
+        for axes in found[len(pair) :]:
+            axes.set_visible(False)
+        found[0].set_ylabel("accuracy, %")
+        return []
+
+    plot.__name__ = f"reliability-{first}"
+    return plot
+
+
+def diagram(axes: Axes, outcome: Outcome, color: str) -> None:
+    """Accuracy against confidence; the area of a point is its share of the rows."""
+    bins = outcome.scores.reliability
+    at = bins.rows > 0
+    share = bins.rows[at] / bins.rows.sum()
+    x: NDArray[np.float64] = 100 * bins.confidence[at]
+    y = 100 * bins.accuracy[at]
+    axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
+    axes.vlines(x, np.minimum(x, y), np.maximum(x, y), color=color, alpha=0.35, linewidth=3)
+    axes.scatter(x, y, 10 + 260 * share, color=color, alpha=0.85, linewidth=0)
+    ticks = [0, 50, 100]
+    axes.set(xlim=(-9, 109), ylim=(-9, 109), aspect="equal", xticks=ticks, yticks=ticks)
+    axes.set_xlabel("confidence, %")
+    title = f"{outcome.name}\nECE {100 * outcome.scores.ece:.1f} %"
+    axes.set_title(title, color=INK, fontsize=9.5)

@@ -1,0 +1,152 @@
+"""What came of each rival: its scores, its change against raw, what it did to each class."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.compare.rivals import Rival
+from stream_can.compare.stream import Stream
+from stream_can.scores import FLOOR, Scores
+
+__all__ = ["Change", "Outcome", "change", "compare", "per_class"]
+
+STRETCHES = 30
+"""The standard error is taken over so many stretches of the stream: neighbouring rows are alike."""
+
+
+class Outcome(NamedTuple):
+    """How a rival did on the scored rows."""
+
+    name: str
+    needs: str
+    scores: Scores
+    best: NDArray[np.int32]
+    """The likeliest class of each scored row."""
+    hits: NDArray[np.bool_]
+    """Whether it is the label."""
+    losses: NDArray[np.float64]
+    """Log loss of each scored row, in nats."""
+    microseconds: float
+    """Processor time for a row of the stream, its fits included."""
+
+
+class Change(NamedTuple):
+    """Against the raw predictions, with standard errors."""
+
+    points: float
+    """Of accuracy, in points of percent."""
+    points_error: float
+    nats: float
+    """Of log loss."""
+    nats_error: float
+
+
+def compare(
+    stream: Stream,
+    rivals: Iterable[Rival],
+    progress: Callable[[int], object] = lambda rows: None,
+) -> Iterator[Outcome]:
+    """Play a stream once for each rival.
+
+    Parameters
+    ----------
+    stream
+        What :func:`load` returned.
+    rivals
+        Of :func:`stream_can.compare.rivals`, or your own.
+    progress
+        Is called after each block of rows with their number.
+
+    Yields
+    ------
+    Outcome
+        Of each rival in turn, once it has been through the stream.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stream_can.compare import Stream, rivals
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.choice(2, 3000, p=[0.8, 0.2])
+    >>> P = np.where(y[:, None] == [0, 1], 0.55, 0.45)
+    >>> known = np.full(2000, True)
+    >>> stream = Stream(
+    ...     ["a", "b"], P[1000:], y[1000:], known, known, (P[:1000], y[:1000]), label_delay=10
+    ... )
+    >>> raw, *_, best = compare(stream, rivals()[:8])
+    >>> best.name, best.scores.log_loss < raw.scores.log_loss
+    ('matrix', True)
+    """
+    labels = stream.y[stream.scored].astype(np.intp)
+    for rival in rivals:
+        scores, best, losses = Scores(), [], []
+        blocks, first, spent = rival.play(stream), 0, 0.0
+        while True:
+            started = time.process_time()
+            rows = next(blocks, None)
+            spent += time.process_time() - started
+            if rows is None:
+                break
+            stop = first + len(rows)
+            counted = stream.scored[first:stop]
+            P, y = rows[counted], stream.y[first:stop][counted].astype(np.intp)
+            scores.add_checked(P, y)
+            best.append(P.argmax(axis=1).astype(np.int32))
+            losses.append(-np.log(np.maximum(P[np.arange(len(y)), y], FLOOR)))
+            progress(len(rows))
+            first = stop
+        likeliest = np.concatenate(best)
+        yield Outcome(
+            rival.name,
+            rival.needs,
+            scores,
+            likeliest,
+            likeliest == labels,
+            np.concatenate(losses),
+            1e6 * spent / len(stream.P),
+        )
+
+
+def change(outcome: Outcome, raw: Outcome) -> Change:
+    """What a rival changed against raw, with standard errors over stretches of the stream."""
+    points = _mean(100.0 * (outcome.hits.astype(np.float64) - raw.hits))
+    return Change(*points, *_mean(outcome.losses - raw.losses))
+
+
+def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
+    """The mean and its standard error."""
+    count = min(STRETCHES, len(values))
+    means = np.array([part.mean() for part in np.array_split(values, count)])
+    error = means.std(ddof=1) / math.sqrt(count) if count > 1 else math.nan
+    return float(values.mean()), float(error)
+
+
+def per_class(stream: Stream, before: Outcome, after: Outcome) -> list[dict[str, Any]]:
+    """What a rival did to each class that has scored rows, the greatest gain in right rows first.
+
+    Returns
+    -------
+    For each: ``class``, ``rows``, ``recall_before``, ``recall_after`` (shares of its rows) and
+    ``gained``, how many more of its rows are right.
+    """
+    m, labels = len(stream.classes), stream.y[stream.scored]
+    rows = np.bincount(labels, minlength=m)
+    right = [np.bincount(labels[one.hits], minlength=m) for one in (before, after)]
+    gained = right[1] - right[0]
+    return [
+        {
+            "class": stream.classes[k],
+            "rows": int(rows[k]),
+            "recall_before": float(right[0][k] / rows[k]),
+            "recall_after": float(right[1][k] / rows[k]),
+            "gained": int(gained[k]),
+        }
+        for k in np.argsort(-gained, kind="stable")
+        if rows[k]
+    ]

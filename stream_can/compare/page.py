@@ -1,0 +1,197 @@
+"""A comparison as one HTML page that needs nothing beside it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from datetime import datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from stream_can.compare.figures import Drawn, lines, panels, rolling
+from stream_can.compare.outcome import Outcome, change, per_class
+from stream_can.compare.rivals import BOTH
+from stream_can.compare.stream import Stream
+from stream_can.compare.verdict import verdict
+from stream_can.report import tables
+from stream_can.report.origin import made_by
+from stream_can.report.svg import VARIABLES, draw
+
+__all__ = ["page", "write_page"]
+
+STYLE = """
+.wide { grid-column: 1 / -1; }
+.keys { display: flex; flex-wrap: wrap; gap: 2px 14px; margin: 0 0 20px; padding: 0;
+  list-style: none; font-size: .9375rem; }
+.keys i { display: inline-block; width: 16px; border-top: 3px solid var(--c);
+  vertical-align: middle; margin-right: 6px; }
+tr.ours td { font-weight: 700; color: var(--after); }
+.tall { max-height: 440px; overflow-y: auto; }
+td.name, .needs { white-space: normal; overflow-wrap: anywhere; text-align: left; }
+"""
+TABLE_NOTE = (
+    "Change against raw ± its standard error over 30 stretches of the stream. Accuracy, ECE and "
+    "MCE (15 bins) in percent, log loss in nats; µs: processor time for a row, fits included."
+)
+CLASSES_NOTE = (
+    "Recall in percent, over the scored rows; gained: how many more rows of the class are right. "
+    "Those that gained most come first, those that lost most last."
+)
+FIGURES: list[tuple[str, str, Any]] = [
+    ("Accuracy over time", "Share of right predictions in a sliding window.", rolling("accuracy")),
+    ("Log loss over time", "Log loss in a sliding window.", rolling("log loss")),
+    (
+        "Reliability",
+        "Accuracy against confidence; the area of a point is its share of the rows.",
+        panels(0),
+    ),
+    ("Reliability, refitted and stream_can", "The same for the other two.", panels(2)),
+]
+
+
+def page(
+    stream: Stream,
+    outcomes: list[Outcome],
+    title: str,
+    *,
+    made_from: Mapping[str, str] | None = None,
+) -> str:
+    """The page as text: the table, the best of each kind over time, their reliability, the classes.
+
+    Parameters
+    ----------
+    stream
+        What was played.
+    outcomes
+        Of :func:`stream_can.compare.compare`, raw first; it need not be all of them.
+    title
+        What the stream is called.
+    made_from
+        What else to say of how the page was made: {"file": ..., "command": ...}.
+    """
+    style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8") + STYLE
+    made = [*(made_from or {}).items(), *made_by(datetime.now())]
+    drawn = Drawn(stream, lines(outcomes))
+    figures = [
+        _card(name, draw(name, plot, drawn), note)
+        for i, (name, note, plot) in enumerate(FIGURES)
+        if i < 3 or len(drawn.lines) > 2
+    ]
+    last = next((one for one in outcomes if one.name == BOTH), outcomes[-1])
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}: compared</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>{html.escape(title)}</h1>
+<p class="sub">{len(stream.P):,} rows, {outcomes[0].scores.n:,} scored,
+{len(stream.validation[1]):,} validation rows, {len(stream.classes)} classes</p>
+<p class="verdict">{html.escape(verdict(outcomes))}</p>
+<ul class="keys">{_keys(drawn)}</ul>
+<div class="grid">
+{_card("Every rival", _table(outcomes), TABLE_NOTE, "card wide")}
+{"".join(figures)}
+{
+        _card(
+            f"Each class, raw and {last.name}",
+            _classes(stream, outcomes[0], last),
+            CLASSES_NOTE,
+            "card wide",
+        )
+    }
+</div>
+<section class="card words"><h2>How this page was made</h2>{tables.facts(made)}</section>
+</main>
+</body>
+</html>
+"""
+
+
+def write_page(
+    stream: Stream,
+    outcomes: list[Outcome],
+    title: str,
+    path: str | Path,
+    *,
+    made_from: Mapping[str, str] | None = None,
+) -> None:
+    """Write :func:`page` to a file; its folder is made."""
+    path = Path(path)
+    text = page(stream, outcomes, title, made_from=made_from)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"report {path}: {error.strerror}") from error
+
+
+def _card(title: str, content: str, note: str, kind: str = "card") -> str:
+    return (
+        f'<section class="{kind}"><h2>{html.escape(title)}</h2>{content}'
+        f'<p class="note">{html.escape(note)}</p></section>\n'
+    )
+
+
+def _keys(drawn: Drawn) -> str:
+    return "".join(
+        f'<li><i style="--c:var({VARIABLES[line.color]})"></i>{html.escape(line.outcome.name)}</li>'
+        for line in drawn.lines
+    )
+
+
+def _table(outcomes: list[Outcome]) -> str:
+    raw = outcomes[0]
+    body = []
+    for one in outcomes:
+        against = change(one, raw)
+        points = nats = ""
+        if one is not raw:
+            points = f"{against.points:+.2f} ± {against.points_error:.2f}"
+            nats = f"{against.nats:+.4f} ± {against.nats_error:.4f}"
+        scores = one.scores
+        cells = [
+            ("", f"{100 * scores.accuracy:.2f}"),
+            (" class=spare", points),
+            ("", f"{scores.log_loss:.4f}"),
+            (" class=spare", nats),
+            (" class=spare", f"{scores.brier:.4f}"),
+            ("", f"{100 * scores.ece:.2f}"),
+            (" class=spare", f"{100 * scores.mce:.1f}"),
+            (" class=spare", f"{one.microseconds:.1f}"),
+        ]
+        row = "".join(
+            f"<td{kind}>{text}</td>".replace("-", "\N{MINUS SIGN}") for kind, text in cells
+        )
+        body.append(
+            f"<tr{' class=ours' if one.name == BOTH else ''}><td class=name>"
+            f'{html.escape(one.name)}</td>{row}<td class="needs spare">{html.escape(one.needs)}'
+            "</td></tr>"
+        )
+    head = (
+        "<th></th><th>accuracy</th><th class=spare>change</th><th>log loss</th>"
+        "<th class=spare>change</th><th class=spare>Brier</th><th>ECE</th>"
+        '<th class=spare>MCE</th><th class=spare>µs</th><th class="needs spare">needs</th>'
+    )
+    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(body)}</table></div>'
+
+
+def _signed(count: int) -> str:
+    return f"{count:+,}".replace("-", "\N{MINUS SIGN}")
+
+
+def _classes(stream: Stream, before: Outcome, after: Outcome) -> str:
+    body = "".join(
+        f"<tr><td class=name><bdi>{html.escape(str(one['class']))}</bdi></td>"
+        f"<td>{one['rows']:,}</td><td>{100 * one['recall_before']:.1f}</td>"
+        f"<td>{100 * one['recall_after']:.1f}</td>"
+        f"<td>{_signed(one['gained'])}</td></tr>"
+        for one in per_class(stream, before, after)
+    )
+    head = "<tr><th>class</th><th>rows</th><th>recall before</th><th>after</th><th>gained</th></tr>"
+    return f'<div class="scroll tall"><table>{head}{body}</table></div>'

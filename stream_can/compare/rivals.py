@@ -1,0 +1,142 @@
+"""The rivals: what one would do today to correct a stream's predictions, and stream_can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.calibration.binning import BBQ, HistogramBinning
+from stream_can.calibration.method import Calibration
+from stream_can.calibration.regression import IsotonicCalibration, PlattScaling
+from stream_can.calibration.scaling import MatrixScaling, TemperatureScaling, VectorScaling
+from stream_can.compare.stream import Stream
+from stream_can.corrector import Corrector
+from stream_can.method.batch import batch_can
+from stream_can.method.prior import laplace
+from stream_can.replay.steps import steps
+
+__all__ = ["BOTH", "RAW", "RECENT", "Rival", "rivals"]
+
+RAW, BOTH = "raw", "stream_can: fit, labels"
+RECENT = 5000
+"""A refit by hand takes so many of the last labels, beside the validation rows."""
+BLOCK = 4096
+
+Array = NDArray[np.float64]
+
+
+class Rival(NamedTuple):
+    """A way to correct a stream."""
+
+    name: str
+    needs: str
+    """What one has to have and to do for it, in words."""
+    play: Callable[[Stream], Iterator[Array]]
+    """The corrected rows of a stream in order, block by block."""
+
+
+def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
+    """Every rival, from doing nothing to stream_can with all it can use.
+
+    Parameters
+    ----------
+    refit_every
+        Rows between two refits of the methods that are refitted by hand.
+    **settings
+        Of the :class:`Corrector`.
+
+    Raises
+    ------
+    ValueError
+        ``refit_every`` is below 1.
+    """
+    if refit_every < 1:
+        raise ValueError(f"refit_every: expected at least 1 row, got {refit_every}")
+    fitted: list[tuple[str, Callable[[], Calibration]]] = [
+        ("histogram binning", HistogramBinning),
+        ("isotonic", IsotonicCalibration),
+        ("BBQ", BBQ),
+        ("Platt", PlattScaling),
+        ("temperature", TemperatureScaling),
+        ("vector", VectorScaling),
+        ("matrix", MatrixScaling),
+    ]
+    again = ("temperature", "vector", "isotonic")
+    fit_to, refit = "validation rows", "validation rows, labels, refits"
+    return [
+        Rival(RAW, "nothing", _blocks),
+        *[Rival(name, fit_to, _once(method)) for name, method in fitted],
+        *[
+            Rival(f"{name}, refitted", refit, _again(method, refit_every))
+            for name, method in fitted
+            if name in again
+        ],
+        Rival("batch CAN", "all rows at once", _batch_can),
+        Rival("stream_can: fit", fit_to, _ours(settings, fit=True, rate=0)),
+        Rival("stream_can: labels", "labels", _ours(settings, fit=False, rate=1)),
+        Rival(BOTH, "validation rows, labels", _ours(settings, fit=True, rate=1)),
+        Rival(
+            "stream_can: fit, 1 label in 20",
+            "validation rows, 1 label in 20",
+            _ours(settings, fit=True, rate=0.05),
+        ),
+    ]
+
+
+def _blocks(stream: Stream) -> Iterator[Array]:
+    for first in range(0, len(stream.P), BLOCK):
+        yield stream.P[first : first + BLOCK]
+
+
+def _once(method: Callable[[], Calibration]) -> Callable[[Stream], Iterator[Array]]:
+    def play(stream: Stream) -> Iterator[Array]:
+        calibration = method().fit(*stream.validation)
+        for P in _blocks(stream):
+            yield calibration.transform(P)
+
+    return play
+
+
+def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], Iterator[Array]]:
+    def play(stream: Stream) -> Iterator[Array]:
+        calibration = method()
+        P, y = stream.validation
+        which = np.flatnonzero(stream.arrives)
+        due = stream.due[which]
+        order = np.argsort(due, kind="stable")
+        which, due = which[order], due[order]
+        for first in range(0, len(stream.P), every):
+            known = which[: np.searchsorted(due, first, "right")][-RECENT:]
+            calibration.fit(
+                np.concatenate([P, stream.P[known]]), np.concatenate([y, stream.y[known]])
+            )
+            yield calibration.transform(stream.P[first : first + every])
+
+    return play
+
+
+def _batch_can(stream: Stream) -> Iterator[Array]:
+    """The paper's: the training prior, and every row of the stream at once."""
+    counts = stream.train_counts
+    if counts is None:
+        counts = np.bincount(stream.validation[1], minlength=len(stream.classes))
+    yield batch_can(stream.P, laplace(counts))
+
+
+def _ours(
+    settings: dict[str, Any], *, fit: bool, rate: float
+) -> Callable[[Stream], Iterator[Array]]:
+    def play(stream: Stream) -> Iterator[Array]:
+        corrector = Corrector(
+            len(stream.classes), **{"train_counts": stream.train_counts, **settings}
+        )
+        if fit:
+            corrector.fit(*stream.validation)
+        chunks, delay = stream.chunks(), stream.label_delay
+        for step in steps(chunks, corrector, label_delay=delay, label_rate=rate, explain=False):
+            yield step.corrected
+
+    return play

@@ -1,0 +1,135 @@
+"""A recording in memory, with the validation rows that the rivals are fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.recording.recording import CHUNK, Chunk, Recording
+from stream_can.recording.table import InvalidRecording
+
+__all__ = ["Stream", "load"]
+
+Array = NDArray[np.float64]
+
+
+class Stream(NamedTuple):
+    """Rows in stream order, their labels, and validation rows from before the stream."""
+
+    classes: list[Any]
+    """The names of the m classes."""
+    P: Array
+    """Probabilities, shape (n, m)."""
+    y: NDArray[np.int64]
+    """Index of each row's class, shape (n,), -1 where there is no label."""
+    arrives: NDArray[np.bool_]
+    """Whether the label ever reaches the stream."""
+    scored: NDArray[np.bool_]
+    """Which rows count in the scores; each has a label."""
+    validation: tuple[Array, NDArray[np.int64]]
+    """Rows and the indices of their classes."""
+    train_counts: NDArray[Any] | None = None
+    """Training rows per class, where the recording has them."""
+    label_delay: int | None = None
+    """How many rows late labels arrive; None where they have their own time."""
+    time: NDArray[Any] | None = None
+    label_time: NDArray[Any] | None = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows as :func:`stream_can.replay.steps` takes them."""
+        for first in range(0, len(self.P), CHUNK):
+            cut = slice(first, first + CHUNK)
+            times = [None if t is None else t[cut] for t in (self.time, self.label_time)]
+            yield Chunk(first, self.P[cut], self.y[cut], self.arrives[cut], *times)
+
+    @property
+    def due(self) -> NDArray[np.int64]:
+        """Before which row each label is known, shape (n,)."""
+        after = np.arange(1, len(self.P) + 1)
+        if self.label_delay is not None or self.time is None or self.label_time is None:
+            return after + (self.label_delay or 0)
+        return np.maximum(after, np.searchsorted(self.time, self.label_time, "left"))
+
+
+def load(
+    recording: Recording,
+    *,
+    label_delay: int | None = None,
+    validation: Recording | None = None,
+    validation_rows: int = 0,
+) -> Stream:
+    """Read a recording, and the validation rows from a second one or from its own beginning.
+
+    Parameters
+    ----------
+    recording
+        Predictions and labels.
+    label_delay
+        How many rows late labels arrive; None only where the recording has times.
+    validation
+        A recording of validation rows; those without a label are left out.
+    validation_rows
+        Without one: take the first so many labelled rows. The stream begins after them.
+
+    Raises
+    ------
+    InvalidRecording
+        There are no validation rows, too few rows are left, or the classes are not the same ones.
+    ValueError
+        Neither or both of them are given, or labels come at no known time.
+    """
+    if (validation is None) == (validation_rows <= 0):
+        raise ValueError(
+            "say what the rivals are fitted to: either a recording of validation rows "
+            "(--validation), or how many labelled rows to take (--validation-rows)"
+        )
+    if label_delay is None and not recording.has_times:
+        raise ValueError(
+            "say when labels arrive: --label-delay ROWS, or --time COLUMN and --label-time COLUMN"
+        )
+    P, y, arrives, time, label_time = _read(recording)
+    start = 0
+    if validation is None:
+        labelled = np.flatnonzero(y >= 0)
+        if len(labelled) <= validation_rows:
+            raise InvalidRecording(
+                f"{recording.path}: {len(labelled)} rows have a label, so "
+                f"{validation_rows} of them leave none to score"
+            )
+        first = labelled[:validation_rows]
+        rows, labels, start = P[first], y[first], int(first[-1]) + 1
+    else:
+        if list(map(str, validation.classes)) != list(map(str, recording.classes)):
+            raise InvalidRecording(
+                f"{validation.path}: classes {validation.classes[:8]}, but {recording.path} has "
+                f"{recording.classes[:8]}: both need the same ones in the same order"
+            )
+        rows, labels, *_ = _read(validation)
+        rows, labels = rows[labels >= 0], labels[labels >= 0]
+        if not len(labels):
+            raise InvalidRecording(f"{validation.path}: no row has a label")
+    if not (y[start:] >= 0).any():
+        raise InvalidRecording(f"{recording.path}: no row has a label, so nothing can be compared")
+    return Stream(
+        recording.classes,
+        P[start:],
+        y[start:],
+        arrives[start:],
+        y[start:] >= 0,
+        (rows, labels),
+        recording.train_counts,
+        label_delay,
+        None if time is None else time[start:],
+        None if label_time is None else label_time[start:],
+    )
+
+
+def _read(recording: Recording) -> tuple[Any, ...]:
+    """All rows at once: P, y, arrives, time, label_time."""
+    parts = [chunk[1:] for chunk in recording.chunks()]
+    return tuple(
+        None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
+    )

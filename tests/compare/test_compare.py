@@ -1,0 +1,195 @@
+"""The rivals: what each is fitted to, what it may not know yet, and how they are scored."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stream_can import Corrector, batch_can, laplace
+from stream_can.calibration import IsotonicCalibration, VectorScaling
+from stream_can.compare import compare, load, rivals
+from stream_can.compare.outcome import change, per_class
+from stream_can.compare.verdict import verdict
+from stream_can.recording import InvalidRecording, Recording
+from stream_can.replay import replay
+from stream_can.scores import Scores
+from tests.compare.streams import drifting, stream_of
+
+pytestmark = pytest.mark.fast
+
+P, Y = drifting()
+STREAM = stream_of(P, Y)
+NAMES = [one.name for one in rivals()]
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return {one.name: one for one in compare(STREAM, rivals(300))}
+
+
+def rows_of(stream, name, every=300):
+    rival = next(one for one in rivals(every) if one.name == name)
+    return np.concatenate(list(rival.play(stream)))
+
+
+def test_every_rival_is_there_and_raw_is_raw(outcomes):
+    assert list(outcomes) == NAMES
+    assert len(NAMES) == 16
+    raw = Scores()
+    raw.add(P[400:], Y[400:])
+    assert outcomes["raw"].scores.summary() == raw.summary()
+    assert outcomes["raw"].hits.mean() == raw.accuracy
+    for one in outcomes.values():
+        assert one.scores.n == 1500
+        assert one.losses.mean() == pytest.approx(one.scores.log_loss)
+        assert one.hits.mean() == pytest.approx(one.scores.accuracy)
+        assert one.microseconds >= 0
+
+
+def test_what_is_fitted_once_sees_the_validation_rows_alone():
+    expected = IsotonicCalibration().fit(P[:400], Y[:400]).transform(P[400:])
+    assert rows_of(STREAM, "isotonic") == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_refit_sees_the_validation_rows_and_the_last_labels_that_arrived():
+    found = rows_of(STREAM, "vector, refitted")
+    # Before row 600 the labels of the rows up to 600 - 20 - 1 have come.
+    known = slice(0, 400 + 600 - 20)
+    expected = VectorScaling().fit(P[known], Y[known]).transform(P[400 + 600 : 400 + 900])
+    assert found[600:900] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "batch CAN"])
+def test_no_rival_knows_a_label_before_it_arrives(name):
+    other = Y.copy()
+    other[400 + 700 :] = (other[400 + 700 :] + 1) % 4
+    before, after = (rows_of(stream_of(P, y), name, 100) for y in (Y, other))
+    assert (before[: 700 + 20] == after[: 700 + 20]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "fit", "rate"),
+    [
+        ("stream_can: fit", True, 0),
+        ("stream_can: labels", False, 1),
+        ("stream_can: fit, labels", True, 1),
+        ("stream_can: fit, 1 label in 20", True, 0.05),
+    ],
+)
+def test_ours_is_what_replay_says(outcomes, tmp_path, name, fit, rate):
+    np.savez(tmp_path / "stream.npz", probs=P[400:], label=Y[400:])
+    corrector = Corrector(4)
+    if fit:
+        corrector.fit(P[:400], Y[:400])
+    recording = Recording(tmp_path / "stream.npz")
+    expected = replay(recording, corrector, label_delay=20, label_rate=rate).corrected
+    assert outcomes[name].scores.summary() == pytest.approx(expected.summary(), abs=1e-9)
+
+
+def test_batch_can_has_the_training_prior():
+    counts = np.array([10, 20, 30, 40])
+    found = rows_of(STREAM._replace(train_counts=counts), "batch CAN")
+    assert (found == batch_can(P[400:], laplace(counts))).all()
+    found = rows_of(STREAM, "batch CAN")
+    assert (found == batch_can(P[400:], laplace(np.bincount(Y[:400])))).all()
+
+
+def test_only_scored_rows_count(outcomes):
+    scored = np.arange(1500) % 3 == 0
+    raw, best = compare(STREAM._replace(scored=scored), [rivals()[0], rivals()[6]])
+    assert raw.scores.n == best.scores.n == 500
+    assert (best.hits == outcomes["vector"].hits[scored]).all()
+
+
+def test_a_change_and_its_standard_error(outcomes):
+    raw, vector = outcomes["raw"], outcomes["vector"]
+    found = change(vector, raw)
+    stretches = (vector.losses - raw.losses).reshape(30, 50).mean(1)
+    assert found.nats == pytest.approx(vector.scores.log_loss - raw.scores.log_loss)
+    assert found.nats_error == pytest.approx(stretches.std(ddof=1) / np.sqrt(30))
+    assert found.points == pytest.approx(100 * (vector.scores.accuracy - raw.scores.accuracy))
+    assert change(raw, raw) == (0, 0, 0, 0)
+
+
+def test_classes_gain_and_lose(outcomes):
+    raw, ours = outcomes["raw"], outcomes["stream_can: fit, labels"]
+    found = per_class(STREAM, raw, ours)
+    assert [one["gained"] for one in found] == sorted(
+        (one["gained"] for one in found), reverse=True
+    )
+    y = Y[400:]
+    for one in found:
+        rows = y == one["class"]
+        assert one["rows"] == rows.sum()
+        assert one["recall_after"] == pytest.approx(ours.hits[rows].mean())
+        assert one["gained"] == ours.hits[rows].sum() - raw.hits[rows].sum()
+
+
+def test_the_verdict(outcomes):
+    every = list(outcomes.values())
+    ours, raw = outcomes["stream_can: fit, labels"], outcomes["raw"]
+    assert verdict(every[:5]).startswith("Not finished")
+    assert verdict([raw, ours]).startswith("stream_can is better here")
+    worse = raw._replace(name=ours.name)
+    better = ours._replace(name="vector")
+    assert verdict([raw, better, worse]).startswith("Use vector here and not stream_can")
+    same = verdict([raw, worse])
+    assert same.startswith("No difference here")
+    assert "against the best of the rest, raw" in same
+
+
+# ---- loading
+
+
+@pytest.fixture
+def file(tmp_path):
+    table = pl.DataFrame({f"probs_{k}": P[:, i] for i, k in enumerate("abcd")}).with_columns(
+        label=pl.Series([None if i % 10 == 3 else "abcd"[y] for i, y in enumerate(Y)]),
+        at=pl.int_range(len(Y)),
+        known=pl.int_range(len(Y)) + 50,
+    )
+    table.write_parquet(tmp_path / "stream.parquet")
+    return tmp_path / "stream.parquet"
+
+
+def test_validation_rows_of_the_recording_are_scored_for_nobody(file):
+    stream = load(Recording(file), label_delay=5, validation_rows=90)
+    assert stream.classes == list("abcd")
+    assert len(stream.validation[1]) == 90
+    labelled = np.arange(len(Y)) % 10 != 3
+    assert (stream.validation[1] == Y[labelled][:90]).all()
+    assert (pytest.approx(P[100:]) == stream.P) is True  # row 99 is the 90th with a label
+    assert stream.scored.sum() == labelled[100:].sum()
+
+
+def test_labels_at_their_own_time_are_due_when_a_row_is_as_late(file):
+    recording = Recording(file, time="at", label_time="known")
+    stream = load(recording, validation=Recording(file))
+    assert (stream.due == np.minimum(np.arange(len(Y)) + 50, len(Y))).all()
+    late = load(Recording(file), label_delay=7, validation=Recording(file))
+    assert (late.due == np.arange(len(Y)) + 8).all()
+    found = list(compare(stream, [one for one in rivals() if one.name == "stream_can: labels"]))
+    expected = replay(recording, Corrector(list("abcd"))).corrected
+    assert found[0].scores.summary() == pytest.approx(expected.summary(), abs=1e-9)
+
+
+def test_refused(file, tmp_path):
+    recording = Recording(file)
+    with pytest.raises(ValueError, match="what the rivals are fitted to"):
+        load(recording, label_delay=5)
+    with pytest.raises(ValueError, match="what the rivals are fitted to"):
+        load(recording, label_delay=5, validation=recording, validation_rows=5)
+    with pytest.raises(ValueError, match="say when labels arrive"):
+        load(recording, validation_rows=5)
+    with pytest.raises(InvalidRecording, match="1710 rows have a label, so 2000"):
+        load(recording, label_delay=5, validation_rows=2000)
+    np.savez(tmp_path / "other.npz", probs=P, label=Y)
+    with pytest.raises(InvalidRecording, match="the same ones in the same order"):
+        load(recording, label_delay=5, validation=Recording(tmp_path / "other.npz"))
+    np.savez(tmp_path / "none.npz", probs=P, label=np.full(len(Y), np.nan))
+    none, some = Recording(tmp_path / "none.npz"), Recording(tmp_path / "other.npz")
+    with pytest.raises(InvalidRecording, match=r"none.npz: no row has a label, so nothing"):
+        load(none, label_delay=5, validation=some)
+    with pytest.raises(InvalidRecording, match=r"none.npz: no row has a label$"):
+        load(some, label_delay=5, validation=none)
+    with pytest.raises(ValueError, match="refit_every: expected at least 1"):
+        rivals(0)
