@@ -97,9 +97,7 @@ def write_days(future: pl.DataFrame, P: np.ndarray, folder: Path) -> None:
             rows.select("id", time="label_time", probs="probs", label=names),
         ]
     ).sort("time", maintain_order=True)
-    for n, (_, day) in enumerate(
-        events.group_by(pl.col("time").dt.date(), maintain_order=True)
-    ):
+    for n, (_, day) in enumerate(events.group_by(pl.col("time").dt.date(), maintain_order=True)):
         path = folder / f"{n:03}.parquet"
         day.write_parquet(path)
         os.utime(path, (n, n))  # Spark takes the oldest first

@@ -63,7 +63,7 @@ def correct_by_key(
     return df.groupBy(key).transformWithStateInPandas(processor, schema, "append", "none")
 
 
-class _ByKey(StatefulProcessor):
+class _ByKey(StatefulProcessor):  # type: ignore[misc]
     """What Spark calls with the rows of each key."""
 
     def __init__(

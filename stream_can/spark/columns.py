@@ -30,7 +30,9 @@ def is_vector(df: DataFrame, name: str) -> bool:
         return True
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
         return False
-    raise TypeError(f"column {name} is {kind.simpleString()}, expected vectors or arrays of numbers")
+    raise TypeError(
+        f"column {name} is {kind.simpleString()}, expected vectors or arrays of numbers"
+    )
 
 
 def arrays(df: DataFrame, name: str) -> Column:

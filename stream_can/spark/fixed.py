@@ -104,7 +104,7 @@ def correct(
     schema.add(into, ArrayType(DoubleType(), containsNull=False))
     if receipt is not None:
         schema.add(receipt, ArrayType(FloatType(), containsNull=False))
-    corrected = df.mapInArrow(run, schema)  # type: ignore[arg-type, unused-ignore]
+    corrected = df.mapInArrow(run, schema)
     if vectors:
         as_vector = F.when(F.col(into).isNotNull(), array_to_vector(F.col(into)))
         corrected = corrected.withColumn(into, as_vector)

@@ -22,7 +22,7 @@ from stream_can.spark.sums import of_batch, without_decay
 __all__ = ["Learning"]
 
 KEPT = 3
-"""States in the folder: the newest, the one before to repeat its batch with, one more to look at."""
+"""States in the folder: the newest, that before it for a batch that comes again, one to look at."""
 
 
 class Learning:
@@ -40,8 +40,8 @@ class Learning:
         The corrector to begin with, and with which settings. Once there are states in ``folder``
         these go on, and of ``start`` only the classes are compared.
     folder
-        Where the states are kept, ``<n>.state``: a folder that the driver sees under this path, also
-        after it has moved. One for each checkpoint.
+        Where the states are kept, ``<n>.state``: a folder that the driver sees under this path,
+        also after it has moved. One for each checkpoint.
     probs, label, order
         Columns. A row without a label is a prediction. A row with one is a label: its ``probs`` is
         the classifier's own prediction that it is for, or null where that is gone (then it teaches
@@ -154,7 +154,7 @@ class Learning:
         there = self._states()
         if not there:
             raise StreamCANError(
-                f"batch {n}: there is no state in {self._folder}; give a new folder a new checkpoint"
+                f"batch {n}: there is no state in {self._folder}; a new folder needs a new checkpoint"
             )
         newest, other = there[-1], owner.exists() and owner.read_text() != query
         if other or newest > n:
@@ -196,7 +196,7 @@ class Learning:
             yield pa.RecordBatch.from_arrays([[sums.tobytes()]], names=["sums"])
 
         rows = predictions.select(arrays(predictions, self._probs).alias("p"))
-        found = rows.mapInArrow(run, "sums binary").collect()  # type: ignore[arg-type, unused-ignore]
+        found = rows.mapInArrow(run, "sums binary").collect()
         shape = state.new_sums().shape
         return of_batch(state, [np.frombuffer(row.sums).reshape(shape) for row in found])
 
@@ -217,9 +217,7 @@ class Learning:
         chosen = chosen.orderBy("hash").limit(self._most).coalesce(1)
         return chosen.sortWithinPartitions(*keys).drop("hash").toArrow()
 
-    def _learn(
-        self, state: Corrector, sums: NDArray[np.float64], labels: pa.Table, n: int
-    ) -> None:
+    def _learn(self, state: Corrector, sums: NDArray[np.float64], labels: pa.Table, n: int) -> None:
         """Teach state n - 1 what batch n brings."""
         if missing := labels["order"].null_count:
             raise StreamCANError(

@@ -44,7 +44,9 @@ def write(folder, seed=0, n=200):
             {"id": number * n + i, "time": float(number * n + i // 4), "probs": p, "label": None}
             for i, p in enumerate(P.tolist())
         ]
-        labels = [row | {"label": label(row["probs"]), "time": row["time"] + 2 * n} for row in earlier]
+        labels = [
+            row | {"label": label(row["probs"]), "time": row["time"] + 2 * n} for row in earlier
+        ]
         labels = [row for row in labels if row["id"] % 3]
         labels = [row | {"probs": None} if row["id"] % 11 == 0 else row for row in labels]
         earlier = rows

@@ -40,7 +40,9 @@ def stream(spark, folder):
 
 def run(corrected, folder, out):
     query = corrected.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
-    query.format("parquet").option("path", str(out)).trigger(availableNow=True).start().awaitTermination()
+    query.format("parquet").option("path", str(out)).trigger(
+        availableNow=True
+    ).start().awaitTermination()
 
 
 def test_each_key_is_one_corrector_that_saw_its_rows_in_order(spark, tmp_path):

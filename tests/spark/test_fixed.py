@@ -52,7 +52,9 @@ def frame(spark, P, kind, null=()):
 
 
 def matrix(rows, name="corrected"):
-    return np.array([row[name].toArray() if hasattr(row[name], "toArray") else row[name] for row in rows])
+    return np.array(
+        [row[name].toArray() if hasattr(row[name], "toArray") else row[name] for row in rows]
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,7 +148,10 @@ def test_a_null_vector_becomes_null(spark, corrector, kind):
 
 
 def test_a_vector_of_another_length_is_bad(spark, corrector):
-    df = spark.createDataFrame([(1, Vectors.sparse(3, {0: 1.0}))], T.StructType().add("id", "int").add("probability", VectorUDT()))
+    df = spark.createDataFrame(
+        [(1, Vectors.sparse(3, {0: 1.0}))],
+        T.StructType().add("id", "int").add("probability", VectorUDT()),
+    )
     with pytest.raises(Exception, match="id = 1: 3 numbers for 4 classes"):
         correct(df, corrector, key="id").collect()
 

@@ -138,7 +138,7 @@ def test_a_bad_label_stops_the_batch_before_its_state(spark, folder, message):
 
 
 def test_bad_rows_may_be_passed_over(spark, tmp_path):
-    bad = list(BAD_LABELS.values())[:2] + [(77, 1.0, [0.1], None), (78, 1.0, None, None)]
+    bad = [*list(BAD_LABELS.values())[:2], (77, 1.0, [0.1], None), (78, 1.0, None, None)]
     learning = [Learning(start(), tmp_path / name, errors="null") for name in "ab"]
     with_bad = corrected(learning[0], frame(spark, rows(30) + bad), 0)
     corrected(learning[1], frame(spark, rows(30)), 0)
@@ -173,11 +173,13 @@ def test_a_new_checkpoint_is_refused_an_old_folder(spark, folder):
     sc = spark.sparkContext
     for n in range(2):
         corrected(learning, df, n)
-    with pytest.raises(StreamCANError, match="batch 0: .* another checkpoint, up to 1; .*1.state"):
+    with pytest.raises(
+        StreamCANError, match=r"batch 0: .* another checkpoint, up to 1; .*1\.state"
+    ):
         corrected(learning, df, 0)
     sc.setLocalProperty("sql.streaming.queryId", "another")
     try:
-        with pytest.raises(StreamCANError, match="batch 2: .* another checkpoint"):
+        with pytest.raises(StreamCANError, match=r"batch 2: .* another checkpoint"):
             corrected(learning, df, 2)
     finally:
         sc.setLocalProperty("sql.streaming.queryId", None)

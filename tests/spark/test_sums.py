@@ -52,7 +52,9 @@ def test_many_rows_weigh_what_they_do_on_the_average_over_their_orders(half_life
     start = Corrector(3, half_life=half_life, paths=["raw", "can", "temperature+can"])
     rng = np.random.default_rng(1)
     start.process_many(rng.dirichlet([0.3, 0.5, 0.7], 600))
-    P = np.array([[0.95, 0.03, 0.02], [0.3, 0.3, 0.4], [0.1, 0.9, 0], [0.01, 0.01, 0.98], [0, 1, 0]])
+    P = np.array(
+        [[0.95, 0.03, 0.02], [0.3, 0.3, 0.4], [0.1, 0.9, 0], [0.01, 0.01, 0.98], [0, 1, 0]]
+    )
     expected = []
     for order in itertools.permutations(range(5)):
         one = Corrector.from_bytes(start.to_bytes())
