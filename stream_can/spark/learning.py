@@ -154,7 +154,8 @@ class Learning:
         there = self._states()
         if not there:
             raise StreamCANError(
-                f"batch {n}: there is no state in {self._folder}; a new folder needs a new checkpoint"
+                f"batch {n}: there is no state in {self._folder}; "
+                "bring it back, or give the new folder a new checkpoint"
             )
         newest, other = there[-1], owner.exists() and owner.read_text() != query
         if other or newest > n:

@@ -26,8 +26,6 @@ def main(folder, where, at):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def write(corrected, n):
-        if where == "worker" and n == at:
-            fixed.matrix = deadly(folder / "worker-killed")
         corrected.write.mode("overwrite").parquet(str(folder / "out" / f"batch={n}"))
         die("output", n)
 
@@ -38,6 +36,8 @@ def main(folder, where, at):
         with (folder / "batches").open("a") as file:
             file.write(f"{n}\n")
         die("start", n)
+        if where == "worker" and n == at:
+            fixed.matrix = deadly(folder / "worker-killed")
         step(df, n)
         die("state", n)
 
