@@ -152,7 +152,8 @@ def main(argv: list[str] | None = None) -> None:
         return
     console, folder = Console(), arguments.folder
     shutil.rmtree(folder, ignore_errors=True)
-    flights = read().with_row_index("id").filter(pl.col("month") <= arguments.last_month)
+    flights = read().with_row_index("id").with_columns(pl.col("id").cast(pl.Int64))
+    flights = flights.filter(pl.col("month") <= arguments.last_month)
     future = flights.filter(pl.col("month") > 2)
     past = flights.filter(pl.col("month") <= 2)["label"].to_numpy()
     with console.status("Spark fits its model to January and February"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,17 +11,14 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.spark.columns import arrays, check_columns, matrix, refuse
 from stream_can.spark.fixed import Errors, correct
+from stream_can.spark.states import States
 from stream_can.spark.sums import of_batch, without_decay
 
 __all__ = ["Learning"]
-
-KEPT = 3
-"""States in the folder: the newest, that before it for a batch that comes again, one to look at."""
 
 
 class Learning:
@@ -86,7 +82,7 @@ class Learning:
             raise ValueError(f"learn_share: {learn_share}, expected more than 0 and at most 1")
         if most_labels < 1:
             raise ValueError(f"most_labels: {most_labels}, expected at least 1")
-        self._start, self._folder = start, Path(folder)
+        self._states = States(Path(folder), start)
         self._probs, self._label, self._order, self._into = probs, label, order, into
         self._receipt, self._key, self._errors = receipt, key, errors
         self._share, self._most = learn_share, most_labels
@@ -101,8 +97,10 @@ class Learning:
 
         def batch(df: DataFrame, n: int) -> None:
             check_columns(df, self._probs, self._label, self._order, self._receipt)
-            newest = self._newest(df, n)
-            state = self._read(n - 1)
+            # Spark keeps a query's id in its checkpoint, and tells the thread that runs a batch.
+            query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+            newest = self._states.check(n, query)
+            state = self._states.read(n - 1)
             df.persist()  # read once, for output, sums and labels
             try:
                 is_label = F.col(self._label).isNotNull()
@@ -111,7 +109,7 @@ class Learning:
                 if newest < n:
                     labels = self._labels(df.filter(is_label))
                     self._learn(state, self._sums(predictions, state), labels, n)
-                    self._save(state, n)
+                    self._states.save(state, n)
             finally:
                 df.unpersist()
 
@@ -120,56 +118,7 @@ class Learning:
     @property
     def corrector(self) -> Corrector:
         """The newest state in the folder, to look inside; ``start`` where there is none yet."""
-        there = self._states()
-        return self._read(there[-1]) if there else self._start
-
-    # ---- the folder
-
-    def _states(self) -> list[int]:
-        names = self._folder.glob("*.state") if self._folder.exists() else ()
-        found = (re.fullmatch(r"(-1|\d+)\.state", path.name) for path in names)
-        return sorted(int(match[1]) for match in found if match)
-
-    def _path(self, n: int) -> Path:
-        return self._folder / f"{n}.state"
-
-    def _read(self, n: int) -> Corrector:
-        return Corrector.from_bytes(self._path(n).read_bytes(), self._start.classes)
-
-    def _save(self, state: Corrector, n: int) -> None:
-        snapshot.save(state.to_bytes(), self._path(n))
-        for old in self._states()[:-KEPT]:
-            self._path(old).unlink()
-
-    def _newest(self, df: DataFrame, n: int) -> int:
-        """The newest state, n - 1 or n; StreamCANError where the folder is another stream's."""
-        # Spark keeps a query's id in its checkpoint, and tells the thread that runs a batch.
-        query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-        owner = self._folder / "checkpoint"
-        if n == 0 and not self._states():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._save(self._start, -1)
-        if self._states() == [-1] and not owner.exists():
-            snapshot.save(query.encode(), owner)
-        there = self._states()
-        if not there:
-            raise StreamCANError(
-                f"batch {n}: there is no state in {self._folder}; "
-                "bring it back, or give the new folder a new checkpoint"
-            )
-        newest, other = there[-1], owner.exists() and owner.read_text() != query
-        if other or newest > n:
-            raise StreamCANError(
-                f"batch {n}: {self._folder} has the states of another checkpoint, up to {newest}; "
-                "give a new checkpoint a new folder. To go on with what was learned, start it with "
-                f"Corrector.from_bytes(Path({str(self._path(newest))!r}).read_bytes())"
-            )
-        if n - 1 not in there:
-            raise StreamCANError(
-                f"batch {n}: state {n - 1} is missing in {self._folder}, which has {there}; "
-                "bring it back, or begin with a new checkpoint and a new folder"
-            )
-        return newest
+        return self._states.last()
 
     # ---- a batch
 
