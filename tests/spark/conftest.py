@@ -1,4 +1,4 @@
-"""One Spark session for a module; without pyspark or Java these tests fail."""
+"""One Spark session for all tests; without pyspark or Java these tests fail."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("seed", range(metafunc.config.getoption("--kills")))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark():
     spark = session()
     yield spark
