@@ -58,11 +58,11 @@ def together(
             part = entry.OpenPart(corrector, 0, 0)
             rows = np.arange(begin, end)
             rows = rows[rows % count == partition]
-            out[rows], receipts = corrector.correct_and_sum(P[rows], part.sums)
+            out[rows], receipts = corrector.correct_and_sum(P[rows], part.sums, receipt=True)
             known[rows] = receipts[np.arange(len(rows)), :, y[rows]]
             late = np.arange(max(0, begin - delay), max(0, end - delay))
             for t in late[(late % count == partition) & given[late]]:
-                part.add(0, 0, int(y[t]), known[t], P[t].tobytes())
+                part.add(0, 0, int(y[t]), known[t].tobytes(), P[t].tobytes())
             opened.append((partition, part, (0, 0)))
         for data in entry.entries(corrector, 0, opened):
             entry.fold(corrector, entry.read(data))

@@ -38,9 +38,10 @@ def run(flights: Stream, hours: int, judged_by: str) -> Scores:
         free = without_decay(corrector.to_bytes())
         sums = free.new_sums()
         free.correct_and_sum(P[rows], sums)
-        out[rows], sent[rows] = corrector.correct_and_sum(P[rows], corrector.new_sums())
+        nothing = corrector.new_sums()
+        out[rows], sent[rows] = corrector.correct_and_sum(P[rows], nothing, receipt=True)
         due = order[slice(*np.searchsorted(known[order], [n, n + 1]))]
-        _, before = corrector.correct_and_sum(P[due], corrector.new_sums())
+        _, before = corrector.correct_and_sum(P[due], nothing, receipt=True)
         receipts = {"state now": None, "state before": before, "receipts": sent[due]}[judged_by]
         corrector.add_sums(of_batch(corrector, [sums]))
         corrector.learn_many(P[due], [CLASSES[y] for y in flights.labels[due]], receipts=receipts)

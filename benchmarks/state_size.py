@@ -1,6 +1,10 @@
-"""What state costs on a real broker: bytes a commit, commits a second, seconds to restore.
+"""What learning costs on a real broker: bytes a commit, seconds to restore, from label to learned.
 
-One worker with four partitions, 400 predictions a second for ten seconds, m = 10, 100, 256.
+    python benchmarks/state_size.py [M:PARTITIONS ...]
+
+One worker, 500 predictions and as many labels a second for ten seconds, commit interval 200 ms. A
+label is learned once the worker has folded the entry that holds it, which every other worker does
+at about the same time. Bytes a commit leave out shared records, one in 30 s.
 """
 
 from __future__ import annotations
@@ -8,66 +12,101 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from kafka import KafkaProducer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App
-from tests.kafka.topics import produce, wait
+from tests.kafka.topics import read, wait
 
-PARTITIONS, RATE, SECONDS = 4, 400, 10
+RATE, SECONDS = 500, 10
 
 
-def measure(servers: str, m: int) -> str:
-    app = App(servers, partitions=PARTITIONS, classes=list(range(m)))
+def measure(servers: str, m: int, partitions: int) -> str:
+    app = App(servers, partitions=partitions, classes=list(range(m)))
     rng = np.random.default_rng(0)
     rows = rng.dirichlet(np.full(m, 0.3), 200)
     values = [json.dumps({"probs": row.tolist()}).encode() for row in rows]
     running = app.worker()
     wait("ready", lambda: running.error or running.worker.health.ready)
-    metrics, number = running.worker.metrics, 0
+    learned = running.worker.learned.replicas[0]
+    sent: list[float] = []
+    folded: list[float] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.is_set():
+            now, n = time.monotonic(), learned.corrector.n_labels
+            folded.extend([now] * (n - len(folded)))
+            time.sleep(0.002)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=0)
     begin = time.monotonic()
-    while time.monotonic() < begin + SECONDS:
-        batch = []
-        for _ in range(RATE // 4):
-            partition, key = number % PARTITIONS, b"%d" % number
-            batch.append((app.given["input"], partition, key, values[number % 200]))
-            label = json.dumps({"label": number % m}).encode()
-            batch.append((app.given["labels"], partition, key, label))
-            number += 1
-        produce(servers, batch)
-        time.sleep(max(0, begin + number / RATE - time.monotonic()))
+    for number in range(RATE * SECONDS):
+        time.sleep(max(0.0, begin + number / RATE - time.monotonic()))
+        where = {"key": b"%d" % number, "partition": number % partitions}
+        producer.send(app.given["input"], values[number % 200], **where)
+        sent.append(time.monotonic())
+        label = json.dumps({"label": number % m}).encode()
+        producer.send(app.given["labels"], label, **where)
+    producer.flush()
+    producer.close()
     wait("all committed", lambda: running.error or app.lag() == 0)
+    wait("all learned", lambda: len(folded) == len(sent))
+    ended.set()
     seconds = time.monotonic() - begin
-    commits, written = metrics.transactions["committed"], metrics.snapshot_bytes
-    state = len(running.worker.tasks[0].to_bytes())
-    each = 1000 * metrics.commits.sum / commits
+    late = 1000 * (np.array(folded) - sent)[RATE:]  # the first second is the start's
+    shared = len(running.worker.start.snapshot)
     running.stop()
     again = app.worker()
     wait("ready", lambda: again.error or again.worker.health.ready)
-    restore = again.worker.metrics.restores.sum
+    restore = sample(again.worker.metrics, "restore_seconds_sum")
     again.stop()
+    log = read(servers, f"{app.id}-learned", 0)[1:]
+    entries = sum(len(record.value) for record in log)
+    positions = sum(
+        len(record.value)
+        for p in range(partitions)
+        for record in read(servers, f"{app.id}-state", p)
+        if not record.key.startswith(b"shared")
+    )
+    commits = len(log)
     return (
-        f"{m:>4}  {state:>9}  {written / commits:>12.0f}  {commits / seconds:>9.1f}"
-        f"  {written / seconds / 1e6:>8.2f}  {each:>12.0f}  {restore:>9.2f}"
+        f"| {m} | {partitions} | {positions / commits:,.0f} | {entries / commits:,.0f}"
+        f" | {shared:,} | {commits / seconds:.1f} | {np.percentile(late, 50):.0f}"
+        f" | {np.percentile(late, 99):.0f} | {restore:.2f} |"
     )
 
 
-def main() -> None:
-    print("   m  bytes of a  bytes of a    commits        MB     ms of a    seconds")
-    print("       partition      commit     a second  a second    commit     to restore 4")
+def sample(metrics: Any, name: str) -> float:
+    found = metrics.registry.get_sample_value(f"stream_can_{name}")
+    assert found is not None
+    return float(found)
+
+
+def main(cells: list[str]) -> None:
+    print("| classes | partitions | positions, bytes a commit | entry, bytes a commit |", end="")
+    print(" shared record, bytes | commits a second | label to learned, ms: p50 | p99 |", end="")
+    print(" restore, s |")
+    print("|--:" * 9 + "|")
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker("4.4.0", Path(folder) / "broker")
         try:
             broker.start()
-            for m in (10, 100, 256):
-                print(measure(broker.bootstrap_servers, m), flush=True)
+            for cell in cells:
+                m, partitions = map(int, cell.split(":"))
+                print(measure(broker.bootstrap_servers, m, partitions), flush=True)
         finally:
             broker.remove()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or ["10:4", "100:4", "256:4", "10:64", "100:64"])

@@ -411,7 +411,17 @@ class Corrector:
         """Where :meth:`correct_and_sum` adds up: zeros, shape (parts, m + 1)."""
         return np.zeros((len(decayed.parts(self._state)), len(self._classes) + 1))
 
-    def correct_and_sum(self, P: ArrayLike, sums: Array) -> tuple[Array, Receipts]:
+    @overload
+    def correct_and_sum(
+        self, P: ArrayLike, sums: Array, *, receipt: Literal[False] = False
+    ) -> Array: ...
+    @overload
+    def correct_and_sum(
+        self, P: ArrayLike, sums: Array, *, receipt: Literal[True]
+    ) -> tuple[Array, Receipts]: ...
+    def correct_and_sum(
+        self, P: ArrayLike, sums: Array, *, receipt: bool = False
+    ) -> Array | tuple[Array, Receipts]:
         """:meth:`correct_many`, for a process that is one of many which learn together.
 
         Nothing changes here. What observing the rows would add goes into ``sums``, for
@@ -423,12 +433,10 @@ class Corrector:
             Rows, shape (n, m).
         sums
             Of the rows before them, changed in place; see :meth:`new_sums`.
-
-        Returns
-        -------
-        The corrected rows, shape (n, m), and their receipts, float32 of shape (n, 3, m).
+        receipt
+            Also return receipts, as :meth:`process_many` does.
         """
-        return self._kernel.correct_and_sum(P, sums)
+        return self._kernel.correct_and_sum(P, sums, receipt)  # type: ignore[no-any-return]
 
     def add_sums(self, sums: Array) -> None:
         """Rows that were corrected elsewhere went by: :meth:`observe_many`, from their sums."""

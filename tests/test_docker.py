@@ -67,7 +67,7 @@ def test_compose_accepts_the_file(tmp_path: Path) -> None:
 @pytest.mark.fast
 def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> None:
     promtool = program("promtool", install="apt-get install prometheus")
-    assert "14 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
+    assert "15 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
     (job,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     services = compose(DOCKER / "compose.yaml")["services"]
     targets = job["static_configs"][0]["targets"]
@@ -101,6 +101,7 @@ HEALTHY = {
     'labels_total{result="unmatched"}': "0+100x500",
     'coverage{partition="0"}': "1x500",
     'silent_classes{partition="0"}': "0x500",
+    'learned_age_seconds{partition="0"}': "1x500",
     "scored_total": "0+5000x500",
     'log_loss_total{stage="before"}': "0+5000x500",
     'log_loss_total{stage="after"}': "0+4800x500",
@@ -115,6 +116,7 @@ TROUBLE = [
     ("StreamCanDeadLetters", {'"dead_letter"': "0+100x500"}),
     ("StreamCanLabelsNotJoined", {'"unmatched"': "0+900x500"}),
     ("StreamCanNoLabels", {'"matched"': "5x500", '"unmatched"': "5x500"}),
+    ("StreamCanLogStalls", {"learned_age": "200x500"}),
     ("StreamCanLabelsOneSided", {"coverage": "0.8x500"}),
     ("StreamCanLabelsOneSided", {"silent": "2x500"}),
     ("StreamCanHarms", {'"after"': "0+5100x500"}),

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, SnapshotMismatch, StreamCANError, snapshot
 from stream_can.cli.inspection import read_snapshot
-from stream_can.stream.task import Task
+from stream_can.stream.replica import Replica
+from stream_can.stream.task import Record, Task
 from tests import mutations
 from tests.fixtures import make
 from tests.test_corrector import GOOD, lived_in
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.fast
 
 ROOT = Path(__file__).parent.parent
 NOW, FIXTURES = mutations.NOW, mutations.FIXTURES
-OUTPUTS = {"format-1-task-1": None, "format-2-task-2": 0.0}
+OUTPUTS = {"format-1-task-1": None, "format-2-task-2": 0.0, "format-2-task-3": 0.0}
 """How far from those kept the outputs of a format may be; where it has none only the state counts:
 this release corrects otherwise than the one that wrote it."""
 
@@ -63,6 +64,21 @@ def test_every_released_format_stays_readable(file):
         assert [type(name) for name in corrector.classes] == types
         if tolerance is not None:
             close(make.outputs_of(corrector, gives["in"]), gives["out"], tolerance)
+
+
+@pytest.mark.parametrize("folder", sorted(FIXTURES.glob("*/log.positions")), ids=lambda f: f.parent)
+def test_a_log_of_any_release_is_folded(folder):
+    folder = folder.parent
+    gives, replica = json.loads((folder / "log.json").read_text()), Replica()
+    entries = sorted(folder.glob("log-*.entry"), key=lambda file: int(file.stem[4:]))
+    assert len(entries) == gives["learned"]
+    for offset, file in enumerate(entries):
+        replica.fold(Record("log", 0, offset, 0, None, file.read_bytes()))
+    task = Task.from_bytes(
+        (folder / "log.positions").read_bytes(), replica=replica, labels_topic="labels"
+    )
+    assert task.learned == replica.offset
+    close(make.state_of_task(task), gives["state"], 1e-9)
 
 
 def test_every_kind_of_this_format_is_kept():

@@ -1,6 +1,6 @@
 """stream_can's own worker, and the same worker with parts of it taken out.
 
-    python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS
+    python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS [LABELS]
 
 KIND is ``corrector`` (as ``stream-can run`` runs it), ``uncorrected`` (the same, but each row goes
 out as it came), ``without-json`` (the same, but messages are not read: rows come from memory, and
@@ -53,11 +53,12 @@ class Identity(Task):
         return Result(outputs, [], [], None)
 
 
-class Uncorrected:
-    """In place of a Corrector's kernel."""
+class Uncorrected(Task):
+    """Corrected rows replaced by those that came."""
 
-    def replay(self, P: Any, *_: Any) -> tuple[Any, None]:
-        return P, None
+    def _correct_and_learn(self, batch: Any) -> None:
+        for prediction, output, _ in batch.predictions:
+            output.value = self.messages.write(prediction, batch._rows[prediction.number])
 
 
 class WithoutJson:
@@ -126,9 +127,10 @@ class Metered(Partitions):
 
 
 def main() -> None:
-    kind, servers, source, target, application, m, records, interval = sys.argv[1:]
+    kind, servers, source, target, application, m, records, interval, *labels = sys.argv[1:]
     settings = Settings(
         bootstrap_servers=[servers], application_id=application, input=source, output=target,
+        labels=labels[0] if labels else None,
         instance="0", classes=list(range(int(m))), commit_interval_ms=int(interval),
         create_topics=True,
     )  # fmt: skip
@@ -136,16 +138,16 @@ def main() -> None:
     worker._partitions.__class__ = Metered
     worker._partitions.worker, worker._partitions.enough = worker, int(records)  # type: ignore[attr-defined]
     if kind.startswith("pass-through"):
-        worker.start.fresh = lambda prediction, label: Identity(  # type: ignore[method-assign]
-            worker.start.corrector(), next_prediction=prediction, next_label=label
+        worker.start.fresh = lambda replica, prediction, label: Identity(  # type: ignore[method-assign]
+            replica, next_prediction=prediction, next_label=label
         )
     if kind in ("uncorrected", "without-json"):
         fresh = worker.start.fresh
 
-        def without(prediction: int, label: int) -> Task:
-            task = fresh(prediction, label)
+        def without(replica: Any, prediction: int, label: int) -> Task:
+            task = fresh(replica, prediction, label)
             if kind == "uncorrected":
-                task.corrector._kernel = Uncorrected()  # type: ignore[assignment]
+                task.__class__ = Uncorrected
             else:
                 task.messages = WithoutJson(int(m))  # type: ignore[assignment]
             return task

@@ -11,6 +11,7 @@ from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.snapshot import decode
+from stream_can.snapshot import save as write
 from stream_can.stream.task import Task
 
 __all__ = ["describe", "inspect_command", "read_snapshot"]
@@ -22,20 +23,26 @@ def inspect_command(
     topic: str | None = None,
     bootstrap_servers: str | None = None,
     config: Path | None = None,
+    key: str | None = None,
+    save: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Show what a corrector has learned: one in a file, or those of every partition of a topic.
+    """Show what a corrector has learned: one in a file, or those of a state topic.
 
     Parameters
     ----------
     snapshot
         A file that replay --state or pipe --state wrote, or that holds Corrector.to_bytes().
     topic
-        The state topic of run: the newest snapshot of every partition.
+        The state topic of run: its newest shared record, and where the partitions are.
     bootstrap_servers
         The brokers that have it, host:port,...
     config
         The settings of run, which name both.
+    key
+        Only the one of this name, where a topic has several.
+    save
+        Keep it in a file, for classes_from_file or Corrector.from_bytes.
     as_json
         Print it as JSON.
     """
@@ -48,6 +55,15 @@ def inspect_command(
         from stream_can.cli.kafka import newest_states
 
         found = newest_states(topic, bootstrap_servers, config)
+    if key is not None:
+        if key not in found:
+            raise StreamCANError(f"key {key!r} is none of {', '.join(found)}")
+        found = {key: found[key]}
+    if save is not None:
+        if len(found) > 1:
+            raise StreamCANError(f"say which to save: --key, one of {', '.join(found)}")
+        [(corrector, _)] = found.values()
+        write(corrector.to_bytes(), save)
     found = {
         name: describe(corrector) | ({"stream": stream} if stream else {})
         for name, (corrector, stream) in found.items()

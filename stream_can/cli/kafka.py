@@ -84,7 +84,7 @@ def backfill(
 def newest_states(
     topic: str | None, bootstrap_servers: str | None, config: Path | None
 ) -> dict[str, tuple[Corrector, dict[str, Any]]]:
-    """The newest snapshot of each partition, from options or from the settings of ``run``."""
+    """The newest records of a state topic, from options or from the settings of ``run``."""
     given = {"bootstrap_servers": bootstrap_servers}
     options: dict[str, Any] = {}
     if config is not None:
@@ -98,5 +98,5 @@ def newest_states(
         raise StreamCANError("say where: --topic TOPIC --bootstrap-servers HOST:PORT, or --config")
     found = newest(topic, servers, options)
     if not found:
-        raise StreamCANError(f"{topic}: no snapshot has been committed yet")
+        raise StreamCANError(f"{topic}: nothing has been committed yet")
     return found

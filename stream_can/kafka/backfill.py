@@ -1,7 +1,7 @@
 """The history of a topic, replayed offline into one snapshot: a new deployment starts warm.
 
-All partitions are merged by timestamp and teach one Corrector, since every partition of the new
-deployment starts from the same state. Nothing is sent and nobody has to be in the group.
+All partitions are merged by timestamp and teach one Corrector, from which the new deployment
+starts. Nothing is sent and nobody has to be in the group.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from typing import Any, NamedTuple
 
 from stream_can.corrector import Corrector
 from stream_can.kafka import restore as state
+from stream_can.kafka import shared
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker
 from stream_can.scores import Scores
+from stream_can.stream import entry
+from stream_can.stream.replica import Replica
 from stream_can.stream.task import Counts, Task
 
 log = logging.getLogger(__name__)
@@ -80,9 +83,9 @@ def backfill(
     settings
         Those of the deployment. All of its topics must exist (or ``create_topics``).
     start_group
-        Put the result into the state topic and commit the offsets where the history ended, so that
-        ``stream-can run`` with these settings goes on exactly there, and joins labels that come for
-        predictions before it. Only for a group that has committed nothing.
+        Begin the learned log with the result and commit the offsets where the history ended, so
+        that ``stream-can run`` with these settings goes on exactly there, and joins labels that
+        come for predictions before it. Only for a group that has committed nothing.
 
     Raises
     ------
@@ -141,7 +144,7 @@ def backfill(
             task.next_prediction = spans[p][1]
             task.next_label = label_spans.get(p, (0, 0))[1]
         if start_group:
-            _start_group(worker, tasks)
+            _start_group(worker, corrector, tasks)
         return Backfill(corrector, tasks)
     finally:
         client.close()
@@ -157,17 +160,24 @@ def _records(readers: Readers, topic: str, partition: int, start: int, stop: int
         start = chunk[-1].offset + 1
 
 
-def _start_group(worker: Worker, tasks: dict[int, Task]) -> None:
+def _start_group(worker: Worker, corrector: Corrector, tasks: dict[int, Task]) -> None:
     s = worker.settings
     state_topic, _ = s.own_topics
 
     def offsets(written: list[int]) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
-        for (partition, task), so in zip(tasks.items(), written, strict=True):
+        for (partition, task), so in zip(tasks.items(), written, strict=False):
             found |= state.offsets(task, s.input, s.labels, partition, so)
         return found
 
-    records = [
-        (state_topic, p, state.key(s.input, p), task.to_bytes()) for p, task in tasks.items()
+    records: list[tuple[str, int, bytes | None, bytes]] = [
+        (state_topic, p, state.key(s.input, p), task.positions()) for p, task in tasks.items()
     ]
+    # Whatever an earlier group of this name has left in the log ends here.
+    begin = entry.start(corrector.to_bytes(), reset=True)
+    spans = worker.client.readers.spans(s.learned_topic)
+    for number, (_, end) in spans.items():
+        name = shared.key(number if s.learn == "apart" else None)
+        records.append((state_topic, number, name, shared.pack(Replica(corrector, end))))
+        records.append((s.learned_topic, number, None, begin))
     worker.client.start_group(records, offsets)

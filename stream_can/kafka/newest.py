@@ -1,25 +1,24 @@
-"""The newest snapshot of every partition in a state topic, without being in its group."""
+"""What the newest records of a state topic say, without being in its group."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
+from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
+from stream_can.kafka import shared
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.stream.task import Task
+from stream_can.stream.head import read_head
 
-NEAR = (100, 2_000)
-"""So many offsets from the end are looked through first; only then the whole partition."""
+ALL = shared.key(None)
 
 
 def newest(
     topic: str, bootstrap_servers: list[str], options: dict[str, Any] | None = None
 ) -> dict[str, tuple[Corrector, dict[str, Any]]]:
-    """What the newest committed snapshot of every partition has learned.
+    """What was learned up to the newest committed shared records, and where the partitions are.
 
     Parameters
     ----------
@@ -32,51 +31,62 @@ def newest(
 
     Returns
     -------
-    Key of the snapshot (``input topic-partition``) -> its Corrector and, as
-    :func:`stream_can.cli.inspection.read_snapshot` has it, positions and counts; by partition. A
-    partition that nothing was committed for is not there.
+    Key of the shared record ("shared", or "shared-3" where partitions learn apart) -> its
+    Corrector, and the offset of the learned log up to which it is folded with positions and counts
+    of its partitions. From a release in which each partition learned alone: key of the partition's
+    snapshot (``input topic-partition``) -> the same of it alone. What nothing was committed for is
+    not there.
 
     Raises
     ------
     SnapshotMismatch
-        A record is no snapshot; the message names topic, partition and offset.
+        A record is none of these; the message names topic, partition and offset.
     DeniedError, RetryError
         The topic cannot be read; no broker answers.
     """
     readers = Readers(Options(bootstrap_servers, options))
+    found: dict[str, tuple[Corrector, dict[str, Any]]] = {}
+    streams: dict[int, dict[str, Any]] = {}
     try:
-        found = {}
         for partition, (begin, end) in readers.spans(topic).items():
-            for record in _last_of_each_key(readers, topic, partition, begin, end):
+            together = ALL.decode() in found
+            for record in _last_of_each_key(readers, topic, partition, begin, end, together):
+                name = record.key.decode(errors="replace")
                 try:
-                    task = Task.from_bytes(record.value)
+                    if "shared" in snapshot.decode(record.value).head:
+                        replica = shared.unpack(record.value)
+                        streams[partition] = {}
+                        found[name] = (
+                            replica.corrector,
+                            {"learned": replica.offset, "partitions": streams[partition]},
+                        )
+                        continue
+                    head, _ = read_head(record.value)
+                    if head.corrector is not None:
+                        found[name] = Corrector.from_bytes(head.corrector), head.stream
+                        continue
                 except SnapshotMismatch as error:
                     where = f"{topic}-{partition} offset {record.offset}"
                     raise SnapshotMismatch(f"{where}: {error}") from None
-                found[record.key.decode(errors="replace")] = (
-                    task.corrector,
-                    {
-                        "next_prediction": task.next_prediction,
-                        "next_label": task.next_label,
-                        "counts": msgspec.to_builtins(task.counts),
-                    },
-                )
+                of = streams.get(0 if ALL.decode() in found else partition)
+                if of is not None:
+                    of[name] = head.stream | {"learned": head.learned}
         return found
     finally:
         readers.close()
 
 
 def _last_of_each_key(
-    readers: Readers, topic: str, partition: int, begin: int, end: int
+    readers: Readers, topic: str, partition: int, begin: int, end: int, together: bool
 ) -> list[Any]:
-    """The newest record of each key; a state topic has one key a partition, so mostly the first
-    look is enough."""
-    for start in (*(max(begin, end - near) for near in NEAR), begin):
+    """The newest record of each key, shared records first; mostly the first look is enough."""
+    for start in (*(max(begin, end - near) for near in shared.NEAR), begin):
         found = {
             record.key: record
             for record in readers.read(topic, partition, start, end)
             if record.key is not None
         }
-        if found:
-            return [record for record in found.values() if record.value is not None]
+        if found and (together or any(key.startswith(ALL) for key in found) or start == begin):
+            kept = [record for record in found.values() if record.value is not None]
+            return sorted(kept, key=lambda record: not record.key.startswith(ALL))
     return []

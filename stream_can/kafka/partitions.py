@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import Any
 
 from stream_can.errors import StreamCANError
@@ -16,19 +17,16 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.client.transaction import Offset
+from stream_can.kafka.learned import Learned
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.metrics import Metrics
+from stream_can.stream.entry import entries
 from stream_can.stream.records import Output
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
-
-STATE_BYTES_PER_SECOND = 4_000_000
-"""Commits become rarer where snapshots would be written faster than this."""
-LONGEST_INTERVAL = 4.0
-"""But not rarer than this many seconds: a transaction times out after 15."""
 
 
 class UnreadableRecord(StreamCANError):
@@ -40,16 +38,23 @@ class Partitions:
 
     Parameters
     ----------
-    settings, client, start
-        The topics and rules, the brokers, and what makes a task.
+    settings, client, start, learned
+        The topics and rules, the brokers, what makes a task, and what corrects its rows.
     metrics, health
         Told of what was done.
     """
 
     def __init__(
-        self, settings: Settings, client: Client, start: Start, metrics: Metrics, health: Health
+        self,
+        settings: Settings,
+        client: Client,
+        start: Start,
+        learned: Learned,
+        metrics: Metrics,
+        health: Health,
     ) -> None:
         self.settings, self.client, self.start = settings, client, start
+        self.learned = learned
         self.metrics, self.health = metrics, health
         self.state_topic, self.dead_letters = settings.own_topics
         self.tasks: dict[int, Task] = {}
@@ -74,11 +79,15 @@ class Partitions:
         begin = time.monotonic()
         s, member = self.settings, self.client.member
         rules = state.Rules(s.start, s.reset_state, s.skip_gap)
+        self.learned.open(assignment.partitions)
         for partition in assignment.partitions:
             self.health.beat()
+            replica = self.learned.replica(partition)
             task = state.restore(
-                self.client, partition, self.state_topic, self.start.fresh, self.start.stored, rules
-            )
+                self.client, partition, self.state_topic,
+                partial(self.start.fresh, replica), partial(self.start.stored, replica), rules,
+            )  # fmt: skip
+            self.learned.wait_for(partition, task.learned)
             member.start_at(s.input, partition, task.next_prediction)
             if s.labels:
                 member.start_at(s.labels, partition, task.next_label)
@@ -87,11 +96,12 @@ class Partitions:
         self._last = time.monotonic()
         seconds = time.monotonic() - begin
         self.metrics.restored(self.tasks, seconds)
+        self.metrics.learned(self.learned.replicas)
         self.health.ready = True
         log.info("partitions %s, restored in %.2f s", list(assignment.partitions), seconds)
 
     def handle(self, partition: int, records: list[Any]) -> None:
-        """Correct and learn from records; put what comes of them into the transaction.
+        """Correct records; put what comes of them into the transaction.
 
         Raises
         ------
@@ -130,23 +140,40 @@ class Partitions:
     @property
     def due(self) -> bool:
         """Whether it is time to commit."""
-        return bool(self._changed) and (
+        if not self._changed:
+            return bool(self.learned.due(self.tasks))
+        return (
             time.monotonic() - self._last >= self.interval
             or self._handled >= self.settings.commit_every
         )
 
-    def commit(self) -> None:
-        """Commit outputs, snapshots and offsets of what was handled since the last time, if any."""
-        if not self._changed or self.client.member.rebalanced:
-            return  # a rebalance: the next step aborts and restores
+    def commit(self, last: bool = False) -> None:
+        """Commit outputs, positions, offsets and what is to be learned since the last time, if any.
+
+        Parameters
+        ----------
+        last
+            Write shared records too, that are not due yet.
+        """
+        if self.client.member.rebalanced:
+            return  # the next step aborts and restores
+        shared = self.learned.due(self.tasks, last=last)
+        if not self._changed and not shared:
+            return
         s, begin, transaction = self.settings, time.monotonic(), self.client.transaction
         sent, written = {}, 0
         for partition in sorted(self._changed):
-            snapshot = self.tasks[partition].to_bytes()
-            written += len(snapshot)
+            replica = self.learned.replica(partition)
+            positions = self.tasks[partition].positions(replica.offset)
+            written += len(positions)
             sent[partition] = transaction.send(
-                self.state_topic, partition, state.key(s.input, partition), snapshot
+                self.state_topic, partition, state.key(s.input, partition), positions
             )
+        for number in shared:
+            record = self.learned.record(number)
+            written += len(record.value)
+            transaction.send(self.state_topic, *record)
+        written += self._send_entries()
         transaction.deliver()
         offsets: dict[Any, Offset] = {}
         for partition, future in sent.items():
@@ -160,9 +187,24 @@ class Partitions:
             raise
         tasks = {partition: self.tasks[partition] for partition in self._changed}
         self.metrics.committed(tasks, time.monotonic() - begin, written)
+        self.metrics.learned(self.learned.replicas)
         self.committed += self._handled
         self._changed, self._handled = set(), 0
         self._last = time.monotonic()
-        self.interval = max(
-            s.commit_interval_ms / 1000, min(written / STATE_BYTES_PER_SECOND, LONGEST_INTERVAL)
-        )
+
+    def _send_entries(self) -> int:
+        """Put what is to be learned into the transaction; how many bytes.
+
+        Last, since a reader of the log waits for a transaction from its first entry to its end.
+        """
+        learned, written = self.learned, 0
+        opened: dict[int, list[Any]] = {}
+        for partition in sorted(self._changed):
+            number = learned.log_partition(partition)
+            opened.setdefault(number, []).append((partition, *self.tasks[partition].take()))
+        for number, parts in opened.items():
+            replica = learned.replicas[number]
+            for data in entries(replica.corrector, replica.offset, parts):
+                self.client.transaction.send(learned.topic, number, None, data)
+                written += len(data)
+        return written

@@ -1,8 +1,9 @@
-"""Restoring a partition: committed offsets, the snapshot they point to, the recent predictions.
+"""Restoring a partition: committed offsets, the positions they point to, the recent predictions.
 
-A commit writes, in one transaction, the outputs, a snapshot into the state topic and the offsets of
-input and labels; the input's offset carries ``{"so": offset of the snapshot}``. So the pointer is
-visible only if its transaction was committed, and the snapshot names the offsets it belongs to.
+A commit writes, in one transaction, the outputs, an entry of the learned log, the positions into
+the state topic and the offsets of input and labels; the input's offset carries ``{"so": offset of
+the positions}``. So the pointer is visible only if its transaction was committed, and what it
+points to names the offsets it belongs to.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.transaction import Offset
+from stream_can.stream.head import LearnedAlone
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 10
-"""How long a snapshot that does not belong to its offset may be the trace of another owner."""
+"""How long positions that do not belong to their offset may be the trace of another owner."""
 
 
 class Pointer(msgspec.Struct):
@@ -42,14 +44,14 @@ class Rules(NamedTuple):
 
 
 def key(topic: str, partition: int) -> bytes:
-    """The key of a partition's snapshots in the state topic."""
+    """The key of a partition's positions in the state topic."""
     return f"{topic}-{partition}".encode()
 
 
 def offsets(
     task: Task, topic: str, labels: str | None, partition: int, so: int
 ) -> dict[Any, Offset]:
-    """What to commit for a task whose snapshot has offset ``so``: always both topics."""
+    """What to commit for a task whose positions have offset ``so``: always both topics."""
     pointer = msgspec.json.encode(Pointer(so)).decode()
     found = {(topic, partition): Offset(task.next_prediction, pointer)}
     if labels:
@@ -72,7 +74,7 @@ def restore(
     fresh
         Makes the task that begins at offsets of input and labels.
     stored
-        Reads a snapshot.
+        Makes the task of stored positions.
 
     Raises
     ------
@@ -101,10 +103,10 @@ def restore(
         if found.problem is not None:
             if not rules.reset_state:
                 raise DeniedError(
-                    f"{where}: {found.problem}; --reset-state begins there with fresh state, which"
-                    " forgets what was learned"
+                    f"{where}: {found.problem}; --reset-state goes on there with fresh positions,"
+                    " which forgets the predictions that wait for labels"
                 )
-            log.warning("%s: %s; beginning with fresh state", where, found.problem)
+            log.warning("%s: %s; going on with fresh positions", where, found.problem)
         return anew(found.at, found.label_at)
     spans = {client.input: (task.next_prediction, begin, end)}
     if client.labels:
@@ -113,8 +115,8 @@ def restore(
         if next_ > last:
             problem = f"committed offset {next_} of {topic!r} is behind its end {last}: is it new?"
             if not rules.reset_state:
-                raise DeniedError(f"{where}: {problem} --reset-state begins with fresh state")
-            log.warning("%s: %s beginning with fresh state", where, problem)
+                raise DeniedError(f"{where}: {problem} --reset-state begins with fresh positions")
+            log.warning("%s: %s beginning with fresh positions", where, problem)
             return anew(None, None)
         if next_ < first:
             gap = f"retention deleted offsets {next_} to {first - 1} of {topic!r} unread"
@@ -165,10 +167,10 @@ def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], 
         label = committed.get(client.labels) if client.labels else None
         label_at = None if label is None else label.offset
         if here is None:
-            if not _any_snapshot(client, partition, state):
+            if not _any_positions(client, partition, state):
                 return _Found(None)
             problem = (
-                f"a snapshot is in {state!r}, but group {client.group!r} has no committed"
+                f"its positions are in {state!r}, but group {client.group!r} has no committed"
                 " offset (they expire while a group is away)"
             )
             # Or it was committed since we asked: this process may have been frozen in between.
@@ -180,15 +182,24 @@ def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], 
             so = msgspec.json.decode(here.metadata, type=Pointer).so
         except msgspec.DecodeError:
             problem = (
-                f"offset {here.offset} was committed by something else: no pointer to a snapshot"
+                f"offset {here.offset} was committed by something else: no pointer to positions"
             )
             return _Found(None, here.offset, label_at, problem)
         record = client.readers.read_at(state, partition, so)
         if record is None or record.key != key(client.input, partition) or record.value is None:
-            problem = f"the snapshot of offset {here.offset} is not at {so} in {state!r} any more"
+            problem = f"the positions of offset {here.offset} are not at {so} in {state!r} any more"
         else:
             try:
                 task = stored(record.value)
+            except LearnedAlone:
+                problem = (
+                    f"group {client.group!r} is of a release in which each partition learned alone"
+                    f" (offset {so} of {state!r}). To take along what one of them has learned, save"
+                    f" it by `stream-can inspect --topic {state} --key {record.key.decode()} --save"
+                    " warm.bin`, or all of the history by `backfill` under a new application_id,"
+                    " and start with classes_from_file"
+                )
+                return _Found(None, here.offset, label_at, problem)
             except SnapshotMismatch as error:
                 return _Found(None, here.offset, label_at, f"{error} (at {so} in {state!r})")
             if task.next_prediction == here.offset and (
@@ -196,7 +207,7 @@ def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], 
             ):
                 return _Found(task, here.offset, label_at)
             problem = (
-                f"the snapshot at {so} in {state!r} goes on at {task.next_prediction}, not at the"
+                f"the positions at {so} in {state!r} go on at {task.next_prediction}, not at the"
                 f" committed offset {here.offset}"
             )
         # Another owner may have moved on, and compaction removed what it pointed to before.
@@ -205,7 +216,7 @@ def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], 
         time.sleep(0.2)
 
 
-def _any_snapshot(client: Client, partition: int, state: str) -> bool:
+def _any_positions(client: Client, partition: int, state: str) -> bool:
     wanted = key(client.input, partition)
     return any(
         record.key == wanted and record.value is not None

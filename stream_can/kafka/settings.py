@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     output: Annotated[str, _is("topic of corrected predictions")]
     labels: Annotated[str | None, _is("topic of labels, if any; keyed like the predictions")] = None
     state: Annotated[str | None, _is("compacted topic of states (application_id-state)")] = None
+    learned: Annotated[str | None, _is("log of what is learned (application_id-learned)")] = None
     dead_letters: Annotated[
         str | None, _is("topic of what cannot be read (application_id-dead-letters)")
     ] = None
@@ -50,7 +51,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     ] = None
     classes_from_file: Annotated[
         str | None,
-        _is("JSON with classes and train_counts, or a snapshot, which every partition starts from"),
+        _is("JSON with classes and train_counts, or a snapshot to start from"),
     ] = None
 
     probs: Annotated[str, _is("field of the probabilities; dots reach inside")] = "probs"
@@ -67,6 +68,14 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     pseudo_count: Annotated[float | None, _is(about("pseudo_count"))] = None
     prior_strength: Annotated[float | None, _is(about("prior_strength"))] = None
 
+    learn: Annotated[
+        Literal["together", "apart"],
+        _is("whether all partitions learn from all labels, or each from its own alone"),
+    ] = "together"
+    learn_share: Annotated[
+        float, _is("share of the labels that are learned, where they are very many", gt=0, le=1)
+    ] = 1.0
+
     start: Annotated[
         Literal["earliest", "latest"], _is("where a group begins that has committed nothing")
     ] = "earliest"
@@ -77,9 +86,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     errors: Annotated[
         Literal["dead-letter", "fail"], _is("what to do with a record that cannot be read")
     ] = "dead-letter"
-    commit_interval_ms: Annotated[
-        int, _is("commit at least so often; large states are committed more rarely", ge=1)
-    ] = 200
+    commit_interval_ms: Annotated[int, _is("commit at least so often", ge=1)] = 200
     commit_every: Annotated[int, _is("commit after so many records at the latest", ge=1)] = 5000
     recent_mb: Annotated[float, _is("memory for predictions waiting for their label", gt=0)] = 64
     connect_seconds: Annotated[float, _is("give up after so long without any broker", ge=0)] = 300
@@ -99,7 +106,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     def __post_init__(self) -> None:
         if (self.classes is None) == (self.classes_from_file is None):
             raise ValueError("give either classes or classes_from_file")
-        topics = [t for t in (self.input, self.output, self.labels, *self.own_topics) if t]
+        named = (self.input, self.output, self.labels, *self.own_topics, self.learned_topic)
+        topics = [t for t in named if t]
         if len(set(topics)) < len(topics):
             raise ValueError(f"topics must differ: {', '.join(topics)}")
         if self.http_port is not None and not 0 <= self.http_port <= 65535:
@@ -122,6 +130,11 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
             self.state or f"{self.application_id}-state",
             self.dead_letters or f"{self.application_id}-dead-letters",
         )
+
+    @property
+    def learned_topic(self) -> str:
+        """The topic of the learned log."""
+        return self.learned or f"{self.application_id}-learned"
 
     @property
     def corrector(self) -> dict[str, Any]:

@@ -9,7 +9,9 @@ import msgspec
 
 from stream_can.corrector import Corrector
 from stream_can.kafka.settings import Settings, SettingsError
-from stream_can.snapshot import MAGIC
+from stream_can.method.paths import FITTED_PATHS, in_order
+from stream_can.snapshot import MAGIC, match
+from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 
 
@@ -37,26 +39,28 @@ class Start:
     def __init__(self, settings: Settings) -> None:
         names, counts = settings.classes, settings.train_counts
         given: Any = settings.corrector
-        self._snapshot: bytes | None = None
+        snapshot: bytes | None = None
         if settings.classes_from_file is not None:
             path = Path(settings.classes_from_file)
             try:
                 data = path.read_bytes()
                 if data.startswith(MAGIC):
                     corrector = Corrector.from_bytes(data, train_counts=counts, **given)
-                    self._snapshot = corrector.to_bytes()
+                    snapshot = corrector.to_bytes()
                 else:
                     found = msgspec.json.decode(data, type=ClassesFile)
                     names, counts = found.classes, counts or found.train_counts  # type: ignore[assignment]
             except (OSError, msgspec.DecodeError) as error:
                 raise SettingsError(f"classes_from_file: {path}: {error}") from None
-        if self._snapshot is None:
+        if snapshot is None:
             assert names is not None
             corrector = Corrector(names, train_counts=counts, **given)
-            self._snapshot = corrector.to_bytes()
+            snapshot = corrector.to_bytes()
+        self.snapshot = snapshot
+        """Of the corrector to start from."""
         self.classes = corrector.classes
-        self.settings: dict[str, Any] = {**corrector.settings, "paths": settings.paths}
-        """For a stored Corrector: settings in force, and the paths it must have where given."""
+        self.settings: dict[str, Any] = corrector.settings
+        """Those in force."""
         self._given = settings
         self._partitions = 1
         self._max_bytes: int | None = None
@@ -66,8 +70,15 @@ class Start:
         self._partitions, self._max_bytes = partitions, max_bytes
 
     def corrector(self) -> Corrector:
-        """A new one, equal for every partition."""
-        return Corrector.from_bytes(self._snapshot)  # type: ignore[arg-type]
+        """A new one to start from."""
+        return Corrector.from_bytes(self.snapshot)
+
+    def require_fits(self, corrector: Corrector) -> None:
+        """Raise SnapshotMismatch where what was learned is of other classes or paths."""
+        match("classes", corrector.classes, self.classes)
+        if self._given.paths is not None:
+            own = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
+            match("paths", own, in_order(self._given.paths))
 
     def task_options(self) -> dict[str, Any]:
         """Arguments of a `Task` over these topics, but for its Corrector and positions."""
@@ -78,21 +89,18 @@ class Start:
             "recent_bytes": int(s.recent_mb * (1 << 20)) // self._partitions,
             "max_bytes": self._max_bytes,
             "errors": s.errors,
-            # A restarted worker would not have them, and its outputs could not be recomputed.
-            "receipts": False,
+            "learn_share": s.learn_share,
         }
 
-    def fresh(self, next_prediction: int, next_label: int) -> Task:
+    def fresh(self, replica: Replica, next_prediction: int, next_label: int) -> Task:
         """One that begins at these offsets of input and labels."""
         return Task(
-            self.corrector(),
+            replica,
             **self.task_options(),
             next_prediction=next_prediction,
             next_label=next_label,
         )
 
-    def stored(self, snapshot: bytes) -> Task:
-        """One from its snapshot, with the settings in force."""
-        return Task.from_bytes(
-            snapshot, classes=self.classes, settings=self.settings, **self.task_options()
-        )
+    def stored(self, replica: Replica, positions: bytes) -> Task:
+        """One from its positions."""
+        return Task.from_bytes(positions, replica=replica, **self.task_options())

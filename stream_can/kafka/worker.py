@@ -20,6 +20,7 @@ from stream_can.kafka.client.guards import (
     within,
 )
 from stream_can.kafka.client.member import Assignment
+from stream_can.kafka.learned import Learned
 from stream_can.kafka.partitions import Partitions
 from stream_can.kafka.patience import Patience
 from stream_can.kafka.settings import Settings
@@ -70,7 +71,10 @@ class Worker:
         self.metrics = Metrics()
         self.health = Health(settings.live_seconds)
         self.port: Port | None = None
-        self._partitions = Partitions(settings, self.client, self.start, self.metrics, self.health)
+        self.learned = Learned(settings, self.client, self.start, self.health.beat)
+        self._partitions = Partitions(
+            settings, self.client, self.start, self.learned, self.metrics, self.health
+        )
         self._waiting = Waiting(self.client.member, settings.input, settings.labels)
         self._stopping = threading.Event()
         self._patience = Patience(
@@ -89,12 +93,14 @@ class Worker:
         """Check topics, rights and sizes against the brokers; the number of partitions."""
         s = self.settings
         state, dead_letters = s.own_topics
-        state_bytes = len(self.start.fresh(0, 0).to_bytes())
+        state_bytes = len(self.start.snapshot) + 200
 
         def check() -> int:
             return self.client.check(
                 writes=[s.output, dead_letters],
                 state=state,
+                learned=s.learned_topic,
+                apart=s.learn == "apart",
                 state_bytes=state_bytes,
                 create=s.create_topics,
             )
@@ -121,6 +127,7 @@ class Worker:
             self._last_commit()
         finally:
             self.health.ready = False
+            self.learned.close()
             self.client.close()
             self.progress.end()
             if self.port is not None:
@@ -132,7 +139,7 @@ class Worker:
 
     def _last_commit(self) -> None:
         try:
-            within(STOP_SECONDS, self._partitions.commit)
+            within(STOP_SECONDS, self._partitions.commit, True)
         except ClientError as error:
             log.warning(
                 "the last records were not committed, the next owner repeats them: %s", error
@@ -176,6 +183,7 @@ class Worker:
             except RetryError as error:  # half restored is not restored
                 raise RebuildError(str(error)) from error
             return
+        self.learned.advance()
         self._waiting.add(found)
         for partition, records in self._waiting.take(self.settings.commit_every):
             partitions.handle(partition, records)
@@ -199,3 +207,4 @@ class Worker:
             return
         self._lag_asked = time.monotonic()
         self.metrics.lags(self._waiting.lag())
+        self.metrics.learned(self.learned.replicas)

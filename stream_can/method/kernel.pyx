@@ -1052,26 +1052,27 @@ cdef class Kernel:
             self.loop(P, first, n, mixed, paths, observes, sums, receipts, ys, rows, due, known, n_labels)
         return 0
 
-    def correct_and_sum(self, P, sums):
-        """The corrected rows of P, shape (n, m), and their receipts; what observing adds goes into `sums`."""
+    def correct_and_sum(self, P, sums, bint receipt):
+        """The corrected rows of P, shape (n, m), with `receipt` theirs too; what observing adds goes into `sums`."""
         self.lock.acquire()
         try:
             if self.successor is None:
-                return self.run_sums(P, sums)
+                return self.run_sums(P, sums, receipt)
         finally:
             self.lock.release()
-        return self.successor.correct_and_sum(P, sums)
+        return self.successor.correct_and_sum(P, sums, receipt)
 
-    cdef run_sums(self, P, double[:, ::1] sums):
+    cdef run_sums(self, P, double[:, ::1] sums, bint receipt):
         cdef Py_buffer view
         P = open_rows(P, 2, self.m, &view, self.index)
         try:
-            mixed, kept = np.empty(P.shape), np.empty((len(P), 3, self.m), np.float32)
-            self.run(<const double *>view.buf, 0, len(P), memory(mixed), NULL, False, &sums[0, 0], memory32(kept),
-                     NULL, NULL, NULL, NULL, 0)
+            mixed = np.empty(P.shape)
+            kept = np.empty((len(P), 3, self.m), np.float32) if receipt else None
+            self.run(<const double *>view.buf, 0, len(P), memory(mixed), NULL, False, &sums[0, 0],
+                     NULL if kept is None else memory32(kept), NULL, NULL, NULL, NULL, 0)
         finally:
             PyBuffer_Release(&view)
-        return mixed, kept
+        return mixed if kept is None else (mixed, kept)
 
     def changed(self):
         """The arrays were changed from outside; whoever did holds the lock."""

@@ -95,7 +95,7 @@ def correct(
             if receipt is None:
                 columns[into] = lists(corrector.correct_many(P), bad)
             else:
-                better, receipts = corrector.correct_and_sum(P, sums)
+                better, receipts = corrector.correct_and_sum(P, sums, receipt=True)
                 columns[into] = lists(better, bad)
                 columns[receipt] = lists(receipts.reshape(len(P), 3 * P.shape[1]), bad)
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

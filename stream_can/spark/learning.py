@@ -181,7 +181,7 @@ class Learning:
             refuse(bad, self._probs, labels["label"], self._label)
         # No prediction that is labelled here was sent by a later state than this one: by what it
         # makes of the row a label is judged that brings no receipt, not by its neighbours' labels.
-        _, receipts = state.correct_and_sum(P, state.new_sums())
+        _, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True)
         for i, brought in enumerate(labels["receipt"].to_pylist()):
             if brought is not None:
                 receipts[i] = np.reshape(brought, receipts[i].shape)

@@ -20,7 +20,7 @@ __all__ = ["Batch"]
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 
-UNKNOWN = np.full(3, np.nan, np.float32)
+UNKNOWN = np.full(3, np.nan, np.float32).tobytes()
 
 
 class Batch:
@@ -94,19 +94,24 @@ class Batch:
             return self._rows
         return self._rows[[prediction.number for prediction, _, _ in self.predictions]]
 
-    def collect(self, corrector: Corrector, part: OpenPart) -> tuple[Array, Array, Receipts]:
+    def collect(
+        self, corrector: Corrector, part: OpenPart, keeps: bool
+    ) -> tuple[Array, Array, Receipts | None]:
         """Correct, and let the part have what there is to learn; as :meth:`play` otherwise."""
         P, m = self._predicted(), self._m
-        sent, receipts = corrector.correct_and_sum(P, part.sums)
+        if not keeps:  # there are no labels
+            return P, corrector.correct_and_sum(P, part.sums), None
+        sent, receipts = corrector.correct_and_sum(P, part.sums, receipt=True)
         labels = zip(self._labels, self._receipts, self._places, strict=True)
         for (y, of, here, _), receipt, (offset, taken) in labels:
             row, known = None, UNKNOWN
             if here:
-                row, known = P[of].tobytes(), receipts[of, :, y]
+                row, known = P[of].tobytes(), receipts[of, :, y].tobytes()
             elif of >= 0:
                 row = self._earlier[of]
                 if receipt is not None:
-                    known = np.frombuffer(receipt, np.float32)[y::m]
+                    a, b, c = 4 * y, 4 * (m + y), 4 * (2 * m + y)
+                    known = receipt[a : a + 4] + receipt[b : b + 4] + receipt[c : c + 4]
             part.add(offset, taken, y, known, row)
         return P, sent, receipts
 

@@ -24,13 +24,12 @@ from stream_can.method.kernel import checked
 __all__ = ["BadEntry", "Entry", "OpenPart", "Part", "entries", "fold", "read", "settings", "start"]
 
 VERSION = 1
-LIMIT = 512 << 10
-"""Bytes of an entry; more labels go into several."""
+LIMIT = 256 << 10
+"""Bytes of labels at which an entry is full: at most twice as many are in it."""
 LABEL_BYTES = 40
 """Of a label, besides its row."""
 
 Array = NDArray[np.float64]
-Known = NDArray[np.float32]
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -55,7 +54,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     known: bytes = b""
     """What the three rows of its receipt gave each label, float32; NaN where not known any more."""
     rows: bytes = b""
-    """The predictions of the labels that have one, float64."""
+    """The predictions of the labels that have one, float32."""
 
 
 class Entry(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -66,7 +65,7 @@ class Entry(msgspec.Struct, omit_defaults=True, frozen=True):
     """The log offset up to which its writer had folded."""
     parts: list[Part] = []
     sums: bytes | None = None
-    """Of all rows of the parts, one after the other, float32; see ``stream_can.method.sums``."""
+    """Of all rows of the parts that end here, float32; see ``stream_can.method.sums``."""
     start: bytes | None = None
     """The corrector to start from; the first in a log counts."""
     reset: bool = False
@@ -102,11 +101,12 @@ class OpenPart:
         self.offsets: list[int] = []
         self.taken: list[int] = []
         self.classes: list[int] = []
-        self.known: list[Known] = []
+        self.known: list[bytes] = []
         self.rows: list[bytes | None] = []
 
-    def add(self, offset: int, taken: int, y: int, known: Known, row: bytes | None) -> None:
-        """A label: where it lies, which prediction comes next as it does, its class and row."""
+    def add(self, offset: int, taken: int, y: int, known: bytes, row: bytes | None) -> None:
+        """A label: where it lies, which prediction comes next as it does, its class, the three
+        float32 that its receipt gave it, and its row."""
         self.offsets.append(offset)
         self.taken.append(taken)
         self.classes.append(y)
@@ -135,8 +135,8 @@ class OpenPart:
                         ],
                         "<i4",
                     ).tobytes(),
-                    np.array(self.known[cut], "<f4").tobytes(),
-                    b"".join(row for row in rows if row is not None),
+                    b"".join(self.known[cut]),
+                    np.frombuffer(b"".join(filter(None, rows))).astype("<f4").tobytes(),
                 )
             )
         return found
@@ -157,28 +157,25 @@ def entries(
     opened
         Partition, what it adds, and its next offsets of input and labels; by partition.
     limit
-        Bytes of an entry, about: one label and the sums always fit.
+        Bytes of an entry's labels, about: it is full once it has as many.
     """
-    m = len(corrector.classes)
-    sums = corrector.new_sums()
-    for _, part, _ in opened:
-        corrector.merge_sums(sums, part.sums)
-    packed = sums.astype("<f4").tobytes() if sums[1, -1] else None
-    most = max(1, limit // (8 * m + LABEL_BYTES))
-    gathered: list[list[Part]] = [[]]
-    size = 0 if packed is None else len(packed)
+    m, size = len(corrector.classes), limit
+    most = max(1, limit // (4 * m + LABEL_BYTES))
+    found: list[tuple[list[Part], Array]] = []
     for partition, part, end in opened:
         for piece in part.pieces(partition, end, most):
-            more = len(piece.rows) + LABEL_BYTES * (1 + len(piece.classes) // 4)
-            if gathered[-1] and size + more > limit:
-                gathered.append([])
-                size = 0 if packed is None else len(packed)
-            gathered[-1].append(piece)
-            size += more
-    *before, last = gathered
-    found = [Entry(VERSION, learned, parts) for parts in before]
-    found.append(Entry(VERSION, learned, last, packed))
-    return [_encode(entry) for entry in found]
+            if size >= limit:
+                found.append(([], corrector.new_sums()))
+                size = 0
+            found[-1][0].append(piece)
+            size += len(piece.rows) + LABEL_BYTES * (1 + len(piece.classes) // 4)
+        corrector.merge_sums(found[-1][1], part.sums)
+    return [
+        _encode(
+            Entry(VERSION, learned, parts, sums.astype("<f4").tobytes() if sums[1, -1] else None)
+        )
+        for parts, sums in found
+    ]
 
 
 def start(corrector: bytes, *, reset: bool = False) -> bytes:
@@ -266,7 +263,7 @@ def _sums(data: bytes | None, shape: tuple[int, ...]) -> Array | None:
 
 def _labels(parts: Sequence[Part], m: int) -> Labels:
     classes = np.frombuffer(b"".join(part.classes for part in parts), "<i4").astype(np.int64)
-    P = np.frombuffer(b"".join(part.rows for part in parts), "<f8").astype(np.float64)
+    P = np.frombuffer(b"".join(part.rows for part in parts), "<f4").astype(np.float64)
     known = np.frombuffer(b"".join(part.known for part in parts), "<f4").astype(np.float32)
     with_row = classes >= 0
     ys, rows = np.where(with_row, classes, ~classes), np.where(with_row, with_row.cumsum() - 1, -1)

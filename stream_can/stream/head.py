@@ -12,12 +12,16 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.stream.records import Counts
 
-__all__ = ["FORMAT", "Head", "read_head"]
+__all__ = ["FORMAT", "Head", "LearnedAlone", "read_head"]
 
 FORMAT = 3
 """Version of the head; the envelope around it has its own."""
 
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class LearnedAlone(SnapshotMismatch):
+    """A snapshot with a corrector of its own, where what is learned stands in a log."""
 
 
 class Version(msgspec.Struct):

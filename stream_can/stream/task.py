@@ -50,7 +50,7 @@ from stream_can.scores import Scores
 from stream_can.stream.batch import Batch
 from stream_can.stream.entry import OpenPart
 from stream_can.stream.fields import Fields
-from stream_can.stream.head import FORMAT, read_head
+from stream_can.stream.head import FORMAT, LearnedAlone, read_head
 from stream_can.stream.messages import Label, Messages, Prediction
 from stream_can.stream.opening import Opened, open_records
 from stream_can.stream.recent import Recent, RecentPredictions
@@ -86,7 +86,7 @@ class Task:
         Where in the messages everything is.
     labels_topic
         The topic whose records are labels; None where there are none: then no recent predictions
-        are kept and outputs have no ``stream-can-labels`` header.
+        are kept.
     labelled
         Whether a prediction's message may carry its own label: corrected first, then learned.
     recent_bytes
@@ -205,7 +205,6 @@ class Task:
             if is_label:
                 counts.labels += 1
                 self.next_label = record.offset + 1
-                added = self._added()
             else:
                 counts.predictions += 1
                 self.next_prediction = record.offset + 1
@@ -222,9 +221,7 @@ class Task:
         """The headers that an output gets now."""
         if self._replica is not None:
             return [VERSION_HEADER, ("stream-can-learned", b"%d" % self._replica.offset)]
-        if self._labels_topic is None:
-            return [VERSION_HEADER]
-        return [VERSION_HEADER, ("stream-can-labels", b"%d" % self.next_label)]
+        return [VERSION_HEADER]
 
     def _check_offsets(self, records: Sequence[Source]) -> None:
         """Refuse a record that was taken before: it would be learned twice and sent twice."""
@@ -260,10 +257,11 @@ class Task:
 
     def _correct_and_learn(self, batch: Batch) -> None:
         """Run the batch through the corrector; fill in the outputs and what was sent."""
+        keeps, receipts = self._labels_topic is not None, None
         if self._open_part is None:
             P, Q, receipts = batch.play(self.corrector)
         else:
-            P, Q, receipts = batch.collect(self.corrector, self._open_part)
+            P, Q, receipts = batch.collect(self.corrector, self._open_part, keeps)
         if self._digits is not None:
             Q = rounded(Q, self._digits)
         if not np.isfinite(Q).all():  # JSON would say null
@@ -271,7 +269,7 @@ class Task:
         write = self.messages.write
         for (prediction, output, _), row in zip(batch.predictions, Q, strict=True):
             output.value = write(prediction, row)
-        if self._labels_topic is not None:
+        if keeps and receipts is not None:
             batch.keep(P, Q, receipts)
         batch.score(P, Q, self.raw_scores, self.sent_scores)
 
@@ -386,12 +384,10 @@ class Task:
             ``classes`` or ``settings``.
         """
         head, arrays = read_head(data)
-        if (head.corrector is None) != (replica is not None):
-            raise SnapshotMismatch(
-                "snapshot: positions alone; what was learned is in the learned log"
-                if head.corrector is None
-                else "snapshot: of a partition that learned alone"
-            )
+        if head.corrector is None and replica is None:
+            raise SnapshotMismatch("snapshot: positions alone; what was learned is in a log")
+        if head.corrector is not None and replica is not None:
+            raise LearnedAlone("snapshot: of a partition that learned alone")
         learned: Corrector | Replica
         if replica is not None:
             learned = replica

@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +15,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import RetriableError
 
 from stream_can.kafka import Settings, Worker
-from stream_can.stream.task import Output, Task
-from tests.kafka.topics import create, produce, read, unique
+from tests.kafka.offline import Checked, verify
+from tests.kafka.topics import create, grow, produce, read, unique
 from tests.programs import PATIENCE
 
 STAMP = 1_700_000_000_000
@@ -78,6 +77,7 @@ class App:
     ) -> None:
         self.servers, self.partitions = servers, partitions
         self.id = unique("app")
+        self.checked = Checked()
         self._asking: tuple[Any, Any] | None = None
         self.opened.append(self)
         self.given: dict[str, Any] = {
@@ -94,6 +94,9 @@ class App:
         keep = {"retention.ms": "-1"}
         topics = {f"{self.id}-{kind}": keep for kind in ("in", "out", "dead-letters")}
         topics[f"{self.id}-state"] = {"cleanup.policy": "compact"}
+        topics[f"{self.id}-learned"] = keep
+        if settings.get("learn") != "apart":
+            topics[f"{self.id}-learned"] = keep | {"partitions": 1}
         if labels:
             topics[f"{self.id}-labels"] = keep
         for kind, more in (configs or {}).items():
@@ -120,6 +123,14 @@ class App:
     def outputs(self, partition: int) -> list[Any]:
         return read(self.servers, self.given["output"], partition)
 
+    def grow(self, partitions: int) -> None:
+        """Add partitions while workers run: what is written first, the input last."""
+        kinds = ["out", "dead-letters", "state"]
+        kinds += ["learned"] if self.given.get("learn") == "apart" else []
+        kinds += ["labels"] if self.given["labels"] else []
+        grow(self.servers, [f"{self.id}-{kind}" for kind in (*kinds, "in")], partitions)
+        self.partitions = partitions
+
     def lag(self) -> int:
         """How many records of input and labels the group has not committed, all at first."""
         if self._asking is None:
@@ -143,61 +154,15 @@ class App:
         for client in asking or ():
             client.close()
 
-    def verify(self, settings: Settings | None = None) -> int:
-        """Compare every partition with one Task over the stored input, bit by bit.
+    def verify(
+        self, settings: Settings | None = None, begun: dict[int, bytes] | None = None
+    ) -> int:
+        """Check all that the topics hold, from them alone, bit by bit; see `offline`.
 
         Returns the number of outputs and dead letters compared.
         """
-        settings = settings or self.settings()
-        worker = Worker(settings)
-        worker.check()
-        compared = 0
-        for partition in range(self.partitions):
-            out = self.outputs(partition)
-            dead = read(self.servers, settings.own_topics[1], partition)
-            labels = read(self.servers, settings.labels, partition) if settings.labels else []
-            task = worker.start.fresh(0, 0)
-            want, want_dead = replay(
-                task, read(self.servers, settings.input, partition), labels, out
-            )
-            assert [plain(r) for r in out] == [plain(r) for r in want], f"partition {partition}"
-            assert sorted(map(plain, dead)) == sorted(map(plain, want_dead)), (
-                f"partition {partition}"
-            )
-            compared += len(out) + len(dead)
-        return compared
-
-
-def plain(record: Any) -> tuple[Any, ...]:
-    return record.key or b"", record.value or b"", tuple(record.headers), record.timestamp
-
-
-def replay(
-    task: Task, predictions: Sequence[Any], labels: Sequence[Any], outputs: Sequence[Any]
-) -> tuple[list[Output], list[Output]]:
-    """What one Task makes of the stored input in the order that the outputs' headers state.
-
-    A prediction that became a dead letter has no output, so no order; it changes no state either.
-    """
-    want: list[Output] = []
-    dead: list[Output] = []
-    taken = 0
-
-    def feed(record: Any) -> None:
-        result = task.handle([record])
-        want.extend(result.outputs)
-        dead.extend(result.dead_letters)
-
-    for record in predictions:
-        if len(want) < len(outputs):
-            before = int(dict(outputs[len(want)].headers).get("stream-can-labels", b"0"))
-            while taken < len(labels) and labels[taken].offset < before:
-                feed(labels[taken])
-                taken += 1
-        feed(record)
-    for record in labels[taken:]:
-        feed(record)
-    return want, dead
+        self.checked = verify(settings or self.settings(), self.partitions, begun or {})
+        return self.checked.compared
 
 
 class Running:

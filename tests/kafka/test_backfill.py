@@ -14,7 +14,7 @@ from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import CLASSES, STAMP, App, fill, label, plain, prediction, replay
+from tests.kafka.streams import CLASSES, STAMP, App, fill, label, prediction
 from tests.kafka.topics import produce, read, wait
 
 
@@ -89,13 +89,7 @@ def test_a_started_group_goes_on_where_the_history_ended(broker: Broker) -> None
     ]
     produce(app.servers, orphans)
     found = backfill(app.settings(), start_group=True)
-    inspected = newest(f"{app.id}-state", [app.servers])
-    assert inspected.keys() == {f"{app.id}-in-0", f"{app.id}-in-1"}
-    corrector, stream = inspected[f"{app.id}-in-1"]
-    assert corrector.to_bytes() == found.corrector.to_bytes()
-    assert stream["next_prediction"] == 1001
-    assert stream["counts"]["matched"] == 1000
-    snapshots = {p: task.to_bytes(recent=True) for p, task in found.tasks.items()}
+    begun = {p: task.positions() for p, task in found.tasks.items()}
 
     later = [(app.given["labels"], p, b"late", label("b"), [], STAMP + 3000) for p in (0, 1)]
     produce(app.servers, later)
@@ -108,20 +102,17 @@ def test_a_started_group_goes_on_where_the_history_ended(broker: Broker) -> None
     running = app.worker()
     wait("all committed", lambda: running.error or app.lag() == 0)
     running.stop()
-    worker = Worker(app.settings())
-    worker.check()
-    for p, snapshot in snapshots.items():
-        task = Task.from_bytes(snapshot, **worker.start.task_options())
-        history = [
-            [r for r in read(app.servers, app.given[kind], p) if r.offset >= position]
-            for kind, position in (("input", task.next_prediction), ("labels", task.next_label))
-        ]
-        assert [len(side) for side in history] == [300, 1]
-        out = app.outputs(p)
-        want, dead = replay(task, *history, out)
-        assert dead == []
-        assert [plain(r) for r in out] == [plain(r) for r in want]
-        assert task.counts.matched == 1001  # "late" found its prediction
+    assert app.verify(begun=begun) == 600
+    (log,) = app.checked.replicas.values()
+    assert log.corrector.n_labels == found.corrector.n_labels + 2
+    for p in (0, 1):
+        assert len(app.outputs(p)) == 300
+        assert running.worker.tasks[p].counts.matched == 1001  # "late" found its prediction
+    inspected = newest(f"{app.id}-state", [app.servers])
+    assert inspected.keys() == {"shared"}
+    _, stream = inspected["shared"]
+    assert stream["partitions"][f"{app.id}-in-1"]["next_prediction"] == 1301
+    assert stream["learned"] >= stream["partitions"][f"{app.id}-in-1"]["learned"]
     with pytest.raises(DeniedError, match="has members or committed offsets"):
         backfill(app.settings(), start_group=True)
 
@@ -137,17 +128,27 @@ def test_a_history_that_cannot_be_read_is_counted_or_stops(broker: Broker) -> No
         backfill(app.settings(errors="fail"))
 
 
-def test_what_a_worker_has_learned_is_seen_from_outside(broker: Broker) -> None:
-    app = App(broker.bootstrap_servers, partitions=3)
+@pytest.mark.parametrize("learn", ["together", "apart"])
+def test_what_a_worker_has_learned_is_seen_from_outside(broker: Broker, learn: str) -> None:
+    app = App(broker.bootstrap_servers, partitions=3, learn=learn)
     fill(app, 900)
     running = app.worker()
     wait("all committed", lambda: running.error or app.lag() == 0)
-    states = {f"{app.id}-in-{p}": t.corrector.to_bytes() for p, t in running.worker.tasks.items()}
-    found = newest(f"{app.id}-state", [app.servers])  # while the worker runs
+    replicas = running.worker.learned.replicas
+    wait("all learned", lambda: sum(r.corrector.n_labels for r in replicas.values()) == 900)
+    while_it_runs = newest(f"{app.id}-state", [app.servers])
     running.stop()
-    assert list(found) == [f"{app.id}-in-{p}" for p in range(3)]
-    assert {name: corrector.to_bytes() for name, (corrector, _) in found.items()} == states
-    for _, stream in found.values():
+    found = newest(f"{app.id}-state", [app.servers])
+    names = ["shared"] if learn == "together" else [f"shared-{p}" for p in range(3)]
+    assert list(found) == list(while_it_runs) == names
+    states = {number: replica.corrector.to_bytes() for number, replica in replicas.items()}
+    assert [corrector.to_bytes() for corrector, _ in found.values()] == list(states.values())
+    partitions = {}
+    for replica, (_, stream) in zip(replicas.values(), found.values(), strict=True):
+        assert stream["learned"] == replica.offset
+        partitions |= stream["partitions"]
+    assert list(partitions) == [f"{app.id}-in-{p}" for p in range(3)]
+    for stream in partitions.values():
         assert stream["next_prediction"] == stream["next_label"] == 300
         assert stream["counts"]["labels"] == 300
 

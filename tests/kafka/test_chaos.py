@@ -19,7 +19,7 @@ def test_every_output_is_exact(version: str, tmp_path: Path) -> None:
         chaos = Chaos(broker, tmp_path, seed=1, rate=200)
         chaos.script = [
             chaos.kill_worker, chaos.freeze_worker, chaos.join_and_leave, chaos.kill_broker,
-            chaos.kill_worker, chaos.stop_broker, chaos.kill_worker,
+            chaos.add_partition, chaos.kill_worker, chaos.stop_broker, chaos.kill_worker,
         ]  # fmt: skip
         compared = chaos.run(30)
     finally:

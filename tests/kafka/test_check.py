@@ -25,13 +25,13 @@ def client(servers: str, name: str = "app", **options: Any) -> Client:
     return Client([servers], name, "0", input=f"{name}-in", options=options)
 
 
-def check(client: Client, state_bytes: int = 3000, **more: Any) -> int:
+def check(client: Client, state_bytes: int = 3000, apart: bool = False, **more: Any) -> int:
     name = client.group
     while True:
         try:
             return client.check(
                 writes=[f"{name}-out"], state=f"{name}-state",
-                state_bytes=state_bytes, **more,
+                learned=f"{name}-learned", state_bytes=state_bytes, apart=apart, **more,
             )  # fmt: skip
         except RetryError as error:  # a broker that has just started knows no coordinator yet
             if "CoordinatorNotAvailable" not in str(error):
@@ -43,6 +43,7 @@ def check(client: Client, state_bytes: int = 3000, **more: Any) -> int:
 def name(broker: Broker) -> str:
     name = unique("check")
     topics = {f"{name}-in": {}, f"{name}-out": {}, f"{name}-state": {"cleanup.policy": "compact"}}
+    topics[f"{name}-learned"] = {"partitions": 1}
     create(broker.bootstrap_servers, topics)
     return name
 
@@ -50,7 +51,8 @@ def name(broker: Broker) -> str:
 def test_all_is_well(broker: Broker, name: str) -> None:
     c = client(broker.bootstrap_servers, name)
     assert check(c) == 2
-    assert c.transaction.limits == {f"{name}-out": 1_048_588, f"{name}-state": 1_048_588}
+    limits = c.transaction.limits
+    assert limits == {f"{name}-{kind}": 1_048_588 for kind in ("out", "state", "learned")}
 
 
 def test_no_broker_is_worth_a_retry() -> None:
@@ -66,10 +68,12 @@ def test_missing_topics_are_named_and_not_created(broker: Broker) -> None:
     with pytest.raises(DeniedError, match=f"input topic '{name}-in' does not exist"):
         check(c)
     create(broker.bootstrap_servers, {f"{name}-in": {"partitions": 3}})
-    with pytest.raises(DeniedError, match=f"missing topics: {name}-out, {name}-state"):
+    with pytest.raises(DeniedError, match=f"missing topics: {name}-learned, {name}-out, {name}-st"):
         check(c)
     assert check(c, create=True) == 3
     assert check(c) == 3
+    with pytest.raises(DeniedError, match=r"learned' has 1 partitions: .*'apart' as many .*, 3"):
+        check(c, apart=True)
 
 
 def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
@@ -78,21 +82,37 @@ def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
     c = client(broker.bootstrap_servers, name)
     check(c, state_bytes=3_000_000, create=True)
     assert c.transaction.limits[f"{name}-state"] == 6_000_000
+    assert c.transaction.limits[f"{name}-learned"] == 6_000_000
 
 
 def test_partition_counts_must_be_equal(broker: Broker) -> None:
     name = unique("counts")
     state = {"cleanup.policy": "compact", "partitions": 4}
-    create(broker.bootstrap_servers, {f"{name}-in": {}, f"{name}-out": {}, f"{name}-state": state})
+    topics = {"in": {}, "out": {}, "state": state, "learned": {"partitions": 2}}
+    create(broker.bootstrap_servers, {f"{name}-{kind}": c for kind, c in topics.items()})
     with pytest.raises(DeniedError, match=f"'{name}-state' has 4 partitions, input .* has 2"):
+        check(client(broker.bootstrap_servers, name), apart=True)
+    with pytest.raises(DeniedError, match=f"'{name}-learned' has 2 .*'together' needs 1"):
         check(client(broker.bootstrap_servers, name))
 
 
 def test_the_state_topic_must_be_compacted(broker: Broker) -> None:
     name = unique("policy")
-    create(broker.bootstrap_servers, {f"{name}-{kind}": {} for kind in ("in", "out", "state")})
+    kinds = ("in", "out", "state", "learned")
+    create(broker.bootstrap_servers, {f"{name}-{kind}": {} for kind in kinds})
     with pytest.raises(DeniedError, match=r"cleanup\.policy=delete; set it to compact"):
-        check(client(broker.bootstrap_servers, name))
+        check(client(broker.bootstrap_servers, name), apart=True)
+
+
+def test_the_learned_log_must_not_be_compacted(broker: Broker) -> None:
+    name = unique("policy")
+    compact = {"cleanup.policy": "compact"}
+    topics = {"in": {}, "out": {}, "state": compact, "learned": compact}
+    create(broker.bootstrap_servers, {f"{name}-{kind}": c for kind, c in topics.items()})
+    with pytest.raises(
+        DeniedError, match=r"learned' has cleanup\.policy=compact; set it to delete"
+    ):
+        check(client(broker.bootstrap_servers, name), apart=True)
 
 
 def test_a_snapshot_must_fit_the_state_topic(broker: Broker, name: str) -> None:
@@ -135,10 +155,12 @@ class TestSecurity:
     def test_missing_rights_are_named_and_the_listed_ones_suffice(self, own_broker: Broker) -> None:
         name = unique("rights")
         kinds = {"in": {}, "out": {}, "state": {"cleanup.policy": "compact"}}
+        kinds["learned"] = {"partitions": 1}
         create(own_broker.bootstrap_servers, {f"{name}-{k}": c for k, c in kinds.items()})
         rights = [
             ("TOPIC", f"{name}-in", "READ"), ("TOPIC", f"{name}-out", "WRITE"),
             ("TOPIC", f"{name}-state", "READ"), ("TOPIC", f"{name}-state", "WRITE"),
+            ("TOPIC", f"{name}-learned", "READ"), ("TOPIC", f"{name}-learned", "WRITE"),
             ("GROUP", name, "READ"), ("TOPIC", f"{name}-state", "DESCRIBE_CONFIGS"),
             ("TRANSACTIONAL_ID", f"{name}-0", "WRITE"),
         ]  # fmt: skip

@@ -23,7 +23,7 @@ from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.metrics import Metrics
 from stream_can.kafka.watch.port import Port
-from stream_can.stream.task import Task
+from stream_can.stream.replica import Replica
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.streams import CLASSES, STAMP, App, Running, label, prediction
 from tests.kafka.topics import produce, wait
@@ -141,6 +141,10 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
     wait("all committed", lambda: running.error or app.lag() == 0)
     wait("no lag shown", lambda: all(v == 0 for (n, _), v in scrape(port).items()
                                      if n == "stream_can_lag_records"))  # fmt: skip
+    replica = running.worker.learned.replicas[0]
+    learned = sent["labels matched"] + sent["labels unmatched"]
+    wait("all learned", lambda: ("stream_can_learned_labels", learned) in
+         {(n, v) for (n, _), v in scrape(port).items()})  # fmt: skip
     samples = scrape(port)
     expect(samples, sent)
     for side in ("input", "labels"):
@@ -153,9 +157,10 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
     restores = value(samples, "stream_can_restore_seconds_count")
     assert restores == value(samples, "stream_can_rebalances_total") >= 1
     assert value(samples, "process_resident_memory_bytes") > 1e7
-    tasks = running.worker.tasks
-    for partition in (0, 1):
-        corrector = tasks[partition].corrector
+    assert value(samples, "stream_can_learned_offset", partition="0") == replica.offset
+    assert 0 < value(samples, "stream_can_learned_age_seconds", partition="0") < 60
+    for partition in (0,):  # of the log
+        corrector = replica.corrector
         labels = {"partition": str(partition)}
         size = value(samples, "stream_can_effective_sample_size", **labels)
         assert size == corrector.effective_sample_size > 0
@@ -228,14 +233,14 @@ def test_what_is_given_up_and_done_again_counts_once(
     port = ready(running)
     sent = mixed(app, 3000, seed=2)
     wait("all committed", lambda: running.error or app.lag() == 0)
-    samples = scrape(port)
+    samples, asked = scrape(port), calls
     running.stop()
     outcomes = {
         outcome: value(samples, "stream_can_transactions_total", outcome=outcome)
         for outcome in ("committed", "aborted", "unknown")
     }
     assert outcomes["unknown"] == 2
-    assert outcomes["committed"] == calls - 2
+    assert outcomes["committed"] == asked - 2
     assert value(samples, "stream_can_restore_seconds_count") >= 3
     # Records of the commit that arrived, though we never heard of it, are in no counter: it is the
     # one thing that is counted too low, and at most one transaction for each "unknown".
@@ -343,29 +348,29 @@ def test_every_metric_is_there_before_the_first_record(port: Port) -> None:
 @pytest.mark.fast
 def test_one_sided_labels_are_shown_by_their_partition() -> None:
     """Of three classes one never gets a label; then all do."""
-    task = Task(Corrector(3))
+    replica = Replica(Corrector(3))
     rng = np.random.default_rng(0)
 
     def learn(classes: int) -> None:
         for y in rng.integers(3, size=300):
             p = np.full(3, 0.1) + 0.7 * np.eye(3)[y if rng.random() < 0.8 else 0]
-            task.corrector.process_one(p)
+            replica.corrector.process_one(p)
             if y < classes:
-                task.corrector.learn_one(p, y)
+                replica.corrector.learn_one(p, y)
 
     learn(2)
     metrics = Metrics()
-    metrics.restored({4: task}, 0.1)
+    metrics.learned({4: replica})
 
     def shown(name: str) -> float | None:
         return metrics.registry.get_sample_value(f"stream_can_{name}", {"partition": "4"})
 
     assert shown("silent_classes") == 1
-    assert shown("coverage") == task.corrector.coverage < 1
+    assert shown("coverage") == replica.corrector.coverage < 1
     learn(3)
-    metrics.committed({4: task}, 0.1, 10)
+    metrics.learned({4: replica})
     assert shown("silent_classes") == 0
-    assert shown("coverage") == task.corrector.coverage == 1
+    assert shown("coverage") == replica.corrector.coverage == 1
     metrics.given_up("aborted")
     for name in ("silent_classes", "coverage", "last_temperature"):
         assert shown(name) is None

@@ -45,22 +45,31 @@ def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
         shown = command("inspect", *where, "--json")
         assert shown.returncode == 0, shown.stderr
         states = json.loads(shown.stdout)
-        assert states.keys() == {f"{app.id}-in-0", f"{app.id}-in-1"}
-        for one in states.values():
-            assert one["labels"] == 600
-            assert one["prior"] == corrector.prior.tolist()
-            assert one["stream"]["next_prediction"] == 300
-    text = command("inspect", "--topic", state, STREAM_CAN_BOOTSTRAP_SERVERS=servers)
-    assert f"{app.id}-in-1\n" in text.stdout
+        assert states.keys() == {"shared"}
+        (one,) = states.values()
+        assert one["labels"] == 600
+        assert one["prior"] == corrector.prior.tolist()
+        partitions = one["stream"]["partitions"]
+        assert partitions.keys() == {f"{app.id}-in-0", f"{app.id}-in-1"}
+        assert all(stream["next_prediction"] == 300 for stream in partitions.values())
+    saved = tmp_path / "saved.bin"
+    text = command(
+        "inspect", "--topic", state, "--save", str(saved), STREAM_CAN_BOOTSTRAP_SERVERS=servers
+    )
+    assert saved.read_bytes() == warm.read_bytes()
+    assert "shared\n" in text.stdout
+    assert f"{app.id}-in-1" in text.stdout
     assert "labels learned" in text.stdout
 
     fill(app, 200, seed=1)
     running = app.worker()
     wait("all committed", lambda: running.error or app.lag() == 0)
+    replica = running.worker.learned.replicas[0]
+    wait("all learned", lambda: replica.corrector.n_labels == 800)
     running.stop()
     assert sum(len(app.outputs(p)) for p in (0, 1)) == 200  # and none of the history
     states = json.loads(command("inspect", "--config", config, "--json").stdout)
-    assert [one["labels"] for one in states.values()] == [700, 700]
+    assert states["shared"]["labels"] == 800
 
     again = command("backfill", config, "--start-group")
     assert again.returncode == 1
@@ -75,7 +84,7 @@ def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
         ("inspect",): "file of a snapshot, or --topic or --config",
         ("inspect", "x.bin", "--topic", "t"): "file of a snapshot, or --topic or --config",
         ("inspect", "--topic", "t"): "--bootstrap-servers HOST:PORT",
-        ("inspect", "--config", config): f"{app.id}-state: no snapshot has been committed yet",
+        ("inspect", "--config", config): f"{app.id}-state: nothing has been committed yet",
         ("inspect", "--topic", "nowhere-x", "--bootstrap-servers", app.servers): "does not exist",
     }.items():
         done = command(*arguments)

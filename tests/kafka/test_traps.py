@@ -401,20 +401,23 @@ class TestEvicted:
         app = App(broker.bootstrap_servers, partitions=1, labels=False)
         # What the first has begun must still be open when it wakes up.
         client = {**app.given["client"], "transaction_timeout_ms": 300_000}
-        fill(app, 300)
+        armed = threading.Event()
         stalling = threading.Event()
         woken = threading.Event()
         deliver = Transaction.deliver
 
         def slow(self: Transaction) -> None:
             deliver(self)
-            if self.identity.endswith("-first") and not stalling.is_set():
+            if armed.is_set() and self.identity.endswith("-first") and not stalling.is_set():
                 stalling.set()
                 woken.wait(PATIENCE)
 
         monkeypatch.setattr(Transaction, "deliver", slow)
         evicted_soon = {"max_poll_interval_ms": 2_000, "session_timeout_ms": 3_000}
         first = app.worker("first", client=client | evicted_soon)
+        wait("the log has started", lambda: first.error or first.worker.health.ready)
+        armed.set()
+        fill(app, 300)
         assert stalling.wait(PATIENCE)
         second = app.worker("second", client=client)
         wait("the second to take over", lambda: second.error or app.lag() == 0)

@@ -31,6 +31,16 @@ def create(servers: str, topics: dict[str, Any], partitions: int = 2) -> None:
     admin.close()
 
 
+def grow(servers: str, topics: Iterable[str], partitions: int) -> None:
+    """Add partitions to topics, one after the other, until each has so many."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    for topic in topics:
+        admin.create_partitions({topic: partitions})
+        wait(topic, lambda topic=topic: len(
+            admin.describe_topics([topic])[0]["partitions"]) == partitions)  # fmt: skip
+    admin.close()
+
+
 def produce(servers: str, records: Iterable[tuple[Any, ...]], **options: Any) -> None:
     """Send (topic, partition, key, value[, headers[, timestamp]]), idempotently."""
     producer = KafkaProducer(bootstrap_servers=servers, linger_ms=5, **options)

@@ -61,7 +61,7 @@ def learn(corrector, before, p, y):
     """A label without a receipt: judged by what the state before its batch makes of the row."""
     receipt = None
     if p is not None:
-        _, (receipt,) = before.correct_and_sum([p], before.new_sums())
+        _, (receipt,) = before.correct_and_sum([p], before.new_sums(), receipt=True)
     corrector.learn_one(p, y, receipt=receipt)
 
 

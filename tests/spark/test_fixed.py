@@ -150,7 +150,7 @@ def test_a_null_vector_becomes_null(spark, corrector, kind):
 def test_a_vector_of_another_length_is_bad(spark, corrector):
     df = spark.createDataFrame(
         [(1, Vectors.sparse(3, {0: 1.0}))],
-        T.StructType().add("id", "int").add("probability", VectorUDT()),
+        T.StructType().add("id", T.LongType()).add("probability", VectorUDT()),
     )
     with pytest.raises(Exception, match="id = 1: 3 numbers for 4 classes"):
         correct(df, corrector, key="id").collect()

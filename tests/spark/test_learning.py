@@ -87,7 +87,8 @@ def test_receipts_come_back(spark, folder):
     learn(before, own, late[50][2], late[50][3])
     assert learning.corrector.to_bytes() == before.to_bytes()
     # What was handed out is not what the state before this batch would have sent.
-    receipts = own.correct_and_sum([p for _, _, p, _, _ in late], own.new_sums())[1]
+    P = [p for _, _, p, _, _ in late]
+    receipts = own.correct_and_sum(P, own.new_sums(), receipt=True)[1]
     assert (receipts.reshape(-1, 12) != [receipt for *_, receipt in late]).any()
 
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 import stream_can
 from stream_can import Corrector, SnapshotMismatch, snapshot
+from stream_can.stream import entry
 from stream_can.stream.fields import Fields
+from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
 
 pytestmark = pytest.mark.fast
@@ -90,7 +92,7 @@ def record_streams(draw, most=40):
 
 def plainly(records, recent_bytes):
     """The outputs as one Corrector and a dict give them, record by record."""
-    corrector, recent, outputs, next_label = Corrector(CLASSES), {}, [], 0
+    corrector, recent, outputs = Corrector(CLASSES), {}, []
     for record in records:
         try:
             message = json.loads(record.value) if record.value else None
@@ -105,14 +107,13 @@ def plainly(records, recent_bytes):
             if min(p) < 0 or abs(sum(p) - 1) > 1e-3:
                 continue
             row, receipt = corrector.process_one(p, receipt=True)
-            outputs.append((row.tolist(), next_label))
+            outputs.append(row.tolist())
             if record.key is not None:
                 recent.pop(record.key, None)
                 recent[record.key] = p, receipt
                 while sum(8 * M + len(key) for key in recent) > recent_bytes:
                     del recent[next(iter(recent))]
         else:
-            next_label = record.offset + 1
             if not message or message["label"] not in CLASSES:
                 continue
             kept, receipt = recent.get(record.key, (None, None))
@@ -134,7 +135,7 @@ def test_a_task_is_a_corrector_and_a_dict(records, recent_bytes):
         if output.value is None:
             got.append(None)
         else:
-            got.append((json.loads(output.value)["probs"], int(headers["stream-can-labels"])))
+            got.append(json.loads(output.value)["probs"])
         assert headers["stream-can-version"] == stream_can.__version__.encode()
     assert got == outputs
     assert task.corrector.to_bytes() == state
@@ -168,32 +169,106 @@ def test_cut_anywhere_the_bytes_are_the_same(records, cuts, recent_bytes):
     assert parts.sent_scores.n == whole.sent_scores.n
 
 
-@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]), st.booleans())
-def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes, with_recent):
-    # What is rebuilt from the records has no receipts.
-    options = {"recent_bytes": recent_bytes, "receipts": with_recent}
+@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]))
+def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes):
+    options = {"recent_bytes": recent_bytes}
     whole, first = new(**options), new(**options)
     whole.handle(records[:cut])
     first.handle(records[:cut])
-    data = first.to_bytes(recent=with_recent)
+    data = first.to_bytes(recent=True)
     second = Task.from_bytes(data, classes=CLASSES, labels_topic="labels", **options)
     assert second.oldest == first.oldest
-    if not with_recent:
-        kept = [
-            r
-            for r in records
-            if r.topic == "in" and first.oldest <= r.offset < first.next_prediction
-        ]
-        for record in kept:  # one by one: a history comes in several polls
-            second.rebuild([record])
     assert second.to_bytes() == first.to_bytes()
-    assert second.oldest == first.oldest
     a, b = whole.handle(records[cut:]), second.handle(records[cut:])
     assert bare(a.outputs) == bare(b.outputs)
     assert bare(a.dead_letters) == bare(b.dead_letters)
     assert a.delays == b.delays
     assert whole.to_bytes() == second.to_bytes()
-    assert with_recent or second.sent_scores.n <= whole.sent_scores.n
+
+
+def labels_of(task):
+    """The labels that a task has to teach, but for their receipts."""
+    part, end = task.take()
+    (piece,) = part.pieces(0, end, 1000)
+    return piece.offsets, piece.taken, piece.classes, piece.rows
+
+
+@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]))
+def test_positions_and_the_records_continue_a_task_of_a_log(records, cut, recent_bytes):
+    """All but the receipts of what was sent before: those are gone."""
+    options = {"recent_bytes": recent_bytes, "labels_topic": "labels"}
+    replica = Replica(Corrector(CLASSES), 7)
+    whole, first = Task(replica, **options), Task(replica, **options)
+    whole.handle(records[:cut])
+    first.handle(records[:cut])
+    assert labels_of(whole) == labels_of(first)
+    second = Task.from_bytes(first.positions(7), replica=replica, **options)
+    assert second.learned == 7
+    assert second.oldest == first.oldest
+    kept = [
+        r for r in records if r.topic == "in" and first.oldest <= r.offset < first.next_prediction
+    ]
+    for record in kept:  # one by one: a history comes in several polls
+        second.rebuild([record])
+    assert second.positions() == first.positions()
+    a, b = whole.handle(records[cut:]), second.handle(records[cut:])
+    assert bare(a.outputs) == bare(b.outputs)
+    assert bare(a.dead_letters) == bare(b.dead_letters)
+    assert a.delays == b.delays
+    assert labels_of(whole) == labels_of(second)
+    assert whole.positions() == second.positions()
+    assert second.sent_scores.n <= whole.sent_scores.n
+
+
+@given(record_streams())
+def test_a_task_of_a_log_changes_nothing_that_was_learned(records):
+    replica = Replica(Corrector(CLASSES), 3)
+    before = replica.corrector.to_bytes()
+    result = Task(replica, labels_topic="labels").handle(records)
+    assert replica.corrector.to_bytes() == before
+    rows = [json.loads(r.value)["probs_raw"] for r in result.outputs if r.value is not None]
+    sent = [json.loads(r.value)["probs"] for r in result.outputs if r.value is not None]
+    assert sent == replica.corrector.correct_many(np.array(rows).reshape(-1, M)).tolist()
+    headers = [dict(output.headers) for output in result.outputs]
+    assert all(h["stream-can-learned"] == b"3" for h in headers)
+
+
+@given(record_streams())
+def test_a_log_of_single_records_makes_what_a_task_alone_makes(records):
+    """Each an entry, folded before the next: only single precision is left of a difference."""
+    alone = new()
+    replica = Replica(Corrector(CLASSES), 0)
+    task = Task(replica, labels_topic="labels")
+    outputs = []
+    for record in records:
+        outputs += task.handle([record]).outputs
+        part, end = task.take()
+        for data in entry.entries(replica.corrector, replica.offset, [(0, part, end)]):
+            replica.fold(Record("log", 0, replica.offset, 0, None, data))
+    expected = alone.handle(records).outputs
+    assert len(outputs) == len(expected)
+    for got, want in zip(outputs, expected, strict=True):
+        if want.value is not None:
+            np.testing.assert_allclose(
+                json.loads(got.value)["probs"], json.loads(want.value)["probs"], atol=1e-5
+            )
+    assert replica.corrector.n_labels == alone.corrector.n_labels
+    assert replica.corrector.n_predictions == alone.corrector.n_predictions
+
+
+def test_a_share_of_the_labels_is_learned_and_all_are_scored():
+    replica = Replica(Corrector(CLASSES), 0)
+    task = Task(replica, labels_topic="labels", learn_share=0.25)
+    n = 400
+    task.handle([prediction(i, [0.2, 0.3, 0.5], b"%d" % i) for i in range(n)])
+    labels = [label(i, "a", b"%d" % i) for i in range(n)]
+    task.handle(labels)
+    part, _ = task.take()
+    assert 60 < len(part.offsets) < 140
+    assert task.counts.matched == task.sent_scores.n == n
+    again = Task(replica, labels_topic="labels", learn_share=0.25)
+    again.handle(labels)
+    assert again.take()[0].offsets == part.offsets  # whoever takes them, they are the same ones
 
 
 @pytest.mark.parametrize("value", BAD)
@@ -435,14 +510,14 @@ def test_a_snapshot_that_does_not_fit_is_refused():
     with pytest.raises(SnapshotMismatch, match="a corrector's alone"):
         Task.from_bytes(task.corrector.to_bytes())
     head, arrays, _ = snapshot.decode(data)
-    with pytest.raises(SnapshotMismatch, match="task format 3, this release reads up to 2"):
-        Task.from_bytes(snapshot.encode(head | {"task": 3}, arrays))
+    with pytest.raises(SnapshotMismatch, match="task format 4, this release reads up to 3"):
+        Task.from_bytes(snapshot.encode(head | {"task": 4}, arrays))
     with pytest.raises(SnapshotMismatch, match="2 ids of recent predictions"):
         Task.from_bytes(snapshot.encode(head | {"ids": [b"a", b"b"]}, arrays))
     fresh = new()
     assert Task.from_bytes(fresh.to_bytes(recent=True)).counts == fresh.counts
     for name in head:
-        if name != "task":
+        if name not in ("task", "learned"):
             less = {k: v for k, v in head.items() if k != name}
             with pytest.raises(SnapshotMismatch):
                 Task.from_bytes(snapshot.encode(less, arrays), labels_topic="labels")

@@ -68,8 +68,8 @@ class Admin:
     # -- topics ----------------------------------------------------------------------------------
 
     def check(
-        self, *, reads: Sequence[str], writes: Sequence[str], state: str, state_bytes: int,
-        create: bool,
+        self, *, reads: Sequence[str], writes: Sequence[str], state: str, learned: str,
+        apart: bool, state_bytes: int, create: bool,
     ) -> tuple[int, dict[str, int]]:  # fmt: skip
         """Check rights, topics and sizes; make missing topics where ``create`` says so.
 
@@ -77,17 +77,19 @@ class Admin:
         ----------
         reads
             The input topic, then the others that are read.
-        writes, state
-            The topics of outputs, and that of snapshots.
+        writes, state, learned
+            The topics of outputs, that of positions and shared records, and the learned log.
+        apart
+            Whether the log has as many partitions as the input, instead of one.
         state_bytes
-            What one snapshot takes.
+            What one shared record takes.
 
         Returns
         -------
         The number of partitions, which all topics share, and the most bytes of one record of each
         topic that is written.
         """
-        names, first = {*reads, *writes, state}, reads[0]
+        names, first = {*reads, *writes, state, learned}, reads[0]
         topics = self._found(names)
         if first not in topics:
             raise DeniedError(f"input topic {first!r} does not exist; create it first")
@@ -96,20 +98,30 @@ class Admin:
         if missing and not create:
             raise DeniedError(
                 f"missing topics: {', '.join(sorted(missing))}; create them with"
-                f" {partitions} partitions (state: cleanup.policy=compact)"
+                f" {partitions} partitions (state: cleanup.policy=compact; learned:"
+                f" {partitions if apart else 1})"
                 " or use --create-topics"
             )
         if missing:
-            self._create(missing, partitions, writes, state, state_bytes)
+            counts = dict.fromkeys(missing, partitions)
+            if not apart:
+                counts |= dict.fromkeys(missing & {learned}, 1)
+            self._create(counts, writes, state, learned, state_bytes)
             topics = self._found(names)
+        count = len(topics[learned]["partitions"])
+        if count != (partitions if apart else 1):
+            raise DeniedError(
+                f"topic {learned!r} has {count} partitions: learn = 'together' needs 1, 'apart'"
+                f" as many as the input, {partitions}"
+            )
         for name, topic in topics.items():
-            if len(topic["partitions"]) != partitions:
+            if len(topic["partitions"]) != partitions and name != learned:
                 raise DeniedError(
                     f"topic {name!r} has {len(topic['partitions'])} partitions, input"
                     f" {first!r} has {partitions}; they must be equal"
                 )
-        self._check_rights(topics, reads, writes, state)
-        return partitions, self._limits([*writes, state], state, state_bytes)
+        self._check_rights(topics, reads, writes, [state, learned])
+        return partitions, self._limits([*writes, state, learned], state, learned, state_bytes)
 
     def _found(self, names: set[str]) -> dict[str, Any]:
         topics = self._ask(15, "describe_topics", sorted(names))
@@ -123,18 +135,18 @@ class Admin:
         return found
 
     def _create(
-        self, names: set[str], partitions: int, writes: Sequence[str], state: str,
+        self, counts: Mapping[str, int], writes: Sequence[str], state: str, learned: str,
         state_bytes: int,
     ) -> None:  # fmt: skip
         # Outputs and dead letters are larger than the records that they are made from.
         configs = {name: {"max.message.bytes": str(2 * MESSAGE_BYTES)} for name in writes}
-        configs[state] = {
-            "cleanup.policy": "compact",
-            "segment.bytes": str(max(64 << 20, 4 * state_bytes)),
-            "max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes)),
-        }
+        largest = {"max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes))}
+        segment = {"segment.bytes": str(max(64 << 20, 4 * state_bytes))}
+        configs[state] = {"cleanup.policy": "compact"} | segment | largest
+        configs[learned] = {"cleanup.policy": "delete"} | largest
         new = {
-            name: {"num_partitions": partitions, "configs": configs.get(name, {})} for name in names
+            name: {"num_partitions": count, "configs": configs.get(name, {})}
+            for name, count in counts.items()
         }
         try:
             self._ask(30, "create_topics", new)
@@ -142,17 +154,18 @@ class Admin:
             if not isinstance(error.__cause__, kafka_errors.TopicAlreadyExistsError):
                 raise  # otherwise another instance was faster
         # Trap: a new topic is not at once visible on another broker.
-        self._ask(30, "wait_for_topics", sorted(names), 25_000)
-        log.info("created topics: %s", ", ".join(sorted(names)))
+        self._ask(30, "wait_for_topics", sorted(counts), 25_000)
+        log.info("created topics: %s", ", ".join(sorted(counts)))
 
     def _check_rights(
-        self, topics: dict[str, Any], reads: Sequence[str], writes: Sequence[str], state: str
-    ) -> None:
+        self, topics: dict[str, Any], reads: Sequence[str], writes: Sequence[str],
+        own: Sequence[str],
+    ) -> None:  # fmt: skip
         # Trap: without the right to read, an assignment stays empty for ever; without the right to
         # write, only the future of a record fails.
         needed = {name: {"READ"} for name in reads}
         needed |= {name: {"WRITE"} for name in writes}
-        needed[state] = {"READ", "WRITE"}
+        needed |= {name: {"READ", "WRITE"} for name in own}
         lacking = [
             f"{right} on topic {name}"
             for name, rights in needed.items()
@@ -169,7 +182,9 @@ class Admin:
         if lacking:
             raise DeniedError(f"rights missing: {', '.join(lacking)}")
 
-    def _limits(self, names: Sequence[str], state: str, state_bytes: int) -> dict[str, int]:
+    def _limits(
+        self, names: Sequence[str], state: str, learned: str, state_bytes: int
+    ) -> dict[str, int]:
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         described = self._ask(15, "describe_configs", asked, False, "all")
         found, limits = described["topic"], {}
@@ -183,11 +198,18 @@ class Admin:
             raise DeniedError(
                 f"state topic {state!r} has cleanup.policy={policy}; set it to compact"
             )
-        if state_bytes + OVERHEAD_BYTES > limits[state]:
+        policy = (found.get(learned) or {}).get("cleanup.policy", {}).get("value", "delete")
+        if policy != "delete":
             raise DeniedError(
-                f"one snapshot takes {state_bytes} bytes, but state topic {state!r} has"
-                f" max.message.bytes={limits[state]}; raise it, or leave out the matrix paths"
+                f"topic {learned!r} has cleanup.policy={policy}; set it to delete: its records"
+                " have no keys to compact by"
             )
+        for name in (state, learned):
+            if state_bytes + OVERHEAD_BYTES > limits[name]:
+                raise DeniedError(
+                    f"what is learned takes {state_bytes} bytes, but topic {name!r} has"
+                    f" max.message.bytes={limits[name]}; raise it, or leave out the matrix paths"
+                )
         return limits
 
     # -- transactions ----------------------------------------------------------------------------

@@ -53,14 +53,15 @@ class Client:
         self.readers = Readers(self.options)
 
     def check(
-        self, *, writes: Sequence[str], state: str, state_bytes: int, create: bool = False
-    ) -> int:
+        self, *, writes: Sequence[str], state: str, learned: str, apart: bool, state_bytes: int,
+        create: bool = False,
+    ) -> int:  # fmt: skip
         """Check addresses, rights, topics and sizes; make missing topics where ``create`` says so.
 
         Returns
         -------
-        The number of partitions, which all topics share. `Transaction.limits` then holds the most
-        bytes that each topic takes in one record.
+        The number of partitions, which all topics share but a log of all of them.
+        `Transaction.limits` then holds the most bytes that each topic takes in one record.
 
         Raises
         ------
@@ -69,8 +70,8 @@ class Client:
         """
         with Admin(self.options, self.group) as admin:
             partitions, self.transaction.limits = admin.check(
-                reads=self._topics, writes=writes, state=state, state_bytes=state_bytes,
-                create=create,
+                reads=self._topics, writes=writes, state=state, learned=learned, apart=apart,
+                state_bytes=state_bytes, create=create,
             )  # fmt: skip
         return partitions
 
@@ -130,7 +131,7 @@ class Client:
             return admin.group_is_new()
 
     def start_group(
-        self, records: Iterable[tuple[str, int, bytes, bytes]],
+        self, records: Iterable[tuple[str, int, bytes | None, bytes]],
         offsets: Callable[[list[int]], Mapping[tuple[str, int], Offset]],
     ) -> None:  # fmt: skip
         """For a group without members: write records, then commit ``offsets(their offsets)``."""

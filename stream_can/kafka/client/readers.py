@@ -63,14 +63,17 @@ class Readers:
             tps = [TopicPartition(topic, number) for number in numbers]
             if not tps:
                 raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
+            return {tp.partition: self.span(*tp) for tp in tps}
+
+    def span(self, topic: str, partition: int) -> tuple[int, int]:
+        """The same of one partition, which exists."""
+        reader, tp = self._reader("read_committed"), TopicPartition(topic, partition)
+        with errors_as(RetryError):
             # Trap: asked for several, it leaves out those whose leader it does not know yet.
-            return {
-                tp.partition: (
-                    reader.beginning_offsets([tp], timeout_ms=10_000)[tp],
-                    reader.end_offsets([tp], timeout_ms=10_000)[tp],
-                )
-                for tp in tps
-            }
+            return (
+                reader.beginning_offsets([tp], timeout_ms=10_000)[tp],
+                reader.end_offsets([tp], timeout_ms=10_000)[tp],
+            )
 
     def _read(
         self, topic: str, partition: int, start: int, stop: int, isolation: str

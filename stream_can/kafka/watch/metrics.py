@@ -7,13 +7,16 @@ once; a scrape sees all of a commit or nothing of it.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
 
+from stream_can.stream.replica import Replica
 from stream_can.stream.task import Result, Task
 from stream_can.version import __version__
 
@@ -62,6 +65,10 @@ class _Before(NamedTuple):
         )
 
 
+def _age(replica: Replica) -> float:
+    return max(0.0, time.time() - (replica.newest or 0) / 1000)
+
+
 class Metrics:
     """The numbers of one worker; its loop writes them, whoever has ``registry`` reads them."""
 
@@ -92,7 +99,9 @@ class Metrics:
             "transactions", "Transactions", "outcome", "committed", "aborted", "unknown"
         )
         self._rebalances = counter("rebalances", "Assignments taken over")
-        self._snapshot_bytes = counter("snapshot_bytes", "Bytes of state committed")
+        self._snapshot_bytes = counter(
+            "snapshot_bytes", "Bytes of positions, shared records and entries committed"
+        )
         self._scored = counter("scored", "Predictions sent whose label came")
         self._hits = counter(
             "hits", "Scored predictions whose likeliest class was the label", "stage",
@@ -106,7 +115,7 @@ class Metrics:
             "label_delay_seconds", "From a prediction to its label, by their timestamps", DELAYS
         )
         self._commit = histogram(
-            "commit_seconds", "From the snapshots to the committed transaction", COMMITS
+            "commit_seconds", "From the positions to the committed transaction", COMMITS
         )
         self._restore = histogram(
             "restore_seconds", "To restore the partitions of one assignment", RESTORES
@@ -132,6 +141,15 @@ class Metrics:
         self._silent = gauge(
             "silent_classes", "Classes left out of learning: none of their labels came", "partition"
         )
+        self._offset = gauge(
+            "learned_offset", "Offset of the learned log up to which it is folded", "partition"
+        )
+        self._learned_labels = gauge(
+            "learned_labels", "Labels behind what corrects now", "partition"
+        )
+        self._age = gauge(
+            "learned_age_seconds", "Age of the newest entry behind what corrects now", "partition"
+        )
         self._lag = gauge("lag_records", "Offsets not yet taken", "source", "partition")
         gauge("build_info", "The release that runs", "version").labels(__version__).set(1)
         ProcessCollector(registry=registry)
@@ -149,7 +167,6 @@ class Metrics:
             self._forget()
             self._before = {partition: _Before.of(task) for partition, task in tasks.items()}
             self._assigned.set(len(tasks))
-            self._learned(tasks)
 
     def handled(self, result: Result) -> None:
         """A batch is in the transaction that is open."""
@@ -186,7 +203,6 @@ class Metrics:
             for delay in self._delays:  # a label stamped before its prediction came at once
                 self._delay.observe(max(delay, 0) / 1000)
             self._open, self._outputs, self._delays = False, 0, []
-            self._learned(tasks)
 
     def given_up(self, outcome: str) -> None:
         """The transaction, if one is open, is "aborted", or "unknown"; its tasks are dropped."""
@@ -207,13 +223,23 @@ class Metrics:
         """Nothing is assigned."""
         self._before = {}
         self._assigned.set(0)
-        learned = (self._size, self._weight, self._final, self._temperature)
-        for gauge in (*learned, self._coverage, self._silent, self._lag):
+        learned = (self._size, self._weight, self._final, self._temperature, self._coverage)
+        entries = (self._offset, self._learned_labels, self._age)
+        for gauge in (*learned, self._silent, *entries, self._lag):
             gauge.clear()
 
-    def _learned(self, tasks: Mapping[int, Task]) -> None:
-        for partition, task in tasks.items():
-            corrector = task.corrector
+    def learned(self, replicas: Mapping[int, Replica]) -> None:
+        """What these partitions of the learned log have made so far."""
+        with self.registry.lock:
+            self._learned(replicas)
+
+    def _learned(self, replicas: Mapping[int, Replica]) -> None:
+        for partition, replica in replicas.items():
+            corrector = replica.corrector
+            self._offset.labels(partition).set(replica.offset)
+            self._learned_labels.labels(partition).set(corrector.n_labels)
+            if replica.newest is not None:
+                self._age.labels(partition).set_function(partial(_age, replica))
             self._size.labels(partition).set(corrector.effective_sample_size)
             for path, share in corrector.weights.items():
                 self._weight.labels(partition, path).set(share)

@@ -1,0 +1,161 @@
+"""Entries of the learned log: folded is what was taken, and what fits not changes nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_can import Corrector
+from stream_can.stream import entry
+from stream_can.stream.replica import Replica
+from stream_can.stream.task import Record
+
+pytestmark = pytest.mark.fast
+M = 4
+
+
+def part(corrector, seed, n=20, labels=15):
+    """Rows corrected, and labels of every kind: with a receipt, without, without a row."""
+    rng = np.random.default_rng(seed)
+    found = entry.OpenPart(corrector, 10 * seed, 5 * seed)
+    P = rng.dirichlet(np.full(M, 0.5), n)
+    _, receipts = corrector.correct_and_sum(P, found.sums, receipt=True)
+    for i in range(labels):
+        y = int(rng.integers(M))
+        known = receipts[i % n, :, y] if i % 3 else np.full(3, np.nan, np.float32)
+        row = None if i % 5 == 4 else P[i % n].tobytes()
+        found.add(5 * seed + i, 10 * seed + i, y, known.tobytes(), row)
+    return found
+
+
+def plainly(corrector, parts):
+    """What the description says an entry does, label by label."""
+    for one in parts:
+        corrector.add_sums(one.sums.astype(np.float32).astype(float))
+    for one in parts:
+        for y, known, row in zip(one.classes, one.known, one.rows, strict=True):
+            receipt = np.full((3, M), np.nan, np.float32)
+            receipt[:, y] = np.frombuffer(known, np.float32)
+            if row is None:
+                corrector.learn_one(None, y)
+            else:
+                single = np.frombuffer(row).astype(np.float32)
+                corrector.learn_one(single, y, receipt=receipt)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True), st.integers(1, 2000))
+def test_an_entry_is_folded_as_its_description_says(seeds, limit):
+    corrector = Corrector(M)
+    corrector.process_many(np.random.default_rng(0).dirichlet(np.ones(M), 50))
+    seeds.sort()
+    parts = [part(corrector, seed) for seed in seeds]
+    ends = [(10 * seed + 20, 5 * seed + 15) for seed in seeds]
+    opened = list(zip(seeds, parts, ends, strict=True))
+    data = entry.entries(corrector, 77, opened, limit)
+    folded = Corrector.from_bytes(corrector.to_bytes())
+    for one in data:
+        read = entry.read(one)
+        assert read.learned == 77
+        assert entry.fold(folded, read) is folded
+    assert folded.n_labels == 15 * len(seeds)
+    assert folded.n_predictions == 50 + 20 * len(seeds)
+    if len(data) == 1 and len(seeds) == 1:
+        want = Corrector.from_bytes(corrector.to_bytes())
+        plainly(want, parts)
+        assert folded.to_bytes() == want.to_bytes()
+    pieces = [piece for one in data for piece in entry.read(one).parts]
+    for seed, end in zip(seeds, ends, strict=True):
+        own = [piece for piece in pieces if piece.partition == seed]
+        at = (10 * seed, 5 * seed)
+        for piece in own:
+            assert (piece.inputs[0], piece.labels[0]) == at
+            at = piece.inputs[1], piece.labels[1]
+        assert at == end  # contiguous, and the last one goes on where the transaction ended
+        assert all(piece.inputs[0] == piece.inputs[1] for piece in own[:-1])
+
+
+def test_a_log_starts_once_and_begins_anew_where_it_says_so():
+    first, second = Corrector(M), Corrector(M, half_life=9)
+    replica = Replica()
+    values = [
+        entry.entries(first, 0, [(0, part(first, 1), (30, 20))])[0],  # nothing to learn it yet
+        entry.start(first.to_bytes()),
+        entry.start(second.to_bytes()),  # from another process, too late
+        entry.entries(first, 0, [(0, part(first, 1), (30, 20))])[0],
+        entry.settings({"half_life": 77.0}),
+        entry.start(second.to_bytes(), reset=True),
+    ]
+    seen = []
+    for offset, value in enumerate(values):
+        replica.fold(Record("log", 0, offset, 1000 + offset, None, value))
+        assert replica.offset == offset + 1
+        assert replica.newest == 1000 + offset
+        if replica.started:
+            corrector = replica.corrector
+            seen.append((corrector.n_labels, corrector.settings["half_life"]))
+    assert seen == [(0, 5000), (0, 5000), (15, 5000), (15, 77.0), (0, 9)]
+    replica.advance(3)
+    assert replica.offset == 6  # never back
+
+
+def fits_not(corrector):
+    good = entry.read(entry.entries(corrector, 0, [(0, part(corrector, 1), (30, 20))])[0])
+    (one,) = good.parts
+    replace = msgspec.structs.replace
+    for broken in (
+        replace(one, classes=one.classes[:-4]),
+        replace(one, classes=one.classes[:-1]),
+        replace(one, rows=one.rows[4:]),
+        replace(one, rows=one.rows[:-4] + np.array([np.nan], "<f4").tobytes()),
+        replace(one, known=one.known[:-12]),
+        replace(one, known=np.full(45, 2, "<f4").tobytes()),
+        replace(one, classes=np.full(15, M, "<i4").tobytes()),
+    ):
+        yield replace(good, parts=[one, broken])
+    yield replace(good, sums=good.sums[4:])
+    yield replace(good, sums=np.full(len(good.sums) // 4, np.nan, "<f4").tobytes())
+    yield replace(good, sums=np.full(len(good.sums) // 4, -1, "<f4").tobytes())
+    yield replace(good, start=b"nonsense", reset=True)
+    yield replace(good, settings={"half_life": -1.0})
+    yield replace(good, settings={"colour": 1})
+
+
+def test_what_does_not_fit_is_named_and_changes_nothing():
+    corrector = Corrector(M)
+    before = corrector.to_bytes()
+    for broken in fits_not(corrector):
+        replica = Replica(corrector, 5)
+        data = msgspec.msgpack.encode(broken)
+        with pytest.raises(entry.BadEntry, match="log-0 offset 5: an entry that does not fit"):
+            replica.fold(Record("log", 0, 5, 0, None, data))
+        assert corrector.to_bytes() == before
+        assert replica.offset == 5
+    for data, said in (
+        (None, "an empty record"),
+        (b"", "no entry"),
+        (b"\xc1", "no entry"),
+        (msgspec.msgpack.encode({"version": 2, "colour": 3}), "format 2.*upgrade stream_can"),
+        (msgspec.msgpack.encode({"version": 0}), "no entry"),
+        (msgspec.msgpack.encode({"version": 1, "parts": [[0, [-1, 0], [0, 0]]]}), "no entry"),
+    ):
+        with pytest.raises(entry.BadEntry, match=said):
+            entry.read(data)
+
+
+@given(st.data())
+def test_bytes_that_were_changed_are_read_or_refused(draw):
+    corrector = Corrector(M)
+    data = bytearray(entry.entries(corrector, 3, [(0, part(corrector, 2), (40, 25))])[0])
+    for _ in range(draw.draw(st.integers(1, 3))):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    replica = Replica(corrector, 0)
+    try:
+        replica.fold(Record("log", 0, 0, 0, None, bytes(data)))
+    except entry.BadEntry:
+        return
+    row = replica.corrector.correct_one([0.1, 0.2, 0.3, 0.4])
+    assert np.isfinite(row).all()
+    assert row.sum() == pytest.approx(1)
