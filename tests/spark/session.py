@@ -16,7 +16,7 @@ def session(master="local[2]"):
         SparkSession.builder.master(master)
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .config("spark.python.authenticate.socketTimeout", "300s")  # a busy machine is slow to answer
+        .config("spark.python.authenticate.socketTimeout", "300s")  # of a busy machine
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
