@@ -1,6 +1,7 @@
 # `make demo` and `make test` set up everything they need in .venv; `make help` lists the rest.
 PYTHON ?= python3
 PY := .venv/bin/python
+SPARK := .venv-spark/bin/python
 SECONDS ?= 600
 SEED ?= 0
 KAFKA ?= 4.4.0
@@ -9,7 +10,7 @@ BROKERS ?= 1
 # cores: the tests with a broker wait most of the time.
 JOBS ?= 4
 
-.PHONY: help setup demo test fast format lint docs bench broker broker-stop chaos kafka-demo clean
+.PHONY: help setup demo test fast format lint docs bench broker broker-stop chaos kafka-demo test-spark spark-demo clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,6 +23,15 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	$(PY) -m pip install -q -c constraints.txt pip
 	$(PY) -m pip install -q --no-compile -c constraints.txt --group dev
 	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[cli,compare,kafka,report,river]'
+	touch $@
+
+# Spark is 450 MB and wants another pandas, so it lives in an environment of its own.
+.venv-spark/ready: pyproject.toml constraints.txt constraints-spark.txt stream_can/method/kernel.pyx stream_can/method/vectormath.h stream_can/stream/numbers.pyx stream_can/stream/numbers.h
+	test -x $(SPARK) || $(PYTHON) -m venv .venv-spark
+	grep -v '^pandas==' constraints.txt | cat - constraints-spark.txt > .venv-spark/constraints.txt
+	$(SPARK) -m pip install -q -c .venv-spark/constraints.txt pip
+	$(SPARK) -m pip install -q --no-compile -c .venv-spark/constraints.txt --group spark
+	$(SPARK) -m pip install -q --no-compile -c .venv-spark/constraints.txt --no-build-isolation -e '.[cli,report,spark]'
 	touch $@
 
 demo: setup  ## correct ten months of real flights, without Kafka; writes out/flights.html
@@ -70,5 +80,11 @@ chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.
 kafka-demo: setup  ## the flights through a broker and two workers, one of which is killed
 	$(PY) examples/kafka_demo.py
 
+test-spark: .venv-spark/ready  ## the tests that need Spark, and Java 17
+	$(SPARK) -m pytest tests/spark
+
+spark-demo: .venv-spark/ready  ## the flights through Spark, killed once; needs Java 17
+	$(SPARK) examples/spark_flights.py
+
 clean:  ## remove what was built
-	rm -rf .venv build dist out *.egg-info stream_can/*/*.c stream_can/*/*.cpp stream_can/*/*.so
+	rm -rf .venv .venv-spark build dist out *.egg-info stream_can/*/*.c stream_can/*/*.cpp stream_can/*/*.so

@@ -18,6 +18,7 @@ from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.ext.autodoc.mock import mock
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 from sphinx.util.nodes import make_refnode
@@ -27,6 +28,9 @@ from stream_can.version import __version__
 with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
     warnings.simplefilter("ignore", DeprecationWarning)
     from stream_can.kafka import options
+
+with mock(["pyspark"]):  # 450 MB, for four docstrings
+    importlib.import_module("stream_can.spark")
 
 ROOT = Path(__file__).resolve().parent.parent
 log = logging.getLogger(__name__)
@@ -79,6 +83,7 @@ REFERENCE = {
     ],
     "pipe": ["stream_can.pipe"],
     "kafka": ["stream_can.kafka"],
+    "spark": ["stream_can.spark"],
 }
 """Page of the reference -> the modules whose public names, their ``__all__``, it lists."""
 

@@ -22,7 +22,7 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"kafka.client": (0, 1)},
     {"report": (2, 3)},
     {"replay": (2, 3)},
-    {"recording": (2, 2.7)},
+    {"recording": (2, 2.65), "spark": (2.65, 3)},
     {"stream": (0, 2.3), "calibration": (3.56, 4)},
     {"corrector": (0, 3.56), "scores": (3.56, 4)},
     {"method": (0, 4)},

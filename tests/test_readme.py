@@ -27,7 +27,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(stream_can.__path__, "stream_can.")
-    if not module.name.endswith("__main__")
+    if not module.name.endswith("__main__") and not module.name.startswith("stream_can.spark")
 )
 
 
@@ -59,6 +59,7 @@ def load_toml(code):
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 RUNNING = [name for name, page in zip(NAMES, PAGES, strict=True) if list(blocks(page))]
+RUNNING.remove("docs/spark.md")  # in tests/spark, with Spark
 
 
 @pytest.mark.parametrize("name", RUNNING)

@@ -1,0 +1,130 @@
+"""A corrector for each key of a stream, in Spark's own state store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import ArrayType, DoubleType, StructType
+
+from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.spark.columns import arrays, check_columns, matrix, refuse
+from stream_can.spark.fixed import Errors
+
+__all__ = ["correct_by_key"]
+
+
+def correct_by_key(
+    df: DataFrame,
+    key: str,
+    start: Corrector,
+    *,
+    probs: str = "probs",
+    label: str = "label",
+    order: str = "time",
+    into: str = "corrected",
+    errors: Errors = "raise",
+) -> DataFrame:
+    """Correct a stream with a state for each key: tenants, devices, models.
+
+    The rows of a key in a micro-batch are taken in their order: a prediction is corrected and
+    observed, a label is learned; at equal times predictions come first.
+
+    The state of a key is one value in Spark's state store, which must be RocksDB
+    (``spark.sql.streaming.stateStore.providerClass``). It moves with the key, and is committed with
+    the batch.
+
+    Parameters
+    ----------
+    df
+        A streaming DataFrame.
+    key
+        The column of keys.
+    start
+        What each key begins with.
+    probs, label, order, into, errors
+        As for :class:`Learning`; with "null" for ``errors`` what cannot be used teaches nothing.
+
+    Returns
+    -------
+    The predictions, in their order for each key, without ``label`` and with the new column of
+    arrays; a streaming DataFrame to be written in the output mode "append".
+    """
+    check_columns(df, key, probs, label, order, new=[into])
+    df = df.withColumn(probs, arrays(df, probs))
+    fields = [field for field in df.schema.fields if field.name != label]
+    schema = StructType(fields).add(into, ArrayType(DoubleType(), containsNull=False))
+    processor = _ByKey(start.to_bytes(), key, probs, label, order, into, errors)
+    return df.groupBy(key).transformWithStateInPandas(processor, schema, "append", "none")
+
+
+class _ByKey(StatefulProcessor):  # type: ignore[misc]
+    """What Spark calls with the rows of each key."""
+
+    def __init__(
+        self,
+        start: bytes,
+        key: str,
+        probs: str,
+        label: str,
+        order: str,
+        into: str,
+        errors: Errors,
+    ) -> None:
+        self._start, self._key, self._errors = start, key, errors
+        self._probs, self._label, self._order, self._into = probs, label, order, into
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("corrector", "snapshot binary")
+
+    def handleInputRows(  # noqa: N802, Spark's name
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        state = self._state.get()[0] if self._state.exists() else self._start
+        corrector = Corrector.from_bytes(bytes(state))
+        frame = pd.concat(list(rows), ignore_index=True)
+        column = pa.array(frame[self._probs], pa.list_(pa.float64()))
+        P, bad = matrix(column, corrector.classes)
+        gone, is_label = column.is_null().to_pylist(), frame[self._label].notna().tolist()
+        if self._errors == "raise":
+            keys = [f"{key[0]}, {self._order} = {time}" for time in frame[self._order]]
+            wrong = {i: why for i, why in bad.items() if not (is_label[i] and gone[i])}
+            refuse(wrong, self._probs, keys, self._key)
+        corrected: list[Any] = [None] * len(P)
+        places = self._in_order(frame, is_label, P, key)
+        for i in places:
+            if i in bad and not (is_label[i] and gone[i]):
+                continue
+            if not is_label[i]:
+                corrected[i] = corrector.process_one(P[i])
+                continue
+            try:
+                corrector.learn_one(None if gone[i] else P[i], frame[self._label][i])
+            except UnknownClass as error:
+                if self._errors == "raise":
+                    raise UnknownClass(f"{self._key} = {key[0]}: {error}") from None
+        self._state.update((corrector.to_bytes(),))
+        frame[self._into] = corrected
+        kept = frame.loc[[i for i in places if not is_label[i]]]
+        yield kept.drop(columns=self._label)
+
+    def _in_order(
+        self, frame: pd.DataFrame, is_label: list[bool], P: Any, key: tuple[Any, ...]
+    ) -> list[int]:
+        """The rows by time, predictions first; Spark brings those of a key in no order."""
+        times = frame[self._order]
+        if times.isna().any():
+            raise StreamCANError(
+                f"{self._key} = {key[0]}: {times.isna().sum()} rows have no {self._order}, "
+                "so their order is not known; leave them out or give them one"
+            )
+        # Of equal times and kinds those that are left as they came hold the same numbers.
+        labels = frame[self._label].astype(str)
+        return sorted(
+            range(len(P)), key=lambda i: (times[i], is_label[i], labels[i], P[i].tobytes())
+        )

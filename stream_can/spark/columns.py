@@ -1,0 +1,85 @@
+"""Columns of probabilities: of Spark, in Arrow, as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, NumericType
+
+from stream_can.errors import InvalidPrediction
+from stream_can.method.kernel import bad_rows
+
+__all__ = ["arrays", "check_columns", "is_vector", "matrix", "refuse"]
+
+Array = NDArray[np.float64]
+
+
+def is_vector(df: DataFrame, name: str) -> bool:
+    """Whether a column holds vectors of Spark ML, dense or sparse; else it holds arrays."""
+    kind = df.schema[name].dataType
+    if isinstance(kind, VectorUDT):
+        return True
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
+        return False
+    raise TypeError(
+        f"column {name} is {kind.simpleString()}, expected vectors or arrays of numbers"
+    )
+
+
+def arrays(df: DataFrame, name: str) -> Column:
+    """A column of probabilities as arrays."""
+    if not is_vector(df, name):
+        return F.col(name)
+    # Trap: vector_to_array refuses null.
+    return F.when(F.col(name).isNotNull(), vector_to_array(F.col(name)))
+
+
+def check_columns(df: DataFrame, *names: str | None, new: Sequence[str | None] = ()) -> None:
+    """Raise ValueError where a column is missing, or one to add is there already."""
+    there = ", ".join(df.columns)
+    for name in names:
+        if name is not None and name not in df.columns:
+            raise ValueError(f"there is no column {name}; the columns are {there}")
+    for name in new:
+        if name in df.columns:
+            raise ValueError(f"there is a column {name} already; give the new one another name")
+
+
+def matrix(column: Any, classes: Sequence[Any]) -> tuple[Array, dict[int, str]]:
+    """The rows of an Arrow column of lists, and why some are no probability vectors.
+
+    Returns
+    -------
+    Shape (n, m), with a uniform row in place of each that is none, and {row: reason}.
+    """
+    n, m = len(column), len(classes)
+    lengths = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
+    values = column.flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)  # nulls are NaN
+    right = lengths == m
+    if right.all():
+        P = np.array(values).reshape(n, m)
+    else:
+        P = np.full((n, m), 1 / m)
+        P[right] = values[np.repeat(right, np.maximum(lengths, 0))].reshape(-1, m)
+    bad: dict[int, str] = bad_rows(P, classes)
+    P[list(bad)] = 1 / m
+    for i in np.flatnonzero(~right).tolist():
+        bad[i] = "null" if lengths[i] < 0 else f"{lengths[i]} numbers for {m} classes"
+    return P, bad
+
+
+def refuse(bad: dict[int, str], column: str, keys: Any, key: str | None) -> None:
+    """Raise InvalidPrediction for the first bad row, by what its key column says."""
+    if bad:
+        i, reason = min(bad.items())
+        row = "a row; name its key column with key=" if keys is None else f"{key} = {keys[i]}"
+        raise InvalidPrediction(f"column {column}, {row}: {reason}; errors='null' lets it pass")

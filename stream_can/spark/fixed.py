@@ -1,0 +1,123 @@
+"""A DataFrame corrected with a state that does not move."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.ml.functions import array_to_vector
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DoubleType, FloatType, StructType
+
+from stream_can.corrector import Corrector
+from stream_can.spark.columns import arrays, check_columns, is_vector, matrix, refuse
+
+__all__ = ["Errors", "correct"]
+
+Errors = Literal["raise", "null"]
+
+
+def correct(
+    df: DataFrame,
+    state: Corrector | bytes | str | os.PathLike[str],
+    *,
+    probs: str = "probability",
+    into: str = "corrected",
+    receipt: str | None = None,
+    key: str | None = None,
+    errors: Errors = "raise",
+) -> DataFrame:
+    """Correct each row of a DataFrame, in batch or streaming, with one fixed state.
+
+    Each row is :meth:`Corrector.correct_one <stream_can.Corrector.correct_one>` of it, bit for bit,
+    whatever the partitions. Nothing is learned.
+
+    Parameters
+    ----------
+    df
+        Any DataFrame; its columns stay as they are.
+    state
+        A corrector, what its ``to_bytes`` gave, or the path of a file of that. It is read here,
+        once, and travels with the function, which Spark sends to each executor once.
+    probs
+        The column of probabilities in the order of the classes: arrays of numbers, or vectors of
+        Spark ML, dense or sparse.
+    into
+        The new column: vectors where ``probs`` has vectors, else arrays of double.
+    receipt
+        A second new column, where labels come back to :class:`Learning`: arrays of 3 m floats, what
+        :meth:`Corrector.process_one <stream_can.Corrector.process_one>` calls a receipt.
+    key
+        The column whose value an error names the row by.
+    errors
+        At a row that is no probability vector: "raise", or "null" for null in its place.
+
+    Returns
+    -------
+    ``df`` with the new columns, last.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A column is missing or of another type, or there already.
+    SnapshotMismatch
+        ``state`` is no state of a Corrector.
+    InvalidPrediction
+        Within Spark's own error, when the DataFrame is computed.
+    """
+    check_columns(df, probs, key, new=(into, receipt))
+    if errors not in ("raise", "null"):
+        raise ValueError(f"errors: {errors!r}, expected 'raise' or 'null'")
+    if isinstance(state, Corrector):
+        data = state.to_bytes()
+    else:
+        data = state if isinstance(state, bytes) else Path(state).read_bytes()
+        Corrector.from_bytes(data)  # what is wrong with it is said here
+    names, vectors = df.columns, is_vector(df, probs)
+    source = into if vectors else probs
+    if vectors:
+        df = df.withColumn(into, arrays(df, probs))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        corrector = Corrector.from_bytes(data)
+        sums = corrector.new_sums()
+        for batch in batches:
+            P, bad = matrix(batch.column(source), corrector.classes)
+            if errors == "raise":
+                refuse(bad, probs, None if key is None else batch.column(key), key)
+            columns = {name: batch.column(name) for name in names}
+            if receipt is None:
+                columns[into] = lists(corrector.correct_many(P), bad)
+            else:
+                better, receipts = corrector.correct_and_sum(P, sums, receipt=True)
+                columns[into] = lists(better, bad)
+                columns[receipt] = lists(receipts.reshape(len(P), 3 * P.shape[1]), bad)
+            yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    schema = StructType(df.schema.fields[: len(names)])
+    schema.add(into, ArrayType(DoubleType(), containsNull=False))
+    if receipt is not None:
+        schema.add(receipt, ArrayType(FloatType(), containsNull=False))
+    corrected = df.mapInArrow(run, schema)
+    if vectors:
+        as_vector = F.when(F.col(into).isNotNull(), array_to_vector(F.col(into)))
+        corrected = corrected.withColumn(into, as_vector)
+    return corrected
+
+
+def lists(rows: NDArray[Any], bad: dict[int, str]) -> pa.ListArray:
+    """Rows as an Arrow array of lists; null where one was bad."""
+    n, m = rows.shape
+    mask = None
+    if bad:
+        null = np.zeros(n, bool)
+        null[list(bad)] = True
+        mask = pa.array(null)
+    offsets = pa.array(np.arange(n + 1, dtype=np.int32) * m)
+    return pa.ListArray.from_arrays(offsets, pa.array(rows.reshape(-1)), mask=mask)

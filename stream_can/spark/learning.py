@@ -1,0 +1,199 @@
+"""A stream of predictions and labels, micro-batch by micro-batch, each batch a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.spark.columns import arrays, check_columns, matrix, refuse
+from stream_can.spark.fixed import Errors, correct
+from stream_can.spark.states import States
+from stream_can.spark.sums import of_batch, without_decay
+
+__all__ = ["Learning"]
+
+
+class Learning:
+    """Correct a stream of predictions with what its labels have taught, exactly once.
+
+    The rows of batch n are corrected with state n - 1, which all batches before have made. Then
+    the output is written, then state n: sums of its predictions, then its labels in their order.
+    A batch that Spark repeats after a failure gets the state that it had, so its output is the
+    same; and state n is a function of state n - 1 and of the rows of batch n, however they lie in
+    partitions.
+
+    Parameters
+    ----------
+    start
+        The corrector to begin with, and with which settings. Once there are states in ``folder``
+        these go on, and of ``start`` only the classes are compared.
+    folder
+        Where the states are kept, ``<n>.state``: a folder that the driver sees under this path,
+        also after it has moved. One for each checkpoint.
+    probs, label, order
+        Columns. A row without a label is a prediction. A row with one is a label: its ``probs`` is
+        the classifier's own prediction that it is for, or null where that is gone (then it teaches
+        the prior alone); labels of a batch are learned in the order of ``order``.
+    into, key, errors
+        As for :func:`correct`. With "null" a label that cannot be used is left out.
+    receipt
+        The column of receipts, which predictions get and labels may bring back: then what was sent
+        is judged. Without, or null, what state n - 1 makes of the row is judged; the same where the
+        label comes within the batch of its prediction.
+    learn_share
+        Learn this share of the labels, chosen by a hash of order, label and prediction.
+    most_labels
+        Of one batch at most so many go to the driver, chosen in the same way.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+
+    See Also
+    --------
+    correct_by_key : a state for each key.
+    """
+
+    def __init__(
+        self,
+        start: Corrector,
+        folder: str | Path,
+        *,
+        probs: str = "probs",
+        label: str = "label",
+        order: str = "time",
+        into: str = "corrected",
+        receipt: str | None = None,
+        key: str | None = None,
+        errors: Errors = "raise",
+        learn_share: float = 1.0,
+        most_labels: int = 100_000,
+    ) -> None:
+        if not 0 < learn_share <= 1:
+            raise ValueError(f"learn_share: {learn_share}, expected more than 0 and at most 1")
+        if most_labels < 1:
+            raise ValueError(f"most_labels: {most_labels}, expected at least 1")
+        self._states = States(Path(folder), start)
+        self._probs, self._label, self._order, self._into = probs, label, order, into
+        self._receipt, self._key, self._errors = receipt, key, errors
+        self._share, self._most = learn_share, most_labels
+
+    def then(self, output: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], None]:
+        """What to give to ``foreachBatch``.
+
+        ``output`` gets the predictions of a batch with the new column, and the number of the batch.
+        It may get a batch twice, with the same rows, and has to leave them once: write over what is
+        there for that number.
+        """
+
+        def batch(df: DataFrame, n: int) -> None:
+            check_columns(df, self._probs, self._label, self._order, self._receipt)
+            # Spark keeps a query's id in its checkpoint, and tells the thread that runs a batch.
+            query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+            newest = self._states.check(n, query)
+            state = self._states.read(n - 1)
+            df.persist()  # read once, for output, sums and labels
+            try:
+                is_label = F.col(self._label).isNotNull()
+                predictions = df.filter(~is_label)
+                output(self._corrected(predictions, state), n)
+                if newest < n:
+                    labels = self._labels(df.filter(is_label))
+                    self._learn(state, self._sums(predictions, state), labels, n)
+                    self._states.save(state, n)
+            finally:
+                df.unpersist()
+
+        return batch
+
+    @property
+    def corrector(self) -> Corrector:
+        """The newest state in the folder, to look inside; ``start`` where there is none yet."""
+        return self._states.last()
+
+    # ---- a batch
+
+    def _corrected(self, predictions: DataFrame, state: Corrector) -> DataFrame:
+        return correct(
+            predictions if self._receipt is None else predictions.drop(self._receipt),
+            state,
+            probs=self._probs,
+            into=self._into,
+            receipt=self._receipt,
+            key=self._key,
+            errors=self._errors,
+        )
+
+    def _sums(self, predictions: DataFrame, state: Corrector) -> NDArray[np.float64]:
+        """The sums of the usable predictions; each partition sends one row."""
+        data = state.to_bytes()
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            corrector = without_decay(data)
+            sums = corrector.new_sums()
+            for batch in batches:
+                P, bad = matrix(batch.column(0), corrector.classes)
+                corrector.correct_and_sum(np.delete(P, list(bad), axis=0), sums)
+            yield pa.RecordBatch.from_arrays([[sums.tobytes()]], names=["sums"])
+
+        rows = predictions.select(arrays(predictions, self._probs).alias("p"))
+        found = rows.mapInArrow(run, "sums binary").collect()
+        shape = state.new_sums().shape
+        return of_batch(state, [np.frombuffer(row.sums).reshape(shape) for row in found])
+
+    def _labels(self, df: DataFrame) -> pa.Table:
+        """Labels for the driver, in their order; what is chosen depends on what the rows hold."""
+        columns = {
+            "order": F.col(self._order),
+            "label": F.col(self._label),
+            "p": arrays(df, self._probs),
+            "receipt": F.lit(None) if self._receipt is None else F.col(self._receipt),
+        }
+        keys = ["order", "label", "p"]
+        chosen = df.select(*(column.alias(name) for name, column in columns.items()))
+        chosen = chosen.withColumn("hash", F.xxhash64(*keys))
+        if self._share < 1:
+            parts = 1 << 30
+            chosen = chosen.filter(F.pmod("hash", F.lit(parts)) < int(self._share * parts))
+        chosen = chosen.orderBy("hash").limit(self._most).coalesce(1)
+        return chosen.sortWithinPartitions(*keys).drop("hash").toArrow()
+
+    def _learn(self, state: Corrector, sums: NDArray[np.float64], labels: pa.Table, n: int) -> None:
+        """Teach state n - 1 what batch n brings."""
+        if missing := labels["order"].null_count:
+            raise StreamCANError(
+                f"batch {n}: {missing} labels have no {self._order}, so their order is not known; "
+                "leave them out or give them one"
+            )
+        P, bad = matrix(labels["p"].combine_chunks(), state.classes)
+        gone = labels["p"].is_null().to_pylist()
+        bad = {i: reason for i, reason in bad.items() if not gone[i]}
+        if self._errors == "raise":
+            refuse(bad, self._probs, labels["label"], self._label)
+        # No prediction that is labelled here was sent by a later state than this one: by what it
+        # makes of the row a label is judged that brings no receipt, not by its neighbours' labels.
+        _, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True)
+        for i, brought in enumerate(labels["receipt"].to_pylist()):
+            if brought is not None:
+                receipts[i] = np.reshape(brought, receipts[i].shape)
+        state.add_sums(sums)
+        for i, name in enumerate(labels["label"].to_pylist()):
+            if i in bad:
+                continue
+            try:
+                if gone[i]:
+                    state.learn_one(None, name)
+                else:
+                    state.learn_one(P[i], name, receipt=receipts[i])
+            except UnknownClass as error:
+                if self._errors == "raise":
+                    raise UnknownClass(f"batch {n}: {error}") from None

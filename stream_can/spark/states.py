@@ -1,0 +1,87 @@
+"""The states that micro-batches leave in a folder, and which of them a batch may go on from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from stream_can import snapshot
+from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError
+
+__all__ = ["States"]
+
+KEPT = 3
+"""The newest, the one before it for a batch that comes again, one more to look at."""
+
+
+class States:
+    """A folder with ``<n>.state`` for each of the last batches, and the id of their checkpoint.
+
+    Parameters
+    ----------
+    folder
+        One for each checkpoint; made where it is missing.
+    start
+        The state before the first batch, -1. Once it is there, only its classes are compared.
+    """
+
+    def __init__(self, folder: Path, start: Corrector) -> None:
+        self._folder, self._start = folder, start
+
+    def check(self, n: int, query: str) -> int:
+        """The newest state, n - 1 or n, where batch n of a query may go on from here.
+
+        Raises
+        ------
+        StreamCANError
+            The states are those of another checkpoint, or one is missing.
+        """
+        owner = self._folder / "checkpoint"
+        if n == 0 and not self._numbers():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self.save(self._start, -1)
+        if self._numbers() == [-1] and not owner.exists():
+            snapshot.save(query.encode(), owner)
+        there = self._numbers()
+        if not there:
+            raise StreamCANError(
+                f"batch {n}: there is no state in {self._folder}; "
+                "bring it back, or give the new folder a new checkpoint"
+            )
+        newest, other = there[-1], owner.exists() and owner.read_text() != query
+        if other or newest > n:
+            raise StreamCANError(
+                f"batch {n}: {self._folder} has the states of another checkpoint, up to {newest}; "
+                "give a new checkpoint a new folder. To go on with what was learned, start it with "
+                f"Corrector.from_bytes(Path({str(self._path(newest))!r}).read_bytes())"
+            )
+        if n - 1 not in there:
+            raise StreamCANError(
+                f"batch {n}: state {n - 1} is missing in {self._folder}, which has {there}; "
+                "bring it back, or begin with a new checkpoint and a new folder"
+            )
+        return newest
+
+    def read(self, n: int) -> Corrector:
+        """State n."""
+        return Corrector.from_bytes(self._path(n).read_bytes(), self._start.classes)
+
+    def last(self) -> Corrector:
+        """The newest state; the one to begin with where there is none yet."""
+        there = self._numbers()
+        return self.read(there[-1]) if there else self._start
+
+    def save(self, state: Corrector, n: int) -> None:
+        """Write state n, whole at every moment, and remove old ones."""
+        snapshot.save(state.to_bytes(), self._path(n))
+        for old in self._numbers()[:-KEPT]:
+            self._path(old).unlink()
+
+    def _numbers(self) -> list[int]:
+        names = self._folder.glob("*.state")
+        found = (re.fullmatch(r"(-1|\d+)\.state", path.name) for path in names)
+        return sorted(int(match[1]) for match in found if match)
+
+    def _path(self, n: int) -> Path:
+        return self._folder / f"{n}.state"
