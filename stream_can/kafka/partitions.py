@@ -120,6 +120,9 @@ class Partitions:
             result, records, s.input, task.counts, topics[s.output], fail=s.errors == "fail"
         )
         refusals.date(result.dead_letters, topics[self.dead_letters])
+        if result.requests:
+            name = s.requests_topic
+            result.requests = refusals.accepted(result.requests, name, topics[name])
         self.metrics.handled(result)
         send_all = self.client.transaction.send_all
         for out in result.dead_letters:
@@ -127,6 +130,7 @@ class Partitions:
         with self._made_of():
             send_all(s.output, partition, result.outputs)
             send_all(self.dead_letters, partition, result.dead_letters)
+            send_all(s.requests_topic, partition, result.requests)
         self._handled += len(records)
         if result.stopped is not None:
             record, error = result.stopped

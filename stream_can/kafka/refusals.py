@@ -7,6 +7,7 @@ it is looked at, and state must not.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -22,6 +23,8 @@ from stream_can.stream.records import (
     headers_of,
     place,
 )
+
+log = logging.getLogger(__name__)
 
 TIMESTAMP_HEADER = "stream-can-timestamp"
 """What a dead letter's own time was, where the topic of dead letters does not take it."""
@@ -81,6 +84,18 @@ def divert(
             counts.corrected -= outputs[n].value is not None
             counts.dead_letters += 1
     result.outputs = [out for n, out in enumerate(outputs) if n not in suspects]
+
+
+def accepted(requests: Sequence[Output], name: str, topic: Accepts) -> list[Output]:
+    """Without the label requests that their topic refuses, of which a warning tells."""
+    now = int(time.time() * 1000)
+    found = []
+    for request in requests:
+        if why := topic.refuses(request, now):
+            log.warning("a label request is left out: %s refuses it: %s", name, why)
+        else:
+            found.append(request)
+    return found
 
 
 def date(letters: Sequence[Output], topic: Accepts) -> None:

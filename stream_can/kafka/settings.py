@@ -43,6 +43,10 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     dead_letters: Annotated[
         str | None, _is("topic of what cannot be read (application_id-dead-letters)")
     ] = None
+    ask: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        _is("share of labels to ask for, in the topic application_id-label-requests"),
+    ] = None
     instance: Annotated[
         str | None, _is("name of this process, the same after a restart (the host's name)")
     ] = None
@@ -114,6 +118,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     def __post_init__(self) -> None:
         if (self.classes is None) == (self.classes_from_file is None):
             raise ValueError("give either classes or classes_from_file")
+        if self.ask is not None and self.labels is None:
+            raise ValueError("ask: needs labels, the topic that the answers come in")
         named = (self.input, self.output, self.labels, *self.own_topics, self.learned_topic)
         topics = [t for t in named if t]
         if len(set(topics)) < len(topics):
@@ -149,6 +155,11 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     def learned_topic(self) -> str:
         """The topic of the learned log."""
         return self.learned or f"{self.application_id}-learned"
+
+    @property
+    def requests_topic(self) -> str:
+        """The topic of label requests; as many partitions as the input."""
+        return f"{self.application_id}-label-requests"
 
     @property
     def secrets(self) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from stream_can.corrector import Corrector
 from stream_can.kafka.settings import Settings, SettingsError
+from stream_can.method.asking import LabelRequests
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.snapshot import MAGIC, match
 from stream_can.stream.replica import Replica
@@ -95,6 +96,7 @@ class Start:
             "max_bytes": self._max_bytes,
             "errors": s.errors,
             "learn_share": s.learn_share,
+            "requests": None if s.ask is None else LabelRequests(s.ask),
         }
 
     def fresh(self, replica: Replica, next_prediction: int, next_label: int) -> Task:

@@ -104,7 +104,7 @@ class Worker:
 
         def check() -> int:
             return self.client.check(
-                writes=[s.output, dead_letters],
+                writes=[s.output, dead_letters, *([s.requests_topic] if s.ask else [])],
                 state=state,
                 learned=s.learned_topic,
                 apart=s.learn == "apart",

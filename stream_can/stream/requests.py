@@ -11,7 +11,7 @@ from msgspec import Raw
 from stream_can.method.asking import LabelRequest
 from stream_can.stream.records import Header, Output
 
-__all__ = ["FIELD", "MARK_SIZE", "REASON_HEADER", "RequestMessage", "request_record"]
+__all__ = ["FIELD", "MARK_SIZE", "REASON_HEADER", "RequestMessage", "reason_of", "request_record"]
 
 FIELD = "ask"
 """The name, in the message of a prediction whose label is asked for, of the reason."""
@@ -38,6 +38,11 @@ class RequestMessage(msgspec.Struct):
     """The same corrected, as it was sent."""
     message: Raw
     """The whole message that went out, a JSON object."""
+
+
+def reason_of(record: Output) -> str:
+    """Why a request was made, without opening it."""
+    return next(value or b"" for name, value in record.headers if name == REASON_HEADER).decode()
 
 
 def request_record(

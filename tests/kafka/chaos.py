@@ -110,7 +110,9 @@ class Chaos:
         self.rng = random.Random(seed)
         self.brokers = broker.brokers if isinstance(broker, Cluster) else [broker]
         self.directory = directory
-        self.app = App(broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn)
+        self.app = App(
+            broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn, ask=0.05
+        )
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.seen: dict[str, int] = {}
         self.counts: collections.Counter[str] = collections.Counter()

@@ -36,6 +36,8 @@ class Checked:
     unknown: int = 0
     """Of those with a prediction, how many had no receipt any more."""
     entries: int = 0
+    requests: int = 0
+    """For labels."""
     replicas: dict[int, Replica] = field(default_factory=dict)
     tasks: dict[int, Task] = field(default_factory=dict)
 
@@ -80,6 +82,8 @@ class Partition:
         assert ks == sorted(ks), f"{self.where}: goes back in the log"
         self.want: list[Any] = []
         self.want_dead: list[Any] = []
+        self.requests = read(servers, settings.requests_topic, number) if settings.ask else []
+        self.want_requests: list[Any] = []
         self.parts: list[tuple[int, entry.Part]] = []
 
     def steps(self) -> Iterator[tuple[str, Any]]:
@@ -204,6 +208,7 @@ class Walk:
         result = self.partition.task.handle(batch)
         self.partition.want += result.outputs
         self.partition.want_dead += result.dead_letters
+        self.partition.want_requests += result.requests
 
     def _end(self, pending: list[tuple[int, entry.Part]]) -> None:
         p = self.partition
@@ -226,6 +231,8 @@ def compare(partition: Partition, settings: Settings, found: Checked) -> None:
     p = partition
     assert [plain(r) for r in p.outputs] == [plain(r) for r in p.want], p.where
     assert sorted(map(plain, p.dead)) == sorted(map(plain, p.want_dead)), p.where
+    assert [plain(r) for r in p.requests] == [plain(r) for r in p.want_requests], p.where
+    found.requests += len(p.requests)
     found.compared += len(p.outputs) + len(p.dead)
     classes = np.frombuffer(b"".join(part.classes for _, part in p.parts), "<i4")
     known = np.frombuffer(b"".join(part.known for _, part in p.parts), "<f4").reshape(-1, 3)

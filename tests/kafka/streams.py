@@ -99,6 +99,8 @@ class App:
             topics[f"{self.id}-learned"] = keep | {"partitions": 1}
         if labels:
             topics[f"{self.id}-labels"] = keep
+        if settings.get("ask"):
+            topics[f"{self.id}-label-requests"] = keep
         for kind, more in (configs or {}).items():
             topics[f"{self.id}-{kind}"] = topics[f"{self.id}-{kind}"] | more
         create(servers, topics, partitions)
@@ -127,6 +129,7 @@ class App:
         """Add partitions while workers run: what is written first, the input last."""
         kinds = ["out", "dead-letters", "state"]
         kinds += ["learned"] if self.given.get("learn") == "apart" else []
+        kinds += ["label-requests"] if self.given.get("ask") else []
         kinds += ["labels"] if self.given["labels"] else []
         grow(self.servers, [f"{self.id}-{kind}" for kind in (*kinds, "in")], partitions)
         self.partitions = partitions

@@ -18,7 +18,7 @@ import pytest
 
 from stream_can import Corrector, LabelRequests
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.labelling.pending import PendingRequests, requests_topic
+from stream_can.kafka.labelling.pending import PendingRequests
 from stream_can.kafka.labelling.server import LabellingServer
 from stream_can.stream.fields import Fields
 from stream_can.stream.task import Record, Task
@@ -47,7 +47,7 @@ class Asking:
 
     def __init__(self, broker: Broker, n: int = 6, **settings: Any) -> None:
         self.app = App(broker.bootstrap_servers, **settings)
-        self.topic = requests_topic(self.app.settings())
+        self.topic = self.app.settings().requests_topic
         create(broker.bootstrap_servers, {self.topic: {"retention.ms": "-1"}}, 2)
         self.tasks, self.requests = {}, {}
         for partition in (0, 1):

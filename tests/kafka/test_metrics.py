@@ -186,6 +186,11 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
         get(port, "/livez")
 
 
+def learned_labels(running: Running) -> int:
+    replicas = running.worker.learned.replicas
+    return replicas[0].corrector.n_labels if replicas else -1
+
+
 def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
     running = app.worker()
@@ -198,7 +203,12 @@ def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Brok
             (app.given["input"], i % 2, key, message, [], STAMP + i),
             (app.given["labels"], i % 2, key, label(truth), [], STAMP + i + 40),
         ]
-    produce(app.servers, sorted(records, key=lambda record: record[5]))
+    records.sort(key=lambda record: record[5])
+    labels = 0
+    for part in (records[:3000], records[3000:]):  # what the first teaches corrects the second
+        produce(app.servers, part)
+        labels += sum(record[0] == app.given["labels"] for record in part)
+        wait("all learned", lambda: running.error or learned_labels(running) == labels)  # noqa: B023
     wait("all committed", lambda: running.error or app.lag() == 0)
     samples = scrape(port)
     running.stop()

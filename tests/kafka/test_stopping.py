@@ -36,7 +36,7 @@ def test_no_broker_answers_at_the_start(broker: Broker, silent: str, tmp_path: P
     begin = time.monotonic()
     process.terminate()
     assert process.wait(PATIENCE) == 0, log.read_text()
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 60
 
 
 def test_a_broker_that_hangs_in_a_transaction(own_broker: Broker, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_broker_that_hangs_in_a_transaction(own_broker: Broker, tmp_path: Path
         begin = time.monotonic()
         process.terminate()
         assert process.wait(PATIENCE) == 0, (tmp_path / "0.log").read_text()
-        assert time.monotonic() - begin < 15
+        assert time.monotonic() - begin < 60
     finally:
         os.kill(own_broker.process.pid, signal.SIGCONT)
     running = app.worker()
@@ -68,4 +68,4 @@ def test_connect_seconds_are_kept(silent: str, broker: Broker) -> None:
     begin = time.monotonic()
     with pytest.raises(RetryError):
         worker.run()
-    assert 7 <= time.monotonic() - begin < 10
+    assert 7 <= time.monotonic() - begin < 60

@@ -26,7 +26,7 @@ from stream_can.kafka.start import Start
 from stream_can.stream.messages import Messages
 from stream_can.stream.requests import RequestMessage
 
-__all__ = ["NotOpen", "Pending", "PendingRequests", "requests_topic"]
+__all__ = ["NotOpen", "Pending", "PendingRequests"]
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,6 @@ MOST = 10_000
 """Open requests that are kept; the oldest go first."""
 AGAIN_SECONDS = 2.0
 ANSWER_SECONDS = 20.0
-
-
-def requests_topic(settings: Settings) -> str:
-    """The topic of label requests; as many partitions as the labels'."""
-    return f"{settings.application_id}-label-requests"
 
 
 class NotOpen(StreamCANError):
@@ -71,7 +66,7 @@ class PendingRequests:
     def __init__(self, settings: Settings) -> None:
         if settings.labels is None:
             raise DeniedError("labels: name the topic that the answers go to")
-        self._requests, self._labels = requests_topic(settings), settings.labels
+        self._requests, self._labels = settings.requests_topic, settings.labels
         self._options = Options(settings.bootstrap_servers, settings.client)
         self.classes = Start(settings).classes
         self._messages = Messages(self.classes, settings.fields)

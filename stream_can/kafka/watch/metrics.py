@@ -17,6 +17,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
 
 from stream_can.stream.replica import Replica
+from stream_can.stream.requests import reason_of
 from stream_can.stream.task import Result, Task
 from stream_can.version import __version__
 
@@ -95,6 +96,7 @@ class Metrics:
             "labels", "Label records committed", "result",
             "matched", "unmatched", "tombstone", "dead_letter",
         )  # fmt: skip
+        self._requests = counter("label_requests", "Labels asked for", "reason", "random", "margin")
         self._transactions = counter(
             "transactions", "Transactions", "outcome", "committed", "aborted", "unknown"
         )
@@ -158,6 +160,7 @@ class Metrics:
         self._open = False
         self._outputs = 0
         self._delays: list[int] = []
+        self._asked: Tally[str] = Tally()
 
     def restored(self, tasks: Mapping[int, Task], seconds: float) -> None:
         """These partitions are ours now."""
@@ -173,6 +176,7 @@ class Metrics:
         self._open = True
         self._outputs += len(result.outputs)
         self._delays += result.delays
+        self._asked.update(reason_of(request) for request in result.requests)
 
     def committed(self, tasks: Mapping[int, Task], seconds: float, snapshot_bytes: int) -> None:
         """The transaction with these tasks' records is committed."""
@@ -200,16 +204,18 @@ class Metrics:
             self._labels.labels("tombstone").inc(
                 done["labels"] - done["matched"] - done["unmatched"] - dead
             )
+            for reason, asked in self._asked.items():
+                self._requests.labels(reason).inc(asked)
             for delay in self._delays:  # a label stamped before its prediction came at once
                 self._delay.observe(max(delay, 0) / 1000)
-            self._open, self._outputs, self._delays = False, 0, []
+            self._open, self._outputs, self._delays, self._asked = False, 0, [], Tally()
 
     def given_up(self, outcome: str) -> None:
         """The transaction, if one is open, is "aborted", or "unknown"; its tasks are dropped."""
         with self.registry.lock:
             if self._open:
                 self._transactions.labels(outcome).inc()
-            self._open, self._outputs, self._delays = False, 0, []
+            self._open, self._outputs, self._delays, self._asked = False, 0, [], Tally()
             self._forget()
 
     def lags(self, lag: Mapping[tuple[str, int], int]) -> None:
