@@ -35,3 +35,8 @@ app.command(
     name="backfill",
     help="Learn from what Kafka topics hold, offline, so that a deployment starts warm.",
 )
+app.command(
+    "stream_can.cli.watch:watch",
+    name="watch",
+    help="See a running worker in a terminal: is it helping, what is wrong, what has it learned.",
+)

@@ -84,7 +84,7 @@ class Look:
             lag=sum(inputs) if inputs else None,
             n_classes=len(replicas[learned[0].partition].corrector.classes) if learned else 0,
             hour=_window(hour),
-            day=_window(day),
+            day=_of_day(day, hour),
             hour_course=_course(hour.merged(6), 6 * history.hour.seconds),
             day_course=_course(day.merged(3), 3 * history.day.seconds),
             learned=learned,
@@ -121,6 +121,14 @@ def _window(slots: Slots) -> Window:
         delay_from=delay[0],
         delay_to=delay[1],
     )
+
+
+def _of_day(day: Slots, hour: Slots) -> Window:
+    """The day's; where the hour has all its labels, how sure it is comes from the finer slots."""
+    window = _window(day)
+    if window.scored == hour.total("scored"):
+        window.accuracy, window.log_loss = (_score(hour.change(s)) for s in ("hits", "log_loss"))
+    return window
 
 
 def _course(slots: Slots, seconds: int) -> Course:

@@ -22,10 +22,10 @@ const signed = (x, digits) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(digits
 const percent = (x, digits = 1) => x === null ? "–" : (100 * x).toFixed(digits) + " %";
 function seconds(x) {
   if (x === null) return "–";
-  if (x < 1) return Math.round(1000 * x) + " ms";
+  if (x > 0 && x < 1) return Math.round(1000 * x) + " ms";
   for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]])
     if (x >= 2 * size || x === size) return (x / size).toFixed(x / size < 10 && x % size ? 1 : 0) + " " + unit;
-  return x.toFixed(x < 10 ? 1 : 0) + " s";
+  return x.toFixed(x < 10 && x % 1 ? 1 : 0) + " s";
 }
 const clock = (time) => new Date(1000 * time).toLocaleTimeString("en-GB");
 const name = (text) => el("bdi", {}, text);
@@ -45,7 +45,10 @@ function facts(pairs) {
     [el("dt", {}, what), el("dd", {}, ...[value].flat())]));
 }
 
-function draw(id, series, step, end, digits) {
+// Of a process that has run for less than the whole window, no more than it has run.
+function draw(id, series, step, s, digits) {
+  const end = s.time, ran = Math.max(10, Math.ceil((end - s.since) / step) + 1);
+  series = series.map((one) => ({ ...one, values: one.values.slice(-ran) }));
   const values = series.flatMap((s) => s.values).filter((v) => v !== null);
   if (!values.length) return put(id, none("Nothing yet."));
   const width = Math.max(240, byId(id).clientWidth), height = 190;
@@ -70,34 +73,38 @@ function draw(id, series, step, end, digits) {
       "text-anchor": k === 0 ? "start" : k === marks ? "end" : "middle" },
       time.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })));
   }
-  for (const s of series) {
+  for (const one of series) {
     let path = "", pen = false;
-    s.values.forEach((v, i) => {
+    one.values.forEach((v, i, all) => {
       if (v === null) { pen = false; return; }
       path += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
-      if (!pen) path += "h0.01";  // a step alone is a dot
+      if (!pen && (all[i + 1] ?? null) === null)
+        figure.append(svg("circle", { cx: x(i), cy: y(v), r: 3, fill: `var(--${one.kind})` }));
       pen = true;
     });
-    figure.append(svg("path", { class: "line", d: path, stroke: `var(--${s.kind})` }));
+    figure.append(svg("path", { class: "line", d: path, stroke: `var(--${one.kind})` }));
   }
   const legend = series.length < 2 ? [] : [el("ul", { class: "legend" }, ...series.map((s) =>
     el("li", {}, el("i", { class: s.kind }), s.name)))];
   put(id, ...legend, figure);
 }
 
-function changed(score, factor, digits) {
-  if (!score) return "–";
-  const d = factor * (score.after - score.before);
-  const around = score.low === null ? " (too early)"
-    : ` (${signed(factor * score.low, digits)} to ${signed(factor * score.high, digits)})`;
-  return signed(d, digits) + around;
+// Rows of a score for each window: before, after, the change, and where it lies.
+function scoreRows(what, scores, factor, digits) {
+  const cell = (of) => scores.map((score) => score ? of(score) : "–");
+  return [
+    [`${what} before`, ...cell((x) => fixed(factor * x.before, digits))],
+    [`${what} after`, ...cell((x) => fixed(factor * x.after, digits))],
+    ["change", ...cell((x) => el("b", {}, signed(factor * (x.after - x.before), digits)))],
+    ["between", ...cell((x) => x.low === null ? "too early to say"
+      : `${signed(factor * x.low, digits)} and ${signed(factor * x.high, digits)}`)]];
 }
 function tile(value, what) {
   return el("div", { class: "tile" }, el("b", {}, value), el("span", {}, what));
 }
-const rate = (window, s, count) => {
-  const ran = Math.max(1, Math.min(window, s.time - s.since));
-  return `${number(count)} (${fixed(count / ran, count / ran < 10 ? 2 : 0)} a second)`;
+const perSecond = (window, s, count) => {
+  const rate = count / Math.max(1, Math.min(window, s.time - s.since));
+  return fixed(rate, rate < 10 ? 2 : 0);
 };
 function delay(w) {
   if (w.delay_from === null) return "–";
@@ -121,11 +128,11 @@ function show(s) {
   says(worst.level, worst.what, worst.do);
   put("also", ...others.map((p) => el("li", {}, el("b", {}, p.what), ` ${p.do}`)));
 
-  const h = s.hour, d = s.day, windows = [["hour", h], ["day", d]];
+  const h = s.hour, d = s.day, windows = [h, d];
   const oldest = s.learned.reduce((a, l) => l.age === null ? a : Math.max(a ?? 0, l.age), null);
   put("tiles",
-    tile(h.accuracy ? `${(100 * h.accuracy.before).toFixed(1)} → ${percent(h.accuracy.after)}` : "–",
-      "accuracy, last hour"),
+    tile(h.accuracy ? `${fixed(100 * h.accuracy.before, 1)} → ${fixed(100 * h.accuracy.after, 1)}` : "–",
+      "accuracy %, last hour"),
     tile(h.log_loss ? `${h.log_loss.before.toFixed(3)} → ${h.log_loss.after.toFixed(3)}` : "–",
       "log loss, last hour"),
     tile(number(s.records_per_second), "records a second"),
@@ -133,34 +140,35 @@ function show(s) {
     tile(seconds(oldest), "since it learned"),
     tile(number(h.dead_letters), "dead letters, last hour"));
 
-  put("scores", table([{ head: "" }, { head: "labels" }, { head: "before" }, { head: "after" },
-    { head: "change", kind: "wrap" }], windows.flatMap(([what, w]) => [
-    [`accuracy %, ${what}`, number(w.scored), w.accuracy ? fixed(100 * w.accuracy.before, 2) : "–",
-      w.accuracy ? fixed(100 * w.accuracy.after, 2) : "–", changed(w.accuracy, 100, 2)],
-    [`log loss, ${what}`, number(w.scored), w.log_loss ? fixed(w.log_loss.before, 4) : "–",
-      w.log_loss ? fixed(w.log_loss.after, 4) : "–", changed(w.log_loss, 1, 4)]])));
+  put("scores", table([{ head: "" }, { head: "last hour" }, { head: "last day" }], [
+    ["labels", ...windows.map((w) => number(w.scored))],
+    ...scoreRows("accuracy %", windows.map((w) => w.accuracy), 100, 2),
+    ...scoreRows("log loss", windows.map((w) => w.log_loss), 1, 4)]));
   const two = (course, what, factor) => ["before", "after"].map((kind) => ({ kind, name: kind,
     values: course[`${what}_${kind}`].map((v) => v === null ? null : factor * v) }));
-  draw("accuracy", two(s.hour_course, "accuracy", 100), s.hour_course.seconds, s.time, 1);
-  draw("log_loss", two(s.hour_course, "log_loss", 1), s.hour_course.seconds, s.time, 3);
-  draw("day_accuracy", two(s.day_course, "accuracy", 100), s.day_course.seconds, s.time, 1);
-  // The last minute is not over: it would always look like a fall.
+  draw("accuracy", two(s.hour_course, "accuracy", 100), s.hour_course.seconds, s, 1);
+  draw("log_loss", two(s.hour_course, "log_loss", 1), s.hour_course.seconds, s, 3);
+  draw("day_accuracy", two(s.day_course, "accuracy", 100), s.day_course.seconds, s, 1);
+  // The minute that is not over would look like a fall, that of the start like a rise.
+  const step = s.hour_course.seconds, began = (s.time - s.since) / step;
   const records = s.hour_course.records.map((n, i, all) =>
-    i === all.length - 1 ? null : n / s.hour_course.seconds);
+    i === all.length - 1 || all.length - 1 - i > began - 1 ? null : n / step);
   draw("rate", [{ kind: "after", name: "records a second", values: records }],
-    s.hour_course.seconds, s.time, 0);
+    s.hour_course.seconds, s, 0);
 
-  const found = (w) => w.labels ? `${number(w.matched)} of ${number(w.labels)} (${percent(w.matched / w.labels)})` : "–";
+  const each = (of) => windows.map(of);
   put("flow", table([{ head: "" }, { head: "last hour" }, { head: "last day" }], [
-    ["records", rate(3600, s, h.records), rate(86400, s, d.records)],
-    ["labels", rate(3600, s, h.labels), rate(86400, s, d.labels)],
-    ["found their prediction", found(h), found(d)],
-    ["median delay", delay(h), delay(d)],
-    ["dead letters", number(h.dead_letters), number(d.dead_letters)],
-    ["commits", number(h.commits), number(d.commits)],
-    ["given up", number(h.given_up), number(d.given_up)],
-    ["mean commit", seconds(h.commit_mean), seconds(d.commit_mean)],
-    ["longest commit", seconds(h.commit_longest), seconds(d.commit_longest)]]));
+    ["records", ...each((w) => number(w.records))],
+    ["a second", perSecond(3600, s, h.records), perSecond(86400, s, d.records)],
+    ["labels", ...each((w) => number(w.labels))],
+    ["a second", perSecond(3600, s, h.labels), perSecond(86400, s, d.labels)],
+    ["found their prediction", ...each((w) => percent(w.labels ? w.matched / w.labels : null))],
+    ["median delay", ...each(delay)],
+    ["dead letters", ...each((w) => number(w.dead_letters))],
+    ["commits", ...each((w) => number(w.commits))],
+    ["given up", ...each((w) => number(w.given_up))],
+    ["mean commit", ...each((w) => seconds(w.commit_mean))],
+    ["longest commit", ...each((w) => seconds(w.commit_longest))]]));
 
   learned(s);
   put("letters", s.dead_letters.length ? table([{ head: "time" }, { head: "record", kind: "text" },
@@ -168,7 +176,7 @@ function show(s) {
     name(`${x.topic}-${x.partition} offset ${x.offset}`), name(`${x.error}: ${x.reason}`)]))
     : none("None since this worker began."));
   put("partitions", s.partitions.length ? table([{ head: "partition" }, { head: "waiting" },
-    { head: "records" }, { head: "labels" }, { head: "not joined" }, { head: "dead" },
+    { head: "records" }, { head: "labels" }, { head: "not joined", kind: "spare" }, { head: "dead", kind: "spare" },
     { head: "accuracy %" }], s.partitions.map((p) => [String(p.partition), number(p.lag),
     number(p.records), number(p.labels), number(p.unmatched), number(p.dead_letters),
     p.scored ? `${fixed(100 * p.accuracy_before, 1)} → ${fixed(100 * p.accuracy_after, 1)}` : "–"]))
@@ -199,8 +207,11 @@ function learned(s) {
   const rest = s.n_classes - l.classes.length;
   put("mix_note", (rest > 0 ? `The ${l.classes.length} largest; ${number(rest)} more are left out. ` : "")
     + "What the labels say, the older ones counting less, and the mix that the corrector takes it for.");
-  const weights = (found) => Object.entries(found).sort((a, b) => b[1] - a[1]);
-  const shares = (found) => weights(found).map(([what, w]) => `${what} ${percent(w)}`).join(", ");
+  const shares = (found) => {
+    const all = Object.entries(found).sort((a, b) => b[1] - a[1]);
+    const some = all.filter(([, w]) => w >= 0.0005).map(([what, w]) => `${what} ${percent(w)}`);
+    return some.join(", ") + (some.length < all.length ? `, ${all.length - some.length} others less than 0.1 %` : "");
+  };
   const silent = l.n_silent
     ? [[l.n_silent === 1 ? "silent class" : "silent classes", ["no label of ",
       ...l.silent.flatMap((text, i) => [i ? ", " : "", name(text)]),
