@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html.parser
+import io
 import json
 import math
 import random
+import time
 import tracemalloc
 import urllib.error
 import urllib.request
@@ -18,8 +20,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from stream_can import Corrector
+from stream_can.cli.main import main
+from stream_can.cli.watch import shown
 from stream_can.kafka import Settings
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.history import History, Ring, Slots
@@ -31,6 +36,7 @@ from stream_can.kafka.watch.port import Port
 from stream_can.kafka.watch.status import Status
 from stream_can.stream.records import Counts, Output
 from stream_can.stream.replica import Replica
+from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import CLASSES, STAMP, App, fill, prediction
 from tests.kafka.test_metrics import ready
@@ -488,3 +494,135 @@ def outputs(app: App) -> dict[str, float]:
                 found[f"hits {stage}"] += int(row.argmax() == truth)
                 found[f"loss {stage}"] -= math.log(max(row[truth] / row.sum(), 1e-6))
     return found
+
+
+# -- in a browser --------------------------------------------------------------------------------
+
+ODD = ["<img src=x onerror=alert(1)>", "</script><script>document.title='owned'</script>", "refund"]
+
+
+def busy(classes: int) -> Small:
+    """Figures of every kind, a silent class, dead letters, names that mean no good."""
+    small = Small([*ODD, *(f"class {i} " + "long" * (i % 40) for i in range(classes - 3))])
+    now, rng = time.time(), np.random.default_rng(0)
+    small.look._since = now - 7200
+    for ago in range(3600, -1, -20):
+        small.metrics.history.add(
+            now - ago, [3.0], predictions=1000, labels=900, matched=890, unmatched=10, scored=890,
+            hits_before=500 + int(rng.integers(50)), hits_after=600 + int(rng.integers(50)),
+            log_loss_before=890.0, log_loss_after=700.0 + 50 * rng.random(), commits=100,
+            commit_seconds=3, commit_longest=0.2, lag=int(rng.integers(100)),
+        )  # fmt: skip
+    corrector = small.replicas[0].corrector
+    for y in rng.integers(3, size=300):
+        p = np.full(classes, 0.4 / classes)
+        p[y] += 0.6
+        corrector.process_one(p)
+        if y < 2:
+            corrector.learn_one(p, ODD[y])
+    small.replicas[0].newest = int(1000 * now)
+    small.metrics.letters += [letter(dead("BadMessage", "not JSON"), now, []) for _ in range(20)]
+    return small
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    browser = Browser(tmp_path)
+    yield browser
+    browser.close()
+
+
+WIDE = """[...document.querySelectorAll("main *")].filter(e => !e.closest(".tall") &&
+  e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
+CUT = """[...document.querySelectorAll(".scroll, .tall, .tile")].filter(e =>
+  e.scrollWidth > e.clientWidth + 1).map(e => e.id || e.textContent)"""
+VERDICT = "document.getElementById('verdict').textContent"
+TITLE = "document.getElementById('title').textContent"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("width", "dark", "classes"),
+    [(1280, False, 3), (400, True, 3), (1280, True, 300), (400, False, 300)],
+)
+def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes: int) -> None:
+    small = busy(classes)
+    port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.look.json)
+    try:
+        browser.look(f"http://127.0.0.1:{port.number}/", width, dark=dark)
+        wait("the figures", lambda: browser.value(TITLE) == "app")
+        assert browser.value("document.querySelectorAll('.figure svg').length") == 4
+        assert browser.value(WIDE) == []
+        assert browser.value(CUT) == []
+        names = browser.value("[...document.querySelectorAll('#mix bdi')].map(e => e.textContent)")
+        assert len(names) == classes
+        assert set(ODD) <= set(names)
+        assert "refund" in browser.value(VERDICT)
+        assert browser.value("document.images.length + document.scripts.length") == 1
+        page = browser.value("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, page[4:-1].split(","))) < 180) == dark
+        small.metrics.letters.clear()
+        wait("it updates itself", lambda: "None since" in browser.value(
+            "document.getElementById('letters').textContent"))  # fmt: skip
+        assert browser.errors == []
+    finally:
+        port.close()
+    wait("that it stopped", lambda: "has not answered since" in browser.value(VERDICT))
+    assert len(browser.value("document.getElementById('mix').textContent")) > 20
+    assert browser.value("document.title") == "! no answer"
+
+
+@pytest.mark.browser
+def test_the_policy_forbids_what_is_not_in_the_page(browser: Browser, port: Port) -> None:
+    browser.look(f"http://127.0.0.1:{port.number}/", 800)
+    wait("the page", lambda: browser.value(TITLE) == "app")
+    assert browser.errors == []
+    browser.value(
+        """{ const s = document.createElement("script"); s.textContent = "window.owned = 1";
+        document.head.append(s);
+        const i = document.createElement("img");
+        i.src = "http://127.0.0.1:1/x"; document.body.append(i);
+        document.body.setAttribute("style", "display: none");
+        fetch("http://127.0.0.1:1/y").catch(() => {}); }"""
+    )
+    wait("four refusals", lambda: browser.value("1") and len(browser.errors) >= 4)
+    assert all("Content Security Policy" in error for error in browser.errors), browser.errors
+    assert browser.value("window.owned === undefined")
+
+
+# -- in a terminal -------------------------------------------------------------------------------
+
+
+@fast
+def test_watch_says_the_same(port: Port, tmp_path: Path, capsys: Any) -> None:
+    config = tmp_path / "app.toml"
+    config.write_text(
+        'bootstrap_servers = ["127.0.0.1:1"]\napplication_id = "app"\ninput = "in"\n'
+        f'output = "out"\nclasses = ["a", "b"]\nhttp_port = {port.number}\n'
+    )
+    assert main(["watch", str(config)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("app 0, 3 classes, 1 partitions")
+    assert "no label of a prediction that this process sent has come yet. Nothing" in said
+    assert main(["watch", "--url", f"http://127.0.0.1:{port.number}/", "--once"]) == 0
+    port.close()
+    assert main(["watch", str(config)]) == 1
+    assert "status.json: no answer of a worker" in capsys.readouterr().err
+    config.write_text(config.read_text().replace("http_port", "# http_port"))
+    assert main(["watch", str(config)]) == 1
+    assert "without http_port" in capsys.readouterr().err
+    assert main(["watch"]) == 1
+    assert main(["watch", "--url", "file:///etc/passwd"]) == 1
+
+
+@fast
+def test_names_in_a_terminal_are_text() -> None:
+    small = busy(3)
+    small.replicas[0] = Replica(Corrector(["\x1b[31mred", "[bold]b[/]", ":smile:"]))
+    console = Console(file=io.StringIO(), markup=False, emoji=False, width=120)
+    console.print(shown(small.look.status()))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\\x1b[31mred" in said
+    assert "[bold]b[/]" in said
+    assert ":smile:" in said
+    assert "\x1b" not in said

@@ -129,7 +129,7 @@ def _good(s: Status) -> Problem:
         if window.accuracy is None or window.log_loss is None:
             continue
         loss, accuracy = window.log_loss, window.accuracy
-        sure = loss.high is not None and loss.high < 0
+        sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
         verb = "It helps" if sure else "No harm seen, no sure gain yet"
         return Problem(
             "good",
