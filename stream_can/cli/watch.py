@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import urllib.request
 from datetime import datetime
@@ -46,7 +47,8 @@ def watch(
     It asks the worker's http_port on this machine, or the given address. Ends with Ctrl-C.
     """
     where = (url or _local(config)).rstrip("/") + "/status.json"
-    console = Console(highlight=False, markup=False, emoji=False)
+    width = None if sys.stdout.isatty() else 120
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
     if once or not console.is_terminal:
         console.print(shown(ask(where)))
         return 0
