@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -31,6 +32,8 @@ MOST_CLASSES = 300
 MOST_SILENT = 20
 RATE_SLOTS = 6
 """Of an hour's, for the rate of now: the last is not over."""
+
+_text = lru_cache(4096, typed=True)(readable)  # most of the time that a document of many took
 
 
 class Look:
@@ -168,11 +171,11 @@ def _learned(number: int, replica: Replica, now: float) -> Learned:
         final_weights=corrector.final_weights,
         last_temperature=corrector.last_temperature,
         coverage=corrector.coverage,
-        silent=[readable(name) for name in silent[:MOST_SILENT]],
+        silent=[_text(name) for name in silent[:MOST_SILENT]],
         n_silent=len(silent),
         classes=[
             ClassShare(
-                readable(corrector.classes[i]),
+                _text(corrector.classes[i]),
                 float(counts[i]) / total if total else None,
                 float(prior[i]),
             )
