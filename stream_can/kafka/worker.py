@@ -76,7 +76,15 @@ class Worker:
         self.health = Health(settings.live_seconds)
         self.port: Port | None = None
         self.learned = Learned(settings, self.client, self.start, self.health.beat)
-        self._look = Look(settings, self.health, self.metrics, lambda: self.learned.replicas)
+        self._look = Look(
+            settings.application_id,
+            settings.name,
+            together=settings.learn == "together",
+            has_labels=settings.labels is not None,
+            health=self.health,
+            metrics=self.metrics,
+            replicas=lambda: self.learned.replicas,
+        )
         self._partitions = Partitions(
             settings, self.client, self.start, self.learned, self.metrics, self.health
         )

@@ -25,7 +25,6 @@ from rich.console import Console
 from stream_can import Corrector
 from stream_can.cli.main import main
 from stream_can.cli.watch import shown
-from stream_can.kafka import Settings
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.history import History, Ring, Slots
 from stream_can.kafka.watch.letters import KEPT, letter, without_payload
@@ -199,25 +198,20 @@ def test_no_text_of_a_record_gets_through(text: str) -> None:
 # -- the document --------------------------------------------------------------------------------
 
 
-def settings(**changes: Any) -> Settings:
-    base: dict[str, Any] = {
-        "bootstrap_servers": ["127.0.0.1:1"], "application_id": "app", "instance": "0",
-        "input": "in", "output": "out", "labels": "labels", "classes": ["a", "b", "refund"],
-    }  # fmt: skip
-    return Settings(**base | changes)
-
-
 class Small:
     """A worker's numbers without a worker."""
 
-    def __init__(self, classes: Any = ("a", "b", "refund"), **changes: Any) -> None:
+    def __init__(self, classes: Any = ("a", "b", "refund"), *, has_labels: bool = True) -> None:
         self.health, self.metrics = Health(60), Metrics()
         self.health.ready = True
         zero = {"before": 0, "after": 0}
         counts = msgspec.to_builtins(Counts())
         self.metrics.partitions = {0: Committed(counts, 0, zero, {**zero})}
         self.replicas = {0: Replica(Corrector(classes))}
-        self.look = Look(settings(**changes), self.health, self.metrics, lambda: self.replicas)
+        self.look = Look(
+            "app", "0", together=True, has_labels=has_labels, health=self.health,
+            metrics=self.metrics, replicas=lambda: self.replicas,
+        )  # fmt: skip
         self.look._since = BEGIN - 7200
 
     def add(self, seconds: float, **amounts: float) -> None:
@@ -227,11 +221,11 @@ class Small:
         said = self.look.status(BEGIN).problems[0]
         return f"{said.level}: {said.what}"
 
-    def labelled(self, after: float) -> None:
-        """An hour of labels whose log loss goes from 1 to ``after``, and accuracy from 0.5."""
+    def labelled(self, after: float, hits: int = 26) -> None:
+        """An hour of labels: log loss from 1 to ``after``, hits of 50 from 25 to ``hits``."""
         for slot in reversed(range(100)):
             self.add(30 * slot, predictions=50, labels=50, matched=50, scored=50, hits_before=25,
-                     hits_after=26, log_loss_before=50, log_loss_after=50 * after + slot % 2,
+                     hits_after=hits, log_loss_before=50, log_loss_after=50 * after + slot % 2,
                      commits=10)  # fmt: skip
 
 
@@ -247,7 +241,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     )
     assert len(fine.look.status(BEGIN).problems) == 1
     doubtful = Small()
-    doubtful.labelled(0.99)
+    doubtful.labelled(0.99, hits=25)
     assert doubtful.first().startswith("good: No harm seen, no sure gain yet")
 
     harms = Small()
@@ -287,7 +281,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     idle.metrics.partitions = {}
     assert idle.first() == "doubt: This worker has no partition."
 
-    none = Small(labels=None)
+    none = Small(has_labels=False)
     assert none.first().startswith("good: Nothing is wrong; without labels")
     for one in (fine, harms, hangs, starts, still, dead, aborts, deaf, lost, none):
         assert all(problem.do for problem in one.look.status(BEGIN).problems)
@@ -327,7 +321,10 @@ def test_many_classes_are_the_largest_and_names_are_text() -> None:
     found = msgspec.json.decode(text, type=Status)
     assert found.n_classes == 1000
     assert len(found.learned[0].classes) == 300
-    assert found.learned[0].classes[0].name == "<b>&\\u2028\\x1b[31m"
+    names = [one.name for one in found.learned[0].classes]
+    assert names[0] == odd[0]
+    assert names[2] == "\\ud800"
+    assert max(map(len, names)) == 80
 
 
 @fast

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
 import msgspec
 
-from stream_can.kafka.settings import Settings
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.history import Change, Slots
 from stream_can.kafka.watch.metrics import Committed, Metrics
@@ -24,7 +22,6 @@ from stream_can.kafka.watch.status import (
     Status,
     Window,
 )
-from stream_can.replay.names import readable
 from stream_can.stream.replica import Replica
 from stream_can.version import __version__
 
@@ -32,8 +29,7 @@ MOST_CLASSES = 300
 MOST_SILENT = 20
 RATE_SLOTS = 6
 """Of an hour's, for the rate of now: the last is not over."""
-
-_text = lru_cache(4096, typed=True)(readable)  # most of the time that a document of many took
+LONGEST_NAME = 80
 
 
 class Look:
@@ -41,26 +37,35 @@ class Look:
 
     Parameters
     ----------
-    settings, health, metrics
-        The worker's.
+    application, instance
+        Of which it is.
+    together, has_labels
+        Whether all partitions learn from all labels; whether there are any.
+    health, metrics
+        What the worker says of itself.
     replicas
         What corrects now, by partition of the learned log.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        application: str,
+        instance: str,
+        *,
+        together: bool,
+        has_labels: bool,
         health: Health,
         metrics: Metrics,
         replicas: Callable[[], Mapping[int, Replica]],
     ) -> None:
-        self._settings, self._health = settings, health
-        self._metrics, self._replicas = metrics, replicas
+        self._application, self._instance = application, instance
+        self._together, self._has_labels = together, has_labels
+        self._health, self._metrics, self._replicas = health, metrics, replicas
         self._since = time.time()
 
     def status(self, now: float | None = None) -> Status:
         """The document as of now."""
-        now, s, metrics = time.time() if now is None else now, self._settings, self._metrics
+        now, metrics = time.time() if now is None else now, self._metrics
         with metrics.registry.lock:
             history = metrics.history
             hour, day = history.hour.last(now), history.day.last(now)
@@ -75,10 +80,10 @@ class Look:
         made = Status(
             version=VERSION,
             release=__version__,
-            application=s.application_id,
-            instance=s.name,
-            together=s.learn == "together",
-            has_labels=s.labels is not None,
+            application=self._application,
+            instance=self._instance,
+            together=self._together,
+            has_labels=self._has_labels,
             time=now,
             since=self._since,
             live=self._health.live,
@@ -101,6 +106,13 @@ class Look:
     def json(self) -> bytes:
         """The document as it goes out."""
         return msgspec.json.encode(self.status())
+
+
+def _text(name: object) -> str:
+    """A class name, bounded, that UTF-8 can hold; whoever shows it makes it harmless."""
+    text = str(name).encode(errors="backslashreplace").decode()
+    half = LONGEST_NAME // 2
+    return text if len(text) <= LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
 
 
 def _score(change: Change | None) -> Score | None:
