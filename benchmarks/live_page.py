@@ -90,7 +90,10 @@ def main() -> None:
                 seconds = run(app, every, Path(folder))
                 found[name].append(1e6 * seconds / (2 * given.records))
                 took = time.monotonic() - begin
-                print(f"{number + 1} {name}: {found[name][-1]:.2f} us a record, {took:.0f} s")
+                print(
+                    f"{number + 1} {name}: {found[name][-1]:.2f} us a record, {took:.0f} s",
+                    flush=True,
+                )
     for name, costs in found.items():
         ratios = [a / b for a, b in zip(costs, found["no page"], strict=True)]
         spread = f"{min(ratios):.3f} to {max(ratios):.3f}"

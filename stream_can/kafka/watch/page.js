@@ -54,7 +54,7 @@ function draw(id, series, step, s, digits) {
   const width = Math.max(240, byId(id).clientWidth), height = 190;
   const left = 48, right = 10, top = 10, bottom = 24;
   let low = Math.min(...values), high = Math.max(...values);
-  const room = Math.max((high - low) * 0.1, 10 ** -digits);
+  const room = Math.max((high - low) * 0.1, 2 * 10 ** -digits);
   low = Math.max(0, low - room); high += room;
   const n = series[0].values.length;
   const x = (i) => left + (width - left - right) * i / (n - 1);
