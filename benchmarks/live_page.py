@@ -1,6 +1,6 @@
 """What an open live page costs a worker: CPU a record, with the page open against without.
 
-    python benchmarks/live_page.py [--bootstrap-servers HOST:PORT] [--rounds 5] [--records 100000]
+    python benchmarks/live_page.py [--bootstrap-servers HOST:PORT] [--rounds 5] [--records 18000]
 
 Each round runs the worker over the same records three times in turn: nobody looks, one page is open
 (a request every 2 s), and forty are (20 a second), which shows the cost where one page's is lost in
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--bootstrap-servers", help="a running broker instead of one of its own")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--records", type=int, default=100_000, help="and as many labels")
+    parser.add_argument("--records", type=int, default=18_000, help="and as many labels")
     given = parser.parse_args()
     broker = None if given.bootstrap_servers else Broker(VERSIONS[0])
     app = App(given.bootstrap_servers or broker.bootstrap_servers)
