@@ -746,6 +746,12 @@ class Corrector:
             return float(self._state["labels"].sum())
 
     @property
+    def label_counts(self) -> Array:
+        """The decayed number of labels of each class, shape (m,)."""
+        with self._lock:
+            return self._state["labels"].copy()
+
+    @property
     def recent_log_loss(self) -> dict[str, float]:
         """Decayed mean log loss (nats) over the labels, of "raw" and "corrected" rows.
 

@@ -105,7 +105,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     create_topics: Annotated[bool, _is("create missing topics, but the input")] = False
     check: Annotated[bool, _is("check settings, topics, rights and sizes, then exit")] = False
     http_port: Annotated[
-        int | None, _is("serve /livez, /readyz and /metrics here (not at all)")
+        int | None, _is("serve a live page, /livez, /readyz and /metrics here (not at all)")
     ] = None
     http_host: Annotated[str, _is("address to serve them on (every one)")] = "0.0.0.0"
     live_seconds: Annotated[float, _is("/livez fails where the loop hangs for so long", gt=0)] = 120
@@ -179,6 +179,11 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         return Fields(
             probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits
         )
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the messages' fields that were given."""
+        return [name for name in (self.probs, self.raw, self.label, self.id) if name]
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in names}

@@ -29,6 +29,7 @@ from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.kafka.waiting import Waiting
 from stream_can.kafka.watch.health import Health
+from stream_can.kafka.watch.look import Look
 from stream_can.kafka.watch.metrics import Metrics
 from stream_can.kafka.watch.port import Port
 from stream_can.kafka.watch.progress import Progress
@@ -74,10 +75,19 @@ class Worker:
         )
         self.start = Start(settings)
         self.progress = Progress()
-        self.metrics = Metrics()
+        self.metrics = Metrics(shown=settings.field_names)
         self.health = Health(settings.live_seconds)
         self.port: Port | None = None
         self.learned = Learned(settings, self.client, self.start, self.health.beat)
+        self._look = Look(
+            settings.application_id,
+            settings.name,
+            together=settings.learn == "together",
+            has_labels=settings.labels is not None,
+            health=self.health,
+            metrics=self.metrics,
+            replicas=lambda: self.learned.replicas,
+        )
         self._partitions = Partitions(
             settings, self.client, self.start, self.learned, self.metrics, self.health
         )
@@ -132,7 +142,8 @@ class Worker:
         """
         s = self.settings
         if s.http_port is not None:  # before the brokers answer: waiting for them is alive
-            self.port = Port(s.http_host, s.http_port, self.health, self.metrics.registry)
+            registry, status = self.metrics.registry, self._look.json
+            self.port = Port(s.http_host, s.http_port, self.health, registry, status)
         answered = True
         try:
             self.check()

@@ -23,6 +23,8 @@ from tests.programs import PATIENCE, program
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "3.9.1"
 FLIGHTS = 400
+DASHBOARD = ROOT / "docker" / "grafana.json"
+PROVISIONING = "/etc/grafana/provisioning"
 SCRIPTS = {  # what Kafka's shell scripts start
     "/opt/kafka/bin/kafka-broker-api-versions.sh": "kafka.admin.BrokerApiVersionsCommand",
     "/opt/kafka/bin/kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -48,6 +50,42 @@ def get(url: str) -> str | None:
             return str(answer.read().decode())
     except OSError:
         return None
+
+
+def grafana(services: dict[str, Any]) -> set[str]:
+    """What the container of Grafana is given fits together; it is not run here."""
+    inside = {}
+    for volume in services["grafana"]["volumes"]:
+        name, path, mode = volume.split(":")
+        assert mode == "ro"
+        inside[path] = ROOT / "docker" / name
+    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert inside[home] == DASHBOARD
+    (provider,) = yaml.safe_load(inside[f"{PROVISIONING}/dashboards/stream-can.yml"].read_text())[
+        "providers"
+    ]
+    assert home.startswith(provider["options"]["path"])
+    (source,) = yaml.safe_load(inside[f"{PROVISIONING}/datasources/stream-can.yml"].read_text())[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    assert services["prometheus"]["ports"][0].endswith(":9090")
+    return {"grafana"}
+
+
+def dashboard_queries() -> list[str]:
+    """Every query of the dashboard, with its variables as Grafana would fill them in."""
+    found = json.loads(DASHBOARD.read_text())
+    names = {variable["name"] for variable in found["templating"]["list"]}
+    assert names == {"datasource", "job"}
+    queries = [target["expr"] for panel in found["panels"] for target in panel["targets"]]
+    assert len(queries) >= len(found["panels"]) > 0
+    assert all('job=~"$job"' in text for text in queries)
+    filled = {"$job": "stream-can", "$__rate_interval": "1m"}
+    for name, value in filled.items():
+        queries = [text.replace(name, value) for text in queries]
+    assert not [text for text in queries if "$" in text]
+    return queries
 
 
 @pytest.mark.long
@@ -128,6 +166,9 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
         assert query("sum(stream_can_partitions)")[0]["value"][1] == "4"
         wait("the recorded rates", lambda: len(query("stream_can:accuracy:rate1h")) == 2)
         assert query('ALERTS{alertstate="firing"}') == []
+        ran |= grafana(services)
+        for text in dashboard_queries():
+            wait(text, lambda text=text: query(text))
         ids = [
             json.loads(record.value)["flight"]
             for partition in range(4)

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -269,6 +270,37 @@ def test_poll_between_assignment_and_restore(broker: Broker) -> None:
     with pytest.raises(NoOffsetForPartitionError):
         polls()
     p.client.close()
+
+
+def test_what_was_fetched_of_a_held_partition_comes_when_it_is_read_again(broker: Broker) -> None:
+    name = unique("held")
+    create(broker.bootstrap_servers, {name: {}}, partitions=2)
+    produce(broker.bootstrap_servers, [(name, i % 2, b"k", b"%d" % i) for i in range(2000)])
+    options = {"max_poll_records": 100}
+    client = Client([broker.bootstrap_servers], name, "0", input=name, options=options)
+    member, taken = client.member, Counter[int]()
+    client.open()
+    wait("assignment", lambda: member.poll(100) or member.take_rebalance())
+    for partition in range(2):
+        member.start_at(name, partition, 0)
+
+    def read_on() -> int:
+        for (_, partition), records in member.poll(100).items():
+            taken[partition] += len(records)
+        return taken.total()
+
+    wait("the first records", read_on)
+    (first,) = taken
+    member.hold(name, first, True)  # with the rest of what was fetched in memory
+    wait("the other is read to its end", lambda: read_on() == 1000 + taken[first])
+    for _ in range(3):
+        read_on()
+    member.hold(name, 1 - first, True)
+    for _ in range(10):
+        read_on()  # until no fetch is under way
+    member.hold(name, first, False)
+    wait("all is read", lambda: read_on() == 2000, seconds=30)
+    client.close()
 
 
 def test_close_that_raises_is_survived(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

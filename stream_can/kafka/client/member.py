@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka import errors as kafka_errors
 
+from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import (
@@ -159,6 +160,7 @@ class Member:
                 self.drop()
                 self._rebalanced.set()
                 self.open()
+            unpacking.unpark(self._consumer)
             with errors_as(RetryError):
                 found = self._consumer.poll(timeout_ms)
         except RetryError as error:

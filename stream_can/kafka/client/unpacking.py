@@ -59,6 +59,17 @@ def install(consumer: Any, *, skip_damaged: bool = False) -> None:
     consumer._fetcher.PartitionRecords = Skipping if skip_damaged else Unpacked
 
 
+def unpark(consumer: Any) -> None:
+    """Before each poll: let a partition that is read again have what was fetched of it.
+
+    Trap: records in memory of a paused partition are parked until the fetcher's slot is None, and
+    a slot whose records have all been taken is not: they would stay there for ever.
+    """
+    fetcher = consumer._fetcher
+    if fetcher._next_partition_records is not None and not fetcher._next_partition_records:
+        fetcher._next_partition_records = None
+
+
 def _plain(part: Any) -> list[tuple[Any, ...]]:
     return [
         (r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, list(r.headers))

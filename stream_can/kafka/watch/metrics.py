@@ -9,20 +9,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
 
+from stream_can.kafka.watch.history import DELAYS, History
+from stream_can.kafka.watch.letters import KEPT, Letter, letter
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import reason_of
 from stream_can.stream.task import Result, Task
 from stream_can.version import __version__
 
-DELAYS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 3 * 86400, 7 * 86400, 30 * 86400)
-"""Upper ends, in seconds, of the buckets of the label delay."""
 COMMITS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 RESTORES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 
@@ -47,16 +48,18 @@ class Registry(CollectorRegistry):
         yield from found
 
 
-class _Before(NamedTuple):
+class Committed(NamedTuple):
     """What a task had counted when it was committed last."""
 
     counts: dict[str, int]
+    """`Counts`, since its state began."""
     scored: int
+    """Since this process has it, as are those below."""
     hits: dict[str, int]
     log_loss: dict[str, float]
 
     @classmethod
-    def of(cls, task: Task) -> _Before:
+    def of(cls, task: Task) -> Committed:
         sides = {"before": task.raw_scores, "after": task.sent_scores}
         return cls(
             msgspec.to_builtins(task.counts),
@@ -71,9 +74,15 @@ def _age(replica: Replica) -> float:
 
 
 class Metrics:
-    """The numbers of one worker; its loop writes them, whoever has ``registry`` reads them."""
+    """The numbers of one worker; its loop writes them, whoever has ``registry`` reads them.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    shown
+        Texts of the settings, which the reason of a dead letter may show.
+    """
+
+    def __init__(self, shown: Container[str] = ()) -> None:
         self.registry = registry = Registry()
 
         def counter(name: str, help_: str, label: str = "", *values: str) -> Counter:
@@ -156,11 +165,18 @@ class Metrics:
         gauge("build_info", "The release that runs", "version").labels(__version__).set(1)
         ProcessCollector(registry=registry)
 
-        self._before: dict[int, _Before] = {}
+        self.history = History()
+        self.lag: dict[tuple[str, int], int] = {}
+        """(input or labels, partition) -> records not yet taken, when they were asked for last."""
+        self.partitions: dict[int, Committed] = {}
+        """Those that are assigned."""
+        self.letters: deque[Letter] = deque(maxlen=KEPT)
+        self._shown = shown
         self._open = False
         self._outputs = 0
         self._delays: list[int] = []
         self._asked: Tally[str] = Tally()
+        self._letters: deque[Letter] = deque(maxlen=KEPT)
 
     def restored(self, tasks: Mapping[int, Task], seconds: float) -> None:
         """These partitions are ours now."""
@@ -168,7 +184,7 @@ class Metrics:
             self._rebalances.inc()
             self._restore.observe(seconds)
             self._forget()
-            self._before = {partition: _Before.of(task) for partition, task in tasks.items()}
+            self.partitions = {partition: Committed.of(task) for partition, task in tasks.items()}
             self._assigned.set(len(tasks))
 
     def handled(self, result: Result) -> None:
@@ -177,6 +193,8 @@ class Metrics:
         self._outputs += len(result.outputs)
         self._delays += result.delays
         self._asked.update(reason_of(request) for request in result.requests)
+        for out in result.dead_letters[-KEPT:]:
+            self._letters.append(letter(out, time.time(), self._shown))
 
     def committed(self, tasks: Mapping[int, Task], seconds: float, snapshot_bytes: int) -> None:
         """The transaction with these tasks' records is committed."""
@@ -185,14 +203,20 @@ class Metrics:
             self._commit.observe(seconds)
             self._snapshot_bytes.inc(snapshot_bytes)
             done: Tally[str] = Tally()
+            scores: defaultdict[str, float] = defaultdict(float)
             for partition, task in tasks.items():
-                now, before = _Before.of(task), self._before[partition]
+                now, before = Committed.of(task), self.partitions[partition]
                 done.update({name: n - before.counts[name] for name, n in now.counts.items()})
-                self._scored.inc(now.scored - before.scored)
+                scores["scored"] += now.scored - before.scored
                 for stage in now.hits:
-                    self._hits.labels(stage).inc(now.hits[stage] - before.hits[stage])
-                    self._log_loss.labels(stage).inc(now.log_loss[stage] - before.log_loss[stage])
-                self._before[partition] = now
+                    scores[f"hits_{stage}"] += now.hits[stage] - before.hits[stage]
+                    loss = now.log_loss[stage] - before.log_loss[stage]
+                    scores[f"log_loss_{stage}"] += loss
+                self.partitions[partition] = now
+            self._scored.inc(scores["scored"])
+            for stage in ("before", "after"):
+                self._hits.labels(stage).inc(scores[f"hits_{stage}"])
+                self._log_loss.labels(stage).inc(scores[f"log_loss_{stage}"])
             dead = done["predictions"] - self._outputs
             self._predictions.labels("corrected").inc(done["corrected"])
             self._predictions.labels("tombstone").inc(self._outputs - done["corrected"])
@@ -206,28 +230,46 @@ class Metrics:
             )
             for reason, asked in self._asked.items():
                 self._requests.labels(reason).inc(asked)
-            for delay in self._delays:  # a label stamped before its prediction came at once
-                self._delay.observe(max(delay, 0) / 1000)
-            self._open, self._outputs, self._delays, self._asked = False, 0, [], Tally()
+            # A label stamped before its prediction came at once.
+            delays = [max(delay, 0) / 1000 for delay in self._delays]
+            for delay in delays:
+                self._delay.observe(delay)
+            counts = {
+                name: done[name]
+                for name in ("predictions", "labels", "matched", "unmatched", "dead_letters")
+            }
+            times = {"commits": 1, "commit_seconds": seconds, "commit_longest": seconds}
+            self.history.add(time.time(), delays, **counts, **scores, **times)
+            self.letters += self._letters
+            self._close()
 
     def given_up(self, outcome: str) -> None:
         """The transaction, if one is open, is "aborted", or "unknown"; its tasks are dropped."""
         with self.registry.lock:
             if self._open:
                 self._transactions.labels(outcome).inc()
-            self._open, self._outputs, self._delays, self._asked = False, 0, [], Tally()
+                self.history.add(time.time(), given_up=1)
+            self._close()
             self._forget()
+
+    def _close(self) -> None:
+        """No transaction is open."""
+        self._open, self._outputs, self._delays, self._asked = False, 0, [], Tally()
+        self._letters.clear()
 
     def lags(self, lag: Mapping[tuple[str, int], int]) -> None:
         """(input or labels, partition) -> records not yet taken."""
         with self.registry.lock:
             self._lag.clear()
+            self.lag = dict(lag)
+            waiting = sum(records for (source, _), records in lag.items() if source == "input")
+            self.history.add(time.time(), lag=waiting)
             for (source, partition), records in lag.items():
                 self._lag.labels(source, partition).set(records)
 
     def _forget(self) -> None:
         """Nothing is assigned."""
-        self._before = {}
+        self.partitions, self.lag = {}, {}
         self._assigned.set(0)
         learned = (self._size, self._weight, self._final, self._temperature, self._coverage)
         entries = (self._offset, self._learned_labels, self._age)

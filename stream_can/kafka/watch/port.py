@@ -1,10 +1,12 @@
-"""One small HTTP port: is the worker alive, is it ready, and its metrics.
+"""One small HTTP port: is the worker alive, is it ready, its metrics, and a page for people.
 
-========= ==========================================================================
-/livez    200 while the loop comes round; 503 where it has hung: restart the process
-/readyz   200 once the assigned partitions are restored, else 503
-/metrics  for Prometheus
-========= ==========================================================================
+============ ==========================================================================
+/livez       200 while the loop comes round; 503 where it has hung: restart the process
+/readyz      200 once the assigned partitions are restored, else 503
+/metrics     for Prometheus
+/            a page to look at, which updates itself from
+/status.json which is documented in docs/live.md
+============ ==========================================================================
 
 Waiting for brokers is alive (a restart would not bring them back) and not ready.
 """
@@ -26,6 +28,7 @@ from prometheus_client.exposition import choose_encoder
 
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.watch.health import Health
+from stream_can.kafka.watch.page import live_page
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,8 @@ class Port:
         What /livez and /readyz say.
     registry
         What /metrics shows.
+    status
+        What /status.json shows; without it there is no page either.
 
     Raises
     ------
@@ -53,16 +58,27 @@ class Port:
         The port cannot be had.
     """
 
-    def __init__(self, host: str, port: int, health: Health, registry: CollectorRegistry) -> None:
-        pages = {
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        health: Health,
+        registry: CollectorRegistry,
+        status: Callable[[], bytes] | None = None,
+    ) -> None:
+        page = live_page()
+        pages: dict[str, Page] = {
             "/livez": lambda _: _state(
                 health.live, f"the loop came round {health.silence:.1f} s ago"
             ),
             "/readyz": lambda _: _state(health.ready, "ready" if health.ready else "not restored"),
             "/metrics": lambda accept: _metrics(registry, accept),
         }
+        if status is not None:
+            pages["/"] = lambda _: (200, "text/html; charset=utf-8", page.body)
+            pages["/status.json"] = lambda _: (200, "application/json", status())
         try:
-            self._server = _Server((host, port), _handler(pages))
+            self._server = _Server((host, port), _handler(pages, page.policy))
         except (OSError, OverflowError) as error:
             raise DeniedError(f"http_port {port} on {host!r}: {error}") from error
         self.number: int = self._server.server_address[1]
@@ -70,7 +86,7 @@ class Port:
             target=self._server.serve_forever, daemon=True, name="stream-can-http"
         )
         serve.start()
-        log.info("/livez, /readyz and /metrics on %s:%d", host, self.number)
+        log.info("/, /livez, /readyz and /metrics on %s:%d", host, self.number)
 
     def close(self) -> None:
         """Stop listening."""
@@ -124,7 +140,7 @@ def _metrics(registry: CollectorRegistry, accept: str) -> tuple[int, str, bytes]
     return 200, content_type, encode(registry)
 
 
-def _handler(pages: dict[str, Page]) -> type[BaseHTTPRequestHandler]:
+def _handler(pages: dict[str, Page], policy: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
@@ -133,6 +149,9 @@ def _handler(pages: dict[str, Page]) -> type[BaseHTTPRequestHandler]:
             self.send_response(code)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Security-Policy", policy)
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.send_header("Cache-Control", "no-store")
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(body)

@@ -1,0 +1,212 @@
+"""A look at a worker from another thread: the document of what it does and knows now."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from stream_can.kafka.watch.health import Health
+from stream_can.kafka.watch.history import Change, Slots
+from stream_can.kafka.watch.metrics import Committed, Metrics
+from stream_can.kafka.watch.problems import problems
+from stream_can.kafka.watch.status import (
+    VERSION,
+    ClassShare,
+    Course,
+    Learned,
+    Partition,
+    Score,
+    Status,
+    Window,
+)
+from stream_can.stream.replica import Replica
+from stream_can.version import __version__
+
+MOST_CLASSES = 300
+MOST_SILENT = 20
+RATE_SLOTS = 6
+"""Of an hour's, for the rate of now: the last is not over."""
+LONGEST_NAME = 80
+
+
+class Look:
+    """Makes the document of one worker, in whatever thread.
+
+    Parameters
+    ----------
+    application, instance
+        Of which it is.
+    together, has_labels
+        Whether all partitions learn from all labels; whether there are any.
+    health, metrics
+        What the worker says of itself.
+    replicas
+        What corrects now, by partition of the learned log.
+    """
+
+    def __init__(
+        self,
+        application: str,
+        instance: str,
+        *,
+        together: bool,
+        has_labels: bool,
+        health: Health,
+        metrics: Metrics,
+        replicas: Callable[[], Mapping[int, Replica]],
+    ) -> None:
+        self._application, self._instance = application, instance
+        self._together, self._has_labels = together, has_labels
+        self._health, self._metrics, self._replicas = health, metrics, replicas
+        self._since = time.time()
+
+    def status(self, now: float | None = None) -> Status:
+        """The document as of now."""
+        now, metrics = time.time() if now is None else now, self._metrics
+        with metrics.registry.lock:
+            history = metrics.history
+            hour, day = history.hour.last(now), history.day.last(now)
+            lag, letters = dict(metrics.lag), list(metrics.letters)[::-1]
+            partitions = dict(metrics.partitions)
+        replicas = dict(self._replicas())
+        learned = [_learned(n, r, now) for n, r in sorted(replicas.items()) if r.started]
+        inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
+        newest = Slots(hour.rows[-RATE_SLOTS:])
+        seconds = (RATE_SLOTS - 1) * history.hour.seconds + now % history.hour.seconds
+        rate = newest.total("predictions") / max(1.0, min(seconds, now - self._since))
+        made = Status(
+            version=VERSION,
+            release=__version__,
+            application=self._application,
+            instance=self._instance,
+            together=self._together,
+            has_labels=self._has_labels,
+            time=now,
+            since=self._since,
+            live=self._health.live,
+            ready=self._health.ready,
+            records_per_second=rate,
+            lag=sum(inputs) if inputs else None,
+            n_classes=len(replicas[learned[0].partition].corrector.classes) if learned else 0,
+            hour=_window(hour),
+            day=_of_day(day, hour),
+            hour_course=_course(hour.merged(6), 6 * history.hour.seconds),
+            day_course=_course(day.merged(3), 3 * history.day.seconds),
+            learned=learned,
+            partitions=[_partition(p, found, lag) for p, found in sorted(partitions.items())],
+            dead_letters=letters,
+            history_bytes=history.nbytes,
+        )
+        made.problems = problems(made)
+        return made
+
+    def json(self) -> bytes:
+        """The document as it goes out."""
+        return msgspec.json.encode(self.status())
+
+
+def _text(name: object) -> str:
+    """A class name, bounded, that UTF-8 can hold; whoever shows it makes it harmless."""
+    text = str(name).encode(errors="backslashreplace").decode()
+    half = LONGEST_NAME // 2
+    return text if len(text) <= LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
+
+
+def _score(change: Change | None) -> Score | None:
+    return None if change is None else Score(*change)
+
+
+def _window(slots: Slots) -> Window:
+    commits = int(slots.total("commits"))
+    delay = slots.delay(0.5) or (None, None)
+    return Window(
+        scored=int(slots.total("scored")),
+        accuracy=_score(slots.change("hits")),
+        log_loss=_score(slots.change("log_loss")),
+        records=int(slots.total("predictions")),
+        **{
+            name: int(slots.total(name))
+            for name in ("labels", "matched", "unmatched", "dead_letters", "commits", "given_up")
+        },
+        commit_mean=slots.total("commit_seconds") / commits if commits else None,
+        commit_longest=slots.total("commit_longest") if commits else None,
+        delay_from=delay[0],
+        delay_to=delay[1],
+    )
+
+
+def _of_day(day: Slots, hour: Slots) -> Window:
+    """The day's; where the hour has all its labels, how sure it is comes from the finer slots."""
+    window = _window(day)
+    if window.scored == hour.total("scored"):
+        window.accuracy, window.log_loss = (_score(hour.change(s)) for s in ("hits", "log_loss"))
+    return window
+
+
+def _course(slots: Slots, seconds: int) -> Course:
+    n = slots["scored"].tolist()
+
+    def means(name: str) -> list[float | None]:
+        sums = slots[name].tolist()
+        return [x / labels if labels else None for x, labels in zip(sums, n, strict=True)]
+
+    return Course(
+        seconds=seconds,
+        accuracy_before=means("hits_before"),
+        accuracy_after=means("hits_after"),
+        log_loss_before=means("log_loss_before"),
+        log_loss_after=means("log_loss_after"),
+        records=slots["predictions"].astype(int).tolist(),
+        lag=slots["lag"].astype(int).tolist(),
+    )
+
+
+def _learned(number: int, replica: Replica, now: float) -> Learned:
+    corrector = replica.corrector
+    prior, counts = corrector.prior, corrector.label_counts
+    total, silent = float(counts.sum()), corrector.silent_classes
+    largest = (-prior).argsort(kind="stable")[:MOST_CLASSES].tolist()
+    recent = corrector.recent_log_loss
+    known = not math.isnan(recent["raw"])
+    return Learned(
+        partition=number,
+        offset=replica.offset,
+        labels=corrector.n_labels,
+        effective_sample_size=total,
+        age=None if replica.newest is None else max(0.0, now - replica.newest / 1000),
+        log_loss_before=recent["raw"] if known else None,
+        log_loss_after=recent["corrected"] if known else None,
+        weights=corrector.weights,
+        final_weights=corrector.final_weights,
+        last_temperature=corrector.last_temperature,
+        coverage=corrector.coverage,
+        silent=[_text(name) for name in silent[:MOST_SILENT]],
+        n_silent=len(silent),
+        classes=[
+            ClassShare(
+                _text(corrector.classes[i]),
+                float(counts[i]) / total if total else None,
+                float(prior[i]),
+            )
+            for i in largest
+        ],
+    )
+
+
+def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]) -> Partition:
+    n, counts = found.scored, found.counts
+    return Partition(
+        partition=number,
+        lag=lag.get(("input", number)),
+        label_lag=lag.get(("labels", number)),
+        records=counts["predictions"],
+        labels=counts["labels"],
+        unmatched=counts["unmatched"],
+        dead_letters=counts["dead_letters"],
+        scored=n,
+        accuracy_before=found.hits["before"] / n if n else None,
+        accuracy_after=found.hits["after"] / n if n else None,
+    )

@@ -1,0 +1,40 @@
+"""The live page: one document with its style and its script inside, and the policy that allows
+these and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib import resources
+from typing import NamedTuple
+
+
+class LivePage(NamedTuple):
+    """What ``/`` answers."""
+
+    body: bytes
+    policy: str
+    """Its Content-Security-Policy."""
+
+
+def live_page() -> LivePage:
+    """The page; what it shows it fetches from ``status.json`` beside it."""
+    files = resources.files("stream_can")
+    own = files.joinpath("kafka", "watch")
+    # The look of a report; its package is not imported, since it needs an extra that we do not.
+    style = files.joinpath("report", "page.css").read_text("utf-8")
+    style += own.joinpath("page.css").read_text("utf-8")
+    script = own.joinpath("page.js").read_text("utf-8")
+    text = own.joinpath("page.html").read_text("utf-8")
+    text = text.replace("<style></style>", f"<style>{style}</style>")
+    text = text.replace("<script></script>", f"<script>{script}</script>")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)};"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return LivePage(text.encode(), policy)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,159 @@
+"""What is wrong with a worker, the worst first, each in one sentence with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stream_can.kafka.watch.status import Problem, Score, Status
+
+BEHIND = 10_000
+STALE_SECONDS = 120.0
+START_SECONDS = 60.0
+"""A process that has run for less has not had the time to do what is missing."""
+HOUR = 3600.0
+FEWEST_LABELS = 100
+
+
+def problems(status: Status) -> list[Problem]:
+    """The problems of a status; where there are none, what the correction does."""
+    found = [*_bad(status), *_doubts(status)]
+    return found or [_good(status)]
+
+
+def _bad(s: Status) -> Iterator[Problem]:
+    recent = s.hour_course
+    runs = s.time - s.since
+
+    def bad(what: str, do: str) -> Problem:
+        return Problem("bad", what, do)
+
+    if not s.live:
+        yield bad(
+            "The worker hangs: its loop does not come round.",
+            "Restart the process; nothing is lost, it goes on from the last commit.",
+        )
+    elif not s.ready:
+        yield bad(
+            "The worker corrects nothing now: its partitions are not restored.",
+            "Wait a minute: it starts, or the group shares its partitions out anew. If it stays,"
+            " the last line of its log says why.",
+        )
+    if s.ready and s.lag and runs > START_SECONDS and not sum(recent.records[-2:]):
+        yield bad(
+            f"It stands still: {s.lag:,} records wait and none was committed for a minute.",
+            "Look at the brokers: a partition without a leader, or a transaction left open.",
+        )
+    hour = s.hour
+    if hour.given_up > max(3, 0.1 * (hour.commits + hour.given_up)):
+        yield bad(
+            f"{hour.given_up:,} of {hour.commits + hour.given_up:,} transactions of the last hour"
+            " were given up.",
+            "Look for brokers that fail over, or workers that come and go; the log names each.",
+        )
+    if hour.dead_letters > 0.01 * (hour.records + hour.labels):
+        total = hour.records + hour.labels
+        yield bad(
+            f"{hour.dead_letters:,} of {total:,} records of the last hour could not be read.",
+            "See the last dead letters below: has the message changed?",
+        )
+    for name, window in (("hour", hour), ("day", s.day)):
+        loss = window.log_loss
+        if loss and window.scored >= FEWEST_LABELS and loss.low is not None and loss.low > 0:
+            yield bad(
+                f"It harms: over the last {name} the log loss is {loss.after - loss.before:.4f}"
+                " nats higher after correction than before.",
+                "Check that labels are right and echo raw probabilities, not corrected ones;"
+                ' paths = ["raw"] under a new application_id passes predictions through meanwhile.',
+            )
+            break
+
+
+def _doubts(s: Status) -> Iterator[Problem]:
+    hour, runs = s.hour, s.time - s.since
+
+    def doubt(what: str, do: str) -> Problem:
+        return Problem("doubt", what, do)
+
+    lag = s.hour_course.lag
+    if s.lag is not None and s.lag > BEHIND and lag[-1] > lag[-10] > 0:
+        yield doubt(
+            f"It falls behind: {s.lag:,} records wait, more than ten minutes ago.",
+            "Add workers, up to one a partition.",
+        )
+    oldest = max((found.age or 0.0 for found in s.learned), default=0.0)
+    if s.has_labels and oldest > STALE_SECONDS and any(s.hour_course.records[-5:]):
+        yield doubt(
+            f"What corrects was learned {_span(oldest)} ago: the learned log stands still.",
+            "In all workers it is an open transaction, in this one alone its log or rights.",
+        )
+    if s.has_labels and runs > HOUR and hour.records and not hour.labels:
+        yield doubt(
+            "No label has come for an hour: nothing is learned.",
+            "Look at what writes the labels topic.",
+        )
+    if hour.unmatched > max(10, 0.1 * hour.labels):
+        yield doubt(
+            f"{hour.unmatched:,} of {hour.labels:,} labels of the last hour found no prediction.",
+            "They come later than recent_mb holds, or with another key or partitioner.",
+        )
+    for found in s.learned:
+        where = "" if s.together else f" (partition {found.partition})"
+        if found.n_silent:
+            names = ", ".join(f"“{name}”" for name in found.silent[:3])
+            more = f" and {found.n_silent - 3:,} more" if found.n_silent > 3 else ""
+            yield doubt(
+                f"No label of {names}{more} has come{where}: left out of learning.",
+                "Send labels of a random share of all predictions, these among them.",
+            )
+        if found.coverage < 0.95:
+            yield doubt(
+                f"Labels are no fair sample{where}: {found.coverage:.0%} of the correction goes"
+                " out.",
+                "Label a random share of all predictions, not those that were noticed.",
+            )
+    if s.ready and not s.partitions:
+        yield doubt(
+            "This worker has no partition.",
+            "More workers than partitions: it takes over when another ends. Nothing to do.",
+        )
+
+
+def _good(s: Status) -> Problem:
+    if not s.has_labels:
+        return Problem(
+            "good",
+            "Nothing is wrong; without labels there is no accuracy to show.",
+            "Set labels to the topic that has them, and the worker learns and scores.",
+        )
+    for name, window in (("hour", s.hour), ("day", s.day)):
+        if window.accuracy is None or window.log_loss is None:
+            continue
+        loss, accuracy = window.log_loss, window.accuracy
+        sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
+        verb = "It helps" if sure else "No harm seen, no sure gain yet"
+        return Problem(
+            "good",
+            f"{verb}: over the last {name} the accuracy goes from {accuracy.before:.1%} to"
+            f" {accuracy.after:.1%}{_points(accuracy)}, the log loss from {loss.before:.3f} to"
+            f" {loss.after:.3f}.",
+            "Nothing to do.",
+        )
+    return Problem(
+        "good",
+        "Nothing is wrong; no label of a prediction that this process sent has come yet.",
+        "Nothing to do but wait.",
+    )
+
+
+def _points(score: Score) -> str:
+    """The interval of a change, in words."""
+    if score.low is None or score.high is None:
+        return ""
+    return f" ({100 * score.low:+.1f} to {100 * score.high:+.1f} points)"
+
+
+def _span(seconds: float) -> str:
+    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds"

@@ -1,0 +1,157 @@
+"""What one worker shows of itself: ``/status.json``, the versioned document behind the page."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from stream_can.kafka.watch.letters import Letter
+
+VERSION = 1
+"""Of the document: fields may be added; a field that goes or changes its meaning raises it."""
+
+
+class Score(Struct):
+    """A mean over the labels of predictions that this process sent, before and after correction."""
+
+    before: float
+    after: float
+    low: float | None
+    """Where ``after - before`` lies with 95 % confidence; null in the first minute of labels."""
+    high: float | None
+
+
+class Window(Struct):
+    """The last hour or day, as far as this process has run."""
+
+    scored: int
+    """Predictions that this process sent and whose label came."""
+    accuracy: Score | None
+    log_loss: Score | None
+    """In nats."""
+    records: int
+    """Of input, committed; tombstones and dead letters are among them."""
+    labels: int
+    matched: int
+    """Labels that found their prediction."""
+    unmatched: int
+    """Labels that did not, and taught the class mix alone."""
+    dead_letters: int
+    commits: int
+    given_up: int
+    """Transactions."""
+    commit_mean: float | None
+    commit_longest: float | None
+    """Seconds."""
+    delay_from: float | None
+    delay_to: float | None
+    """Between these many seconds lies the median label delay; null is no end."""
+
+
+class Course(Struct):
+    """A window step by step, the oldest first; null where no label came."""
+
+    seconds: int
+    """Of one step."""
+    accuracy_before: list[float | None]
+    accuracy_after: list[float | None]
+    log_loss_before: list[float | None]
+    log_loss_after: list[float | None]
+    records: list[int]
+    lag: list[int]
+
+
+class ClassShare(Struct):
+    """One class of the mix."""
+
+    name: str
+    labels: float | None
+    """Its share of the labels, the older ones counting less; null before the first."""
+    taken: float
+    """The share that the corrector takes it for."""
+
+
+class Learned(Struct):
+    """What corrects now: of the application, or with ``learn = "apart"`` of one partition."""
+
+    partition: int
+    """Of the learned log."""
+    offset: int
+    labels: int
+    effective_sample_size: float
+    age: float | None
+    """Seconds since the newest entry."""
+    log_loss_before: float | None
+    log_loss_after: float | None
+    """Of the labels of all partitions that learn together, the older ones counting less."""
+    weights: dict[str, float]
+    """Of the paths in the mixture."""
+    final_weights: dict[str, float]
+    """Of anchor, mixture and tempered mixture in what goes out."""
+    last_temperature: float
+    coverage: float
+    """How much of the correction the labels let out, from 0 to 1."""
+    silent: list[str]
+    """Classes that are left out of learning, the first 20."""
+    n_silent: int
+    classes: list[ClassShare]
+    """The 300 largest; the others together are what is left of 1."""
+
+
+class Partition(Struct):
+    """A partition of the input that this process has."""
+
+    partition: int
+    lag: int | None
+    label_lag: int | None
+    records: int
+    """This and the next three since its state began."""
+    labels: int
+    unmatched: int
+    dead_letters: int
+    scored: int
+    """This and the next two since this process has it."""
+    accuracy_before: float | None
+    accuracy_after: float | None
+
+
+class Problem(Struct):
+    """What is wrong, and what to do."""
+
+    level: str
+    """"bad", "doubt", or "good": then nothing is."""
+    what: str
+    do: str
+
+
+class Status(Struct):
+    """``/status.json``."""
+
+    version: int
+    release: str
+    application: str
+    instance: str
+    together: bool
+    """Whether all partitions learn from all labels."""
+    has_labels: bool
+    time: float
+    """When this was made, in seconds since 1970."""
+    since: float
+    """When the process began."""
+    live: bool
+    ready: bool
+    records_per_second: float
+    lag: int | None
+    """Records of the input that are not yet taken."""
+    n_classes: int
+    hour: Window
+    day: Window
+    hour_course: Course
+    day_course: Course
+    learned: list[Learned]
+    partitions: list[Partition]
+    dead_letters: list[Letter]
+    """The last 20, the newest first."""
+    history_bytes: int
+    """Memory of the hour and the day, which does not grow."""
+    problems: list[Problem] = field(default_factory=list)
+    """The worst first; never empty."""
