@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.options import PRODUCER
+from stream_can.method.rows import Normalise
 from stream_can.method.settings import Settings as CorrectorSettings
 from stream_can.method.settings import about, check_settings
 from stream_can.stream.fields import Fields
@@ -64,6 +65,9 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     raw: Annotated[str, _is("field that keeps the original; empty keeps none")] = "probs_raw"
     id: Annotated[str | None, _is("field that joins labels to predictions (the key)")] = None
     label: Annotated[str, _is("field of the label")] = "label"
+    normalise: Annotated[
+        Normalise, _is("divide rows by their sum where rounding explains it, or always")
+    ] = "rounded"
     digits: Annotated[int | None, _is("round the output to so many digits")] = None
 
     paths: Annotated[list[str] | None, _is("paths to mix (all)")] = None
@@ -177,8 +181,9 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     def fields(self) -> Fields:
         """Where in the messages everything is."""
         return Fields(
-            probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits
-        )
+            probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits,
+            normalise=self.normalise,
+        )  # fmt: skip
 
     @property
     def field_names(self) -> list[str]:

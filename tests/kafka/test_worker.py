@@ -6,7 +6,7 @@ import json
 
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill
-from tests.kafka.topics import wait
+from tests.kafka.topics import produce, wait
 
 
 def test_smoke(each_broker: Broker) -> None:
@@ -21,3 +21,20 @@ def test_smoke(each_broker: Broker) -> None:
     assert [name for name, _ in first.headers] == ["h", "stream-can-version", "stream-can-learned"]
     assert app.checked.learned == 3000
     assert app.checked.unknown == 0  # what was sent is judged
+
+
+def test_scores_are_divided_by_their_sum_and_counted(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, labels=False, normalise="always")
+    scores = [9.0, 3.0, 6.0, 2.0]
+    message = json.dumps({"id": 1, "probs": scores}).encode()
+    produce(app.servers, [(app.given["input"], 0, b"k", message)] * 10)
+    running = app.worker()
+    wait("all committed", lambda: running.error or app.lag() == 0)
+    running.stop()
+    assert app.verify() == 10
+    for record in app.outputs(0):
+        sent = json.loads(record.value)
+        assert sent["probs_raw"] == scores
+        assert abs(sum(sent["probs"]) - 1) < 1e-9
+    sample = running.worker.metrics.registry.get_sample_value
+    assert sample("stream_can_normalised_rows_total") == 10

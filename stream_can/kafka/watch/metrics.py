@@ -105,6 +105,7 @@ class Metrics:
             "labels", "Label records committed", "result",
             "matched", "unmatched", "tombstone", "dead_letter",
         )  # fmt: skip
+        self._normalised = counter("normalised_rows", "Predictions divided by their sum")
         self._requests = counter("label_requests", "Labels asked for", "reason", "random", "margin")
         self._transactions = counter(
             "transactions", "Transactions", "outcome", "committed", "aborted", "unknown"
@@ -176,6 +177,7 @@ class Metrics:
         self._outputs = 0
         self._delays: list[int] = []
         self._asked: Tally[str] = Tally()
+        self._divided = 0
         self._letters: deque[Letter] = deque(maxlen=KEPT)
 
     def restored(self, tasks: Mapping[int, Task], seconds: float) -> None:
@@ -192,6 +194,7 @@ class Metrics:
         self._open = True
         self._outputs += len(result.outputs)
         self._delays += result.delays
+        self._divided += result.normalised
         self._asked.update(reason_of(request) for request in result.requests)
         for out in result.dead_letters[-KEPT:]:
             self._letters.append(letter(out, time.time(), self._shown))
@@ -228,6 +231,7 @@ class Metrics:
             self._labels.labels("tombstone").inc(
                 done["labels"] - done["matched"] - done["unmatched"] - dead
             )
+            self._normalised.inc(self._divided)
             for reason, asked in self._asked.items():
                 self._requests.labels(reason).inc(asked)
             # A label stamped before its prediction came at once.
@@ -255,6 +259,7 @@ class Metrics:
     def _close(self) -> None:
         """No transaction is open."""
         self._open, self._outputs, self._delays, self._asked = False, 0, [], Tally()
+        self._divided = 0
         self._letters.clear()
 
     def lags(self, lag: Mapping[tuple[str, int], int]) -> None:
