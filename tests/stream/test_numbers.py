@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
-import subprocess
-import sys
 from array import array
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -19,13 +13,6 @@ from hypothesis import strategies as st
 from stream_can.stream import numbers
 
 pytestmark = pytest.mark.fast
-
-SOURCE = Path(numbers.__file__).parent
-SETUP = """
-from setuptools import Extension, setup
-setup(ext_modules=[Extension("numbers", ["numbers.pyx"], language="c++",
-    extra_compile_args=["-std=c++17", "-O0"], define_macros=[("WITHOUT_FROM_CHARS", None)])])
-"""
 
 decode = msgspec.json.Decoder(list[float]).decode
 digits = st.text("0123456789", min_size=1, max_size=25)
@@ -82,27 +69,6 @@ def numbers_in(text: bytes) -> list[float] | None:
 
 def bits(row) -> bytes:
     return array("d", row).tobytes()
-
-
-@pytest.fixture(scope="module")
-def fallback(tmp_path_factory):
-    """The module as it is where the compiler's library cannot read and write numbers."""
-    folder = tmp_path_factory.mktemp("fallback")
-    for name in ("numbers.pyx", "numbers.h"):
-        shutil.copy(SOURCE / name, folder)
-    (folder / "setup.py").write_text(SETUP)
-    subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
-        cwd=folder,
-        env={k: v for k, v in os.environ.items() if k != "CFLAGS"},
-        check=True,
-        capture_output=True,
-    )
-    (built,) = folder.glob("numbers*.so")
-    spec = importlib.util.spec_from_file_location("numbers", built)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_a_text_is_read_as_msgspec_reads_it_or_left_to_it(number_examples):
@@ -175,11 +141,3 @@ def test_bits_at_random_and_where_the_form_changes(number_examples):
 def test_a_row_lies_in_one_piece():
     with pytest.raises(ValueError, match="contiguous"):
         numbers.array_text(np.ones(6)[::2])
-
-
-def test_without_the_library_msgspec_reads_and_writes(fallback):
-    assert not fallback.COMPILED
-    assert fallback.read_array(b"[0.25,0.75]", 2) is None
-    row = np.array([0.1, -0.0, 1e16, 5e-324, np.nan])
-    for one in (row, array("d", row)):
-        assert fallback.array_text(one) == msgspec.json.encode(row.tolist())
