@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+from kafka.errors import KafkaConnectionError
 
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
@@ -170,6 +172,19 @@ class TestSecurity:
                    "sasl": own_broker.sasl_servers}[listener]  # fmt: skip
         with pytest.raises(DeniedError, match=f"{servers} .*{says}"):
             check(client(servers, bootstrap_timeout_ms=1_000, **options))
+
+    def test_a_wrong_mechanism_is_named_also_where_kafka_python_hears_of_it(
+        self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def heard(**_: Any) -> None:  # by chance, before the broker has closed the connection
+            reason = "Bootstrap connection to bootstrap-0 failed: UnsupportedSaslMechanismError"
+            logging.getLogger("kafka").warning(reason)
+            raise KafkaConnectionError("unable to bootstrap")
+
+        monkeypatch.setattr("stream_can.kafka.client.connecting.KafkaAdminClient", heard)
+        options = sasl("alice", "x") | {"sasl_mechanism": "SCRAM-SHA-256"}
+        with pytest.raises(DeniedError, match="offers sasl_mechanism PLAIN and not SCRAM-SHA-256"):
+            check(client(own_broker.sasl_servers, **options))
 
     @pytest.mark.parametrize("name", ["ssl_cafile", "ssl_crlfile", "ssl_certfile"])
     def test_a_file_that_is_not_pem_is_named(

@@ -95,13 +95,16 @@ def connect(options: Options) -> Any:
                 return KafkaAdminClient(**options.admin)
         except (kafka_errors.KafkaError, OSError, ValueError) as error:
             where, failed = ", ".join(options.servers), reasons.failed
-            if reasons.fatal or isinstance(error, ValueError):
+            # Asked first: whether kafka-python hears a broker's refusal before the end of the
+            # connection is chance, and what it then says does not name what would be right.
+            said = isinstance(error, ValueError)
+            if meant := None if said else probe.wrong(options.servers, options.given):
+                raise DeniedError(f"cannot connect: {meant}") from error
+            if reasons.fatal or said:
                 reason = str(reasons.fatal or error)
                 if "SaslAuthenticationFailed" in reason:
                     reason += "; are user and password right?"
                 raise DeniedError(f"cannot connect to {where}: {reason}") from error
-            if meant := probe.wrong(options.servers, options.given):
-                raise DeniedError(f"cannot connect: {meant}") from error
             closed = sum("socket disconnected" in text for text in failed)
             if "SASL" in str(options.given.get("security_protocol")) and closed > 2:
                 # kafka-python often sees the end of the connection before the reason.
