@@ -146,6 +146,10 @@ def _facts(s: Status) -> Table:
     rows = [("records", f"{s.records_per_second:,.0f} a second, {lag} waiting")]
     joined = f"{hour.matched / hour.labels:.1%}" if hour.labels else "-"
     rows.append(("labels, last hour", f"{hour.labels:,}, {joined} found their prediction"))
+    if s.open_requests is not None:
+        age = f", the oldest for {s.oldest_request:,.0f} s" if s.oldest_request is not None else ""
+        asked = f"{hour.asked:,}, of these came {hour.answered:,}; open {s.open_requests:,}{age}"
+        rows.append(("asked for, last hour", asked))
     if hour.commit_mean is not None and hour.commit_longest is not None:
         times = f"{1000 * hour.commit_mean:,.0f} ms, at most {1000 * hour.commit_longest:,.0f} ms"
         rows.append(

@@ -100,7 +100,6 @@ class Partitions:
         self._last = time.monotonic()
         seconds = time.monotonic() - begin
         self.metrics.restored(self.tasks, seconds)
-        self.metrics.learned(self.learned.replicas)
         self.health.ready = True
         log.info("partitions %s, restored in %.2f s", list(assignment.partitions), seconds)
 
@@ -215,7 +214,6 @@ class Partitions:
             raise
         tasks = {partition: self.tasks[partition] for partition in self._changed}
         self.metrics.committed(tasks, time.monotonic() - begin, written)
-        self.metrics.learned(self.learned.replicas)
         self.committed += self._handled
         self._changed, self._handled = {}, 0
         self._last = time.monotonic()

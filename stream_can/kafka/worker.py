@@ -75,10 +75,10 @@ class Worker:
         )
         self.start = Start(settings)
         self.progress = Progress()
-        self.metrics = Metrics(shown=settings.field_names)
         self.health = Health(settings.live_seconds)
         self.port: Port | None = None
         self.learned = Learned(settings, self.client, self.start, self.health.beat)
+        self.metrics = Metrics(lambda: self.learned.replicas, shown=settings.field_names)
         self._look = Look(
             settings.application_id,
             settings.name,
@@ -246,4 +246,3 @@ class Worker:
             return
         self._lag_asked = time.monotonic()
         self.metrics.lags(self._waiting.lag())
-        self.metrics.learned(self.learned.replicas)

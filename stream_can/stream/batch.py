@@ -66,6 +66,11 @@ class Batch:
         """A label whose prediction is kept: what was sent is scored."""
         self._joined.append((entry, label.index))
 
+    @property
+    def answered(self) -> list[int]:
+        """Offsets of the kept predictions whose labels came, those of this batch included."""
+        return [entry.offset for entry, _ in self._joined]
+
     def learn(self, label: Label, entry: Recent | None, place: tuple[int, int]) -> None:
         """A label, to be learned here; ``entry`` is its prediction, where that is kept.
 

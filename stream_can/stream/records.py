@@ -64,6 +64,8 @@ class Result(msgspec.Struct):
     requests: Sequence[Output] = ()
     """Label requests, :class:`stream_can.stream.requests.RequestMessage`, where labels are asked
     for."""
+    answered: int = 0
+    """Labels that came and had been asked for by this task."""
 
 
 class Counts(msgspec.Struct):

@@ -5,13 +5,18 @@ It goes where the prediction's label is to come from, under the prediction's own
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import Raw
 
 from stream_can.method.asking import LabelRequest
 from stream_can.stream.records import Header, Output
 
-__all__ = ["FIELD", "MARK_SIZE", "REASON_HEADER", "RequestMessage", "reason_of", "request_record"]
+__all__ = [
+    "FIELD", "MARK_SIZE", "REASON_HEADER",
+    "OpenRequests", "RequestMessage", "reason_of", "request_record",
+]  # fmt: skip
 
 FIELD = "ask"
 """The name, in the message of a prediction whose label is asked for, of the reason."""
@@ -38,6 +43,34 @@ class RequestMessage(msgspec.Struct):
     """The same corrected, as it was sent."""
     message: Raw
     """The whole message that went out, a JSON object."""
+
+
+class OpenRequests:
+    """The label requests that a task made and whose label has not come; oldest first."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, int] = {}  # offset of the prediction -> its timestamp
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    @property
+    def oldest(self) -> int | None:
+        """The timestamp of the oldest, in milliseconds."""
+        return next(iter(self._asked.values()), None)
+
+    def ask(self, offset: int, timestamp: int) -> None:
+        """The label of a prediction is asked for."""
+        self._asked[offset] = timestamp
+
+    def answer(self, offsets: Iterable[int]) -> int:
+        """Labels of these predictions came: how many of them were open requests."""
+        return sum(self._asked.pop(offset, None) is not None for offset in offsets)
+
+    def forget(self, below: int) -> None:
+        """Predictions below an offset are not kept any more: no label can find them."""
+        while self._asked and (first := next(iter(self._asked))) < below:
+            del self._asked[first]
 
 
 def reason_of(record: Output) -> str:

@@ -67,7 +67,7 @@ from stream_can.stream.records import (
     place,
 )
 from stream_can.stream.replica import Replica
-from stream_can.stream.requests import FIELD, MARK_SIZE, request_record
+from stream_can.stream.requests import FIELD, MARK_SIZE, OpenRequests, request_record
 from stream_can.version import __version__
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
@@ -144,7 +144,7 @@ class Task:
         self._labels_topic, self.labelled = labels_topic, labelled
         self._max_bytes, self._errors = max_bytes, errors
         self._learn_below = learn_share * 2**32
-        self.requests = requests
+        self.requests, self.open_requests = requests, OpenRequests()
         self._digits = self.messages.fields.digits
         self._recent = RecentPredictions(self._m, 0 if labels_topic is None else recent_bytes)
         self._rebuild_from: int | None = None
@@ -222,6 +222,9 @@ class Task:
                 counts.predictions += 1
                 self.next_prediction = record.offset + 1
         result.requests = self._correct_and_learn(batch)
+        if self.requests is not None:  # after those of this batch: a label may be in it too
+            result.answered = self.open_requests.answer(batch.answered)
+            self.open_requests.forget(self.oldest)
         return result
 
     def _learns(self, record: Source) -> bool:
@@ -296,6 +299,9 @@ class Task:
                 fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
             batch.keep(P, Q, receipts, fair)
         batch.score(P, Q, self.raw_scores, self.sent_scores)
+        for i in asked:
+            if (entry := batch.predictions[i][2]) is not None:
+                self.open_requests.ask(entry.offset, entry.timestamp)
         return [
             request_record(batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist())
             for i, (id, request) in asked.items()

@@ -35,6 +35,13 @@ def test_each_request_stands_beside_its_output_and_the_budget_holds(broker: Brok
         for reason in ("random", "margin")
     ]
     assert 0 < sum(asked) < app.checked.requests  # of the last worker alone
+    answered = registry.get_sample_value("stream_can_label_requests_answered_total")
+    opened = [
+        registry.get_sample_value("stream_can_open_label_requests", {"partition": str(partition)})
+        for partition in range(app.partitions)
+    ]
+    assert answered > 0
+    assert answered + sum(opened) == sum(asked)
 
 
 def test_labels_are_needed(broker: Broker) -> None:

@@ -21,9 +21,10 @@ import stream_can
 from stream_can import Corrector
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.metrics import Metrics
+from stream_can.kafka.watch.metrics import Committed, Metrics
 from stream_can.kafka.watch.port import Port
 from stream_can.stream.replica import Replica
+from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.streams import CLASSES, STAMP, App, Running, label, prediction
 from tests.kafka.topics import produce, wait
@@ -369,8 +370,8 @@ def test_one_sided_labels_are_shown_by_their_partition() -> None:
                 replica.corrector.learn_one(p, y)
 
     learn(2)
-    metrics = Metrics()
-    metrics.learned({4: replica})
+    metrics = Metrics(lambda: {4: replica})
+    metrics.partitions = {0: Committed.of(Task(replica))}
 
     def shown(name: str) -> float | None:
         return metrics.registry.get_sample_value(f"stream_can_{name}", {"partition": "4"})
@@ -378,7 +379,6 @@ def test_one_sided_labels_are_shown_by_their_partition() -> None:
     assert shown("silent_classes") == 1
     assert shown("coverage") == replica.corrector.coverage < 1
     learn(3)
-    metrics.learned({4: replica})
     assert shown("silent_classes") == 0
     assert shown("coverage") == replica.corrector.coverage == 1
     metrics.given_up("aborted")

@@ -45,6 +45,39 @@ def test_cut_and_restored_anywhere_it_asks_the_same(records, cuts, recent_bytes)
     assert parts.to_bytes(recent=True) == whole.to_bytes(recent=True)
 
 
+@given(record_streams(), st.lists(st.integers(1, 7), min_size=1), st.sampled_from([60, 1 << 20]))
+def test_open_requests_are_those_that_no_label_has_answered(records, cuts, recent_bytes):
+    whole, parts = asking(recent_bytes=recent_bytes), asking(recent_bytes=recent_bytes)
+    expected, answered, start = whole.handle(records), 0, 0
+    while start < len(records):
+        size = cuts[start % len(cuts)]
+        answered += parts.handle(records[start : start + size]).answered
+        start += size
+    assert answered == expected.answered
+    assert len(parts.open_requests) == len(whole.open_requests)
+    assert parts.open_requests.oldest == whole.open_requests.oldest
+    forgotten = len(expected.requests) - answered - len(whole.open_requests)
+    assert forgotten >= 0
+    if recent_bytes > 60 and len({record.key for record in records}) == len(records):
+        assert forgotten == 0
+
+
+def test_a_request_is_open_until_its_label_comes_or_its_prediction_is_dropped():
+    task = asking(budget=1, recent_bytes=6 * (8 * 3 + 1))  # keeps six predictions
+    rows = np.random.default_rng(0).dirichlet(np.ones(3), 9).tolist()
+    predictions = [prediction(i, row, b"%d" % i) for i, row in enumerate(rows)]
+    assert len(task.handle(predictions[:3]).requests) == len(task.open_requests) == 3
+    assert task.open_requests.oldest == predictions[0].timestamp
+    labels = [label(0, "a", b"0"), label(1, "a", b"0"), label(2, "a", b"x")]
+    assert task.handle(labels).answered == 1
+    assert len(task.open_requests) == 2
+    assert task.open_requests.oldest == predictions[1].timestamp
+    assert task.handle([predictions[3], label(3, "b", b"3")]).answered == 1
+    assert task.handle(predictions[4:]).answered == 0
+    assert task.open_requests.oldest == predictions[4].timestamp
+    assert len(task.open_requests) == 5  # 1 and 2 were dropped with their predictions
+
+
 @given(record_streams())
 def test_asking_changes_nothing_else(records):
     plain, asks = new(), asking()

@@ -10,7 +10,7 @@ import msgspec
 
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.history import Change, Slots
-from stream_can.kafka.watch.metrics import Committed, Metrics
+from stream_can.kafka.watch.metrics import Committed, Metrics, age
 from stream_can.kafka.watch.problems import problems
 from stream_can.kafka.watch.status import (
     VERSION,
@@ -30,6 +30,10 @@ MOST_SILENT = 20
 RATE_SLOTS = 6
 """Of an hour's, for the rate of now: the last is not over."""
 LONGEST_NAME = 80
+COUNTED = (
+    "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
+)  # fmt: skip
+"""Of the history, as they stand in a window."""
 
 
 class Look:
@@ -74,6 +78,9 @@ class Look:
         replicas = dict(self._replicas())
         learned = [_learned(n, r, now) for n, r in sorted(replicas.items()) if r.started]
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
+        shown = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
+        opened = [one.open_requests for one in shown if one.open_requests is not None]
+        ages = [one.oldest_request for one in shown if one.oldest_request is not None]
         newest = Slots(hour.rows[-RATE_SLOTS:])
         seconds = (RATE_SLOTS - 1) * history.hour.seconds + now % history.hour.seconds
         rate = newest.total("predictions") / max(1.0, min(seconds, now - self._since))
@@ -90,13 +97,15 @@ class Look:
             ready=self._health.ready,
             records_per_second=rate,
             lag=sum(inputs) if inputs else None,
+            open_requests=sum(opened) if opened else None,
+            oldest_request=max(ages, default=None),
             n_classes=len(replicas[learned[0].partition].corrector.classes) if learned else 0,
             hour=_window(hour),
             day=_of_day(day, hour),
             hour_course=_course(hour.merged(6), 6 * history.hour.seconds),
             day_course=_course(day.merged(3), 3 * history.day.seconds),
             learned=learned,
-            partitions=[_partition(p, found, lag) for p, found in sorted(partitions.items())],
+            partitions=shown,
             dead_letters=letters,
             history_bytes=history.nbytes,
         )
@@ -127,10 +136,7 @@ def _window(slots: Slots) -> Window:
         accuracy=_score(slots.change("hits")),
         log_loss=_score(slots.change("log_loss")),
         records=int(slots.total("predictions")),
-        **{
-            name: int(slots.total(name))
-            for name in ("labels", "matched", "unmatched", "dead_letters", "commits", "given_up")
-        },
+        **{name: int(slots.total(name)) for name in COUNTED},
         commit_mean=slots.total("commit_seconds") / commits if commits else None,
         commit_longest=slots.total("commit_longest") if commits else None,
         delay_from=delay[0],
@@ -176,7 +182,7 @@ def _learned(number: int, replica: Replica, now: float) -> Learned:
         offset=replica.offset,
         labels=corrector.n_labels,
         effective_sample_size=total,
-        age=None if replica.newest is None else max(0.0, now - replica.newest / 1000),
+        age=None if replica.newest is None else age(replica.newest, now),
         log_loss_before=recent["raw"] if known else None,
         log_loss_after=recent["corrected"] if known else None,
         weights=corrector.weights,
@@ -196,8 +202,11 @@ def _learned(number: int, replica: Replica, now: float) -> Learned:
     )
 
 
-def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]) -> Partition:
+def _partition(
+    number: int, found: Committed, lag: Mapping[tuple[str, int], int], now: float
+) -> Partition:
     n, counts = found.scored, found.counts
+    opened, oldest = found.requests or (None, None)
     return Partition(
         partition=number,
         lag=lag.get(("input", number)),
@@ -209,4 +218,6 @@ def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]
         scored=n,
         accuracy_before=found.hits["before"] / n if n else None,
         accuracy_after=found.hits["after"] / n if n else None,
+        open_requests=opened,
+        oldest_request=None if oldest is None else age(oldest, now),
     )

@@ -10,8 +10,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections import defaultdict, deque
-from collections.abc import Container, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -29,15 +28,23 @@ RESTORES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 
 
 class Registry(CollectorRegistry):
-    """The metrics of one worker, collected while its loop changes none of them."""
+    """The metrics of one worker, collected while its loop changes none of them.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    look
+        Called before each collection: sets what is not counted but looked at.
+    """
+
+    def __init__(self, look: Callable[[], None]) -> None:
         super().__init__()
         self.lock = threading.Lock()
+        self._look = look
 
     def collect(self) -> Iterator[Metric]:
         """Every metric, without the times at which its counters were made."""
         with self.lock:
+            self._look()
             found = list(super().collect())
         for metric in found:
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
@@ -57,6 +64,9 @@ class Committed(NamedTuple):
     """Since this process has it, as are those below."""
     hits: dict[str, int]
     log_loss: dict[str, float]
+    requests: tuple[int, int | None] | None
+    """How many are open and the timestamp of the oldest, in milliseconds; None where no label is
+    asked for."""
 
     @classmethod
     def of(cls, task: Task) -> Committed:
@@ -66,11 +76,13 @@ class Committed(NamedTuple):
             task.raw_scores.n,
             {stage: scores.hits for stage, scores in sides.items()},
             {stage: scores.log_loss_sum for stage, scores in sides.items()},
+            None if task.requests is None else (len(task.open_requests), task.open_requests.oldest),
         )
 
 
-def _age(replica: Replica) -> float:
-    return max(0.0, time.time() - (replica.newest or 0) / 1000)
+def age(timestamp: int, now: float | None = None) -> float:
+    """Seconds since a timestamp of Kafka's, which is in milliseconds."""
+    return max(0.0, (time.time() if now is None else now) - timestamp / 1000)
 
 
 class Metrics:
@@ -78,12 +90,19 @@ class Metrics:
 
     Parameters
     ----------
+    replicas
+        What corrects now, by partition of the learned log.
     shown
         Texts of the settings, which the reason of a dead letter may show.
     """
 
-    def __init__(self, shown: Container[str] = ()) -> None:
-        self.registry = registry = Registry()
+    def __init__(
+        self,
+        replicas: Callable[[], Mapping[int, Replica]] = dict,
+        shown: Container[str] = (),
+    ) -> None:
+        self.registry = registry = Registry(self._look)
+        self._replicas = replicas
 
         def counter(name: str, help_: str, label: str = "", *values: str) -> Counter:
             made = Counter(f"stream_can_{name}", help_, [label] if label else [], registry=registry)
@@ -107,6 +126,7 @@ class Metrics:
         )  # fmt: skip
         self._normalised = counter("normalised_rows", "Predictions divided by their sum")
         self._requests = counter("label_requests", "Labels asked for", "reason", "random", "margin")
+        self._answered = counter("label_requests_answered", "Labels that came as asked for")
         self._transactions = counter(
             "transactions", "Transactions", "outcome", "committed", "aborted", "unknown"
         )
@@ -162,6 +182,12 @@ class Metrics:
         self._age = gauge(
             "learned_age_seconds", "Age of the newest entry behind what corrects now", "partition"
         )
+        self._open_requests = gauge(
+            "open_label_requests", "Labels asked for that have not come", "partition"
+        )
+        self._oldest_request = gauge(
+            "oldest_label_request_seconds", "Age of the oldest label asked for", "partition"
+        )
         self._lag = gauge("lag_records", "Offsets not yet taken", "source", "partition")
         gauge("build_info", "The release that runs", "version").labels(__version__).set(1)
         ProcessCollector(registry=registry)
@@ -173,12 +199,7 @@ class Metrics:
         """Those that are assigned."""
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._shown = shown
-        self._open = False
-        self._outputs = 0
-        self._delays: list[int] = []
-        self._asked: Tally[str] = Tally()
-        self._divided = 0
-        self._letters: deque[Letter] = deque(maxlen=KEPT)
+        self._close()
 
     def restored(self, tasks: Mapping[int, Task], seconds: float) -> None:
         """These partitions are ours now."""
@@ -195,6 +216,7 @@ class Metrics:
         self._outputs += len(result.outputs)
         self._delays += result.delays
         self._divided += result.normalised
+        self._answers += result.answered
         self._asked.update(reason_of(request) for request in result.requests)
         for out in result.dead_letters[-KEPT:]:
             self._letters.append(letter(out, time.time(), self._shown))
@@ -234,6 +256,7 @@ class Metrics:
             self._normalised.inc(self._divided)
             for reason, asked in self._asked.items():
                 self._requests.labels(reason).inc(asked)
+            self._answered.inc(self._answers)
             # A label stamped before its prediction came at once.
             delays = [max(delay, 0) / 1000 for delay in self._delays]
             for delay in delays:
@@ -242,6 +265,7 @@ class Metrics:
                 name: done[name]
                 for name in ("predictions", "labels", "matched", "unmatched", "dead_letters")
             }
+            counts["asked"], counts["answered"] = self._asked.total(), self._answers
             times = {"commits": 1, "commit_seconds": seconds, "commit_longest": seconds}
             self.history.add(time.time(), delays, **counts, **scores, **times)
             self.letters += self._letters
@@ -258,9 +282,11 @@ class Metrics:
 
     def _close(self) -> None:
         """No transaction is open."""
-        self._open, self._outputs, self._delays, self._asked = False, 0, [], Tally()
-        self._divided = 0
-        self._letters.clear()
+        self._open = False
+        self._outputs = self._divided = self._answers = 0
+        self._delays: list[int] = []
+        self._asked: Tally[str] = Tally()
+        self._letters: deque[Letter] = deque(maxlen=KEPT)
 
     def lags(self, lag: Mapping[tuple[str, int], int]) -> None:
         """(input or labels, partition) -> records not yet taken."""
@@ -276,23 +302,24 @@ class Metrics:
         """Nothing is assigned."""
         self.partitions, self.lag = {}, {}
         self._assigned.set(0)
+        self._lag.clear()
+
+    def _look(self) -> None:
+        """What the partitions that are ours have made so far, of the learned log and of input."""
         learned = (self._size, self._weight, self._final, self._temperature, self._coverage)
-        entries = (self._offset, self._learned_labels, self._age)
-        for gauge in (*learned, self._silent, *entries, self._lag):
+        entries = (self._silent, self._offset, self._learned_labels, self._age)
+        for gauge in (*learned, *entries, self._open_requests, self._oldest_request):
             gauge.clear()
-
-    def learned(self, replicas: Mapping[int, Replica]) -> None:
-        """What these partitions of the learned log have made so far."""
-        with self.registry.lock:
-            self._learned(replicas)
-
-    def _learned(self, replicas: Mapping[int, Replica]) -> None:
-        for partition, replica in replicas.items():
+        if not self.partitions:
+            return
+        for partition, replica in dict(self._replicas()).items():
+            if not replica.started:
+                continue
             corrector = replica.corrector
             self._offset.labels(partition).set(replica.offset)
             self._learned_labels.labels(partition).set(corrector.n_labels)
             if replica.newest is not None:
-                self._age.labels(partition).set_function(partial(_age, replica))
+                self._age.labels(partition).set(age(replica.newest))
             self._size.labels(partition).set(corrector.effective_sample_size)
             for path, share in corrector.weights.items():
                 self._weight.labels(partition, path).set(share)
@@ -301,3 +328,8 @@ class Metrics:
             self._temperature.labels(partition).set(corrector.last_temperature)
             self._coverage.labels(partition).set(corrector.coverage)
             self._silent.labels(partition).set(len(corrector.silent_classes))
+        for partition, found in self.partitions.items():
+            if found.requests is not None:
+                n, oldest = found.requests
+                self._open_requests.labels(partition).set(n)
+                self._oldest_request.labels(partition).set(age(oldest) if oldest else 0)

@@ -164,11 +164,16 @@ function show(s) {
     ["a second", perSecond(3600, s, h.labels), perSecond(86400, s, d.labels)],
     ["found their prediction", ...each((w) => percent(w.labels ? w.matched / w.labels : null))],
     ["median delay", ...each(delay)],
+    ...(s.open_requests === null ? [] : [
+      ["labels asked for", ...each((w) => number(w.asked))],
+      ["of these came", ...each((w) => number(w.answered))]]),
     ["dead letters", ...each((w) => number(w.dead_letters))],
     ["commits", ...each((w) => number(w.commits))],
     ["given up", ...each((w) => number(w.given_up))],
     ["mean commit", ...each((w) => seconds(w.commit_mean))],
     ["longest commit", ...each((w) => seconds(w.commit_longest))]]));
+  put("requests", s.open_requests === null ? "" : `Open label requests: ${number(s.open_requests)}`
+    + (s.open_requests ? `, the oldest for ${seconds(s.oldest_request)}.` : "."));
 
   learned(s);
   put("letters", s.dead_letters.length ? table([{ head: "time" }, { head: "record", kind: "text" },

@@ -36,6 +36,10 @@ class Window(Struct):
     unmatched: int
     """Labels that did not, and taught the class mix alone."""
     dead_letters: int
+    asked: int
+    """Labels asked for."""
+    answered: int
+    """Of those that this process asked for: labels that came."""
     commits: int
     given_up: int
     """Transactions."""
@@ -112,6 +116,10 @@ class Partition(Struct):
     """This and the next two since this process has it."""
     accuracy_before: float | None
     accuracy_after: float | None
+    open_requests: int | None
+    """Labels that this process asked for and that have not come; null where it asks for none."""
+    oldest_request: float | None
+    """Seconds since the oldest of them; null where none is open."""
 
 
 class Problem(Struct):
@@ -142,6 +150,9 @@ class Status(Struct):
     records_per_second: float
     lag: int | None
     """Records of the input that are not yet taken."""
+    open_requests: int | None
+    oldest_request: float | None
+    """Those of the partitions together."""
     n_classes: int
     hour: Window
     day: Window
