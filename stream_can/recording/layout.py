@@ -60,7 +60,7 @@ def find_layout(
         and (probs.endswith("*") or _is_class(column.removeprefix(prefix), prefix))
     ]
     if columns:
-        named = {column.removeprefix(prefix).lstrip(SEPARATORS): column for column in columns}
+        named = dict(zip(_class_names(columns, prefix), columns, strict=True))
         if classes is None:
             return Layout(columns, False, list(named))
         if len(classes) != len(columns):
@@ -73,6 +73,14 @@ def find_layout(
     if classes is None and probs == "probs" and (columns := _all_but(table, free)):
         return Layout(columns, False, columns)
     raise no_column(name, table, "probs", probs)
+
+
+def _class_names(columns: list[str], prefix: str) -> list[str]:
+    """What follows the prefix, without the separators that stand between the two in every name."""
+    rests = [column.removeprefix(prefix) for column in columns]
+    while prefix and len(first := {rest[:1] for rest in rests}) == 1 and first <= {*SEPARATORS}:
+        rests = [rest[1:] for rest in rests]
+    return rests
 
 
 def _is_class(rest: str, prefix: str) -> bool:

@@ -292,6 +292,24 @@ def test_a_label_of_its_own_line_arrives_where_it_stands(tmp_path):
         assert np.concatenate([chunk.y for chunk in chunks]).tolist() == Y.tolist()
 
 
+@pytest.mark.parametrize(
+    ("probs", "names"),
+    [
+        ("*", ["_x_", "x", "-1"]),
+        ("probs", ["-1", "1", "0"]),
+        ("probs", ["_x", "x", "__x"]),
+        ("probs*", ["cat", "[x]", " "]),
+    ],
+)
+def test_a_class_keeps_its_own_separators(probs, names, tmp_path):
+    before = "" if probs == "*" else "probs_"
+    frame = pd.DataFrame([[0.5, 0.3, 0.2]] * 3, columns=[before + name for name in names])
+    frame.assign(label=names).to_parquet(tmp_path / "a.parquet")
+    recording = Recording(tmp_path / "a.parquet", probs=probs)
+    assert list(recording.classes) == names
+    assert [y for chunk in recording.chunks() for y in chunk.y] == [0, 1, 2]
+
+
 def test_columns_are_no_guess_where_nothing_sums_to_one(tmp_path):
     csv(pd.DataFrame({"a": [0.5], "b": [0.9], "label": ["a"]}))(tmp_path / "a.csv")
     with pytest.raises(InvalidRecording, match="no column 'probs' for probs; the file has a, b"):
