@@ -126,7 +126,7 @@ class Learned:
 
     def _find(self, number: int) -> bool:
         """Put a replica at the newest shared record; whether the log is to begin anew."""
-        s, wanted = self.settings, shared.key(number if self.settings.learn == "apart" else None)
+        s, wanted = self.settings, shared.key(self.settings.learn, number)
         where = f"partition {number} of {self.topic!r}"
         data = shared.newest_shared(self.client.readers, self.state_topic, number, wanted)
         problem, replica = None, Replica()
@@ -285,8 +285,7 @@ class Learned:
         """The shared record of a partition of the log, to write now."""
         replica = self.replicas[number]
         self._shared[number] = replica.offset, time.monotonic()
-        name = shared.key(number if self.settings.learn == "apart" else None)
-        return SharedRecord(number, name, shared.pack(replica))
+        return SharedRecord(number, shared.key(self.settings.learn, number), shared.pack(replica))
 
     def _write(self, record: SharedRecord) -> None:
         self.client.transaction.send(self.state_topic, *record)
