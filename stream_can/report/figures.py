@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
@@ -83,36 +84,40 @@ def reliability(result: Replay, figure: Figure) -> list[Key]:
 
 
 def path_weights(result: Replay, figure: Figure) -> list[Key]:
-    axes = figure.subplots()
-    course = Course(result)
-    weights = np.array([moment.weights for moment in result.moments])
     names = list(result.paths)
-    share = course.sums(weights * course.lengths[:, None]).T / course.window
+    share = shares(result, "weights")
     shown = np.argsort(-share.max(axis=1), kind="stable")[:SHOWN]
     shown = np.array([k for k in sorted(shown) if share[k].max() > 0.02])
-    layers = [*share[shown]]
+    parts = [*share[shown]]
     keys = [Key(names[k], SERIES[i], "area") for i, k in enumerate(shown)]
     other = 1 - share[shown].sum(axis=0)
     if other.max() > 0.005:
-        layers.append(other)
+        parts.append(other)
         keys.append(Key("others", MUTED, "area"))
-    axes.stackplot(course.x, 100 * np.array(layers), colors=[key.color for key in keys])
-    axes.set(ylabel="weight, %", ylim=(0, 100))
-    axes.grid(False)
-    along(axes, result)
-    return keys
+    return stacked(figure, result, np.array(parts), keys)
 
 
 def final_weights(result: Replay, figure: Figure) -> list[Key]:
-    axes = figure.subplots()
-    course = Course(result)
-    weights = np.array([moment.final_weights for moment in result.moments])
-    share = course.sums(weights * course.lengths[:, None]).T / course.window
     keys = [
         Key(name, color, "area")
         for name, color in zip(result.mean_final_weights, (MUTED, *SERIES), strict=False)
     ]
-    axes.stackplot(course.x, 100 * share, colors=[key.color for key in keys])
+    return stacked(figure, result, shares(result, "final_weights"), keys)
+
+
+def shares(result: Replay, what: str) -> NDArray[np.float64]:
+    """Weights that moments have, on average over the window, shape (weights, points)."""
+    course = Course(result)
+    weights = np.array([getattr(moment, what) for moment in result.moments])
+    return course.sums(weights * course.lengths[:, None]).T / course.window
+
+
+def stacked(
+    figure: Figure, result: Replay, share: NDArray[np.float64], keys: list[Key]
+) -> list[Key]:
+    """Weights upon each other, which sum to one."""
+    axes = figure.subplots()
+    axes.stackplot(Course(result).x, 100 * share, colors=[key.color for key in keys])
     axes.set(ylabel="weight, %", ylim=(0, 100))
     axes.grid(False)
     along(axes, result)
