@@ -79,7 +79,7 @@ def _last_of_each_key(
     readers: Readers, topic: str, partition: int, begin: int, end: int, together: bool
 ) -> list[Any]:
     """The newest record of each key, shared records first; mostly the first look is enough."""
-    for start in (*(max(begin, end - near) for near in shared.NEAR), begin):
+    for start in shared.nearest_first(begin, end):
         found = {
             record.key: record
             for record in readers.read(topic, partition, start, end)

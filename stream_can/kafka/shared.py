@@ -16,7 +16,7 @@ from stream_can.corrector import Corrector
 from stream_can.kafka.client.readers import Readers
 from stream_can.stream.replica import Replica
 
-__all__ = ["TOGETHER", "Shared", "key", "newest_shared", "pack", "unpack"]
+__all__ = ["TOGETHER", "Shared", "key", "nearest_first", "newest_shared", "pack", "unpack"]
 
 FORMAT = 1
 TOGETHER = b"shared"
@@ -60,7 +60,7 @@ def unpack(data: bytes) -> Replica:
 def newest_shared(readers: Readers, state: str, partition: int, wanted: bytes) -> bytes | None:
     """The newest committed shared record of a key in a partition of the state topic."""
     begin, end = readers.span(state, partition)
-    for start in (*(max(begin, end - near) for near in NEAR), begin):
+    for start in nearest_first(begin, end):
         found = None
         for record in readers.read(state, partition, start, end):
             if record.key == wanted:
@@ -68,3 +68,8 @@ def newest_shared(readers: Readers, state: str, partition: int, wanted: bytes) -
         if found is not None:
             return bytes(found)
     return None
+
+
+def nearest_first(begin: int, end: int) -> list[int]:
+    """The offsets from which to look for the newest records of a partition, one after the other."""
+    return list(dict.fromkeys((*(max(begin, end - near) for near in NEAR), begin)))
