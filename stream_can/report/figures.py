@@ -11,6 +11,7 @@ from stream_can.replay.result import Replay
 from stream_can.replay.verdict import NATS, POINTS
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band, before_and_after, wide
+from stream_can.report.reliability import diagram
 from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, Shown
 from stream_can.scores import Scores
 
@@ -18,8 +19,6 @@ __all__ = ["FIGURES"]
 
 SHOWN = 6
 """Classes and paths that get a color of their own."""
-LARGEST = 260
-"""Area of the point that holds all rows, in square points."""
 
 
 def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
@@ -66,19 +65,7 @@ def reliability(result: Replay, figure: Figure) -> list[Key]:
         ("after", result.corrected, AFTER),
     ]
     for axes, (name, scores, color) in zip(figure.subplots(1, 2, sharey=True), pair, strict=True):
-        bins = scores.reliability
-        axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-        share = bins.rows / max(bins.rows.sum(), 1)
-        at = bins.rows > 0
-        x, y = 100 * bins.confidence[at], 100 * bins.accuracy[at]
-        axes.vlines(x, np.minimum(x, y), np.maximum(x, y), color=color, alpha=0.35, linewidth=3)
-        axes.scatter(x, y, 10 + LARGEST * share[at], color=color, alpha=0.85, linewidth=0)
-        # Room for half of the largest point beyond 0 and 100 %.
-        axes.set(
-            xlim=(-9, 109), ylim=(-9, 109), aspect="equal", xticks=[0, 50, 100], yticks=[0, 50, 100]
-        )
-        axes.set_xlabel("confidence, %")
-        axes.set_title(f"{name}: ECE {100 * scores.ece:.1f} %", color=INK, fontsize=10.5)
+        diagram(axes, scores, color, f"{name}: ECE {100 * scores.ece:.1f} %", 10.5)
     figure.axes[0].set_ylabel("accuracy, %")
     return []
 
