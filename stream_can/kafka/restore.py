@@ -26,8 +26,8 @@ from stream_can.stream.task import Task
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 10
-"""How long positions that do not belong to their offset may be the trace of another owner, and an end
-before an offset that of a broker that has just come back."""
+"""How long positions that do not belong to their offset may be the trace of another owner, and an
+end before an offset that of a broker that has just come back."""
 
 
 class Pointer(msgspec.Struct):
