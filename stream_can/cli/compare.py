@@ -10,8 +10,9 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
+from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
+from stream_can.cli.recorded import form_of, made_from
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.compare.outcome import Outcome, change, compare, per_class
 from stream_can.compare.rivals import BOTH, rivals
@@ -85,10 +86,7 @@ def compare_command(
         Print the result as JSON.
     """
     refuse_to_overwrite([file, validation], {"--report": report})
-    form: dict[str, Any] = {
-        "probs": probs, "label": label, "id": id, "classes": names_of(classes),
-        "normalise": normalise,
-    }  # fmt: skip
+    form = form_of(probs, label, id, classes, normalise)
     with argument_errors():
         check_labels(label_delay, 1)
         settings = corrector.settings()
@@ -120,11 +118,8 @@ def compare_command(
     else:
         show(stream, outcomes)
     if report is not None:
-        made_from = {
-            "file": f"{recording.name} ({recording.size:,} bytes)",
-            "command": COMMAND_LINE.get(),
-        }
-        write_page(stream, outcomes, Path(recording.name).name, report, made_from=made_from)
+        name = Path(recording.name).name
+        write_page(stream, outcomes, name, report, made_from=made_from(recording))
     return code
 
 

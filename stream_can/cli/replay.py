@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from stream_can import snapshot
-from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
+from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
+from stream_can.cli.recorded import form_of, made_from
 from stream_can.cli.terminal import print_json, progress_bar, show_replay
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
@@ -17,7 +18,7 @@ from stream_can.method.asking import LabelRequests
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 from stream_can.replay.run import replay
-from stream_can.replay.steps import check_labels
+from stream_can.replay.steps import check_arrival, check_labels
 from stream_can.replay.verdict import verdict
 
 __all__ = ["replay_command"]
@@ -91,17 +92,10 @@ def replay_command(
         Print the result as JSON.
     """
     refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
-    names = names_of(classes)
-    form: dict[str, Any] = {
-        "probs": probs, "label": label, "id": id, "classes": names, "normalise": normalise
-    }  # fmt: skip
+    form = form_of(probs, label, id, classes, normalise)
     with argument_errors():
         recording = Recording(file, time=time, label_time=label_time, **form)
-        if label_delay is None and not recording.has_times:
-            raise StreamCANError(
-                "say when labels arrive: --label-delay ROWS, or --time COLUMN and "
-                "--label-time COLUMN"
-            )
+        check_arrival(recording, label_delay)
         check_labels(label_delay, label_rate)
         if ask is not None and label_rate != 1:
             raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
@@ -138,11 +132,8 @@ def replay_command(
     if state is not None:
         snapshot.save(start.to_bytes(), state)
     if report is not None:
-        made_from = {
-            "file": f"{recording.name} ({recording.size:,} bytes)",
-            "command": COMMAND_LINE.get(),
-        }
-        write_report(result, Path(recording.name).name, report, made_from=made_from)
+        name = Path(recording.name).name
+        write_report(result, name, report, made_from=made_from(recording))
     if as_json:
         print_json(result.to_dict() | {"verdict": verdict(result)})
     else:

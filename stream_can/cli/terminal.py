@@ -26,7 +26,7 @@ from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
 
-__all__ = ["print_json", "progress_bar", "show_inspection", "show_replay"]
+__all__ = ["print_json", "progress_bar", "show_inspection", "show_replay", "two_columns"]
 
 
 class _Rate(ProgressColumn):
@@ -123,7 +123,7 @@ def show_inspection(found: dict[str, Any]) -> None:
     for name, value in (found.get("stream") or {}).items():
         facts.append((name.replace("_", " "), _plain(value)))
     facts += [(name.replace("_", " "), _plain(value)) for name, value in found["settings"].items()]
-    console.print(_two_columns(facts))
+    console.print(two_columns(facts))
     console.print()
     mix = sorted(zip(found["classes"], found["prior"], strict=True), key=lambda pair: -pair[1])
     console.print(
@@ -163,7 +163,8 @@ def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
     return [f"{change:+.{digits}f}" for change, digits in zip(changes, (2, 4, 4, 2), strict=True)]
 
 
-def _two_columns(facts: list[tuple[str, str]]) -> Table:
+def two_columns(facts: list[tuple[str, str]]) -> Table:
+    """Names and what is said of each."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_can import kafka
+from stream_can.cli.terminal import two_columns
 from stream_can.errors import StreamCANError
 from stream_can.kafka.watch.status import VERSION, Score, Status
 from stream_can.replay.names import readable
@@ -161,12 +162,7 @@ def _facts(s: Status) -> Table:
         rows.append((name, f"{found.labels:,} labels{age}"))
         rows.append(("what goes out", _shares(found.final_weights)))
         rows.append(("paths", _shares(found.weights)))
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return two_columns(rows)
 
 
 def _shares(weights: dict[str, float]) -> str:

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from stream_can.compare.outcome import Outcome
 from stream_can.compare.rivals import BOTH
 from stream_can.compare.stream import Stream
 from stream_can.compare.verdict import best
-from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES
+from stream_can.report.reliability import diagram
+from stream_can.report.svg import AFTER, BEFORE, SERIES
 
 __all__ = ["Drawn", "Line", "lines", "panels", "rolling"]
 
@@ -83,7 +82,8 @@ def panels(first: int) -> Callable[[Drawn, Figure], list[Any]]:
         pair = drawn.lines[first : first + 2]
         found = np.atleast_1d(figure.subplots(1, 2, sharey=True))
         for axes, (outcome, color) in zip(found, pair, strict=False):
-            diagram(axes, outcome, color)
+            title = f"{outcome.name}\nECE {100 * outcome.scores.ece:.1f} %"
+            diagram(axes, outcome.scores, color, title, 9.5)
         for axes in found[len(pair) :]:
             axes.set_visible(False)
         found[0].set_ylabel("accuracy, %")
@@ -91,20 +91,3 @@ def panels(first: int) -> Callable[[Drawn, Figure], list[Any]]:
 
     plot.__name__ = f"reliability-{first}"
     return plot
-
-
-def diagram(axes: Axes, outcome: Outcome, color: str) -> None:
-    """Accuracy against confidence; the area of a point is its share of the rows."""
-    bins = outcome.scores.reliability
-    at = bins.rows > 0
-    share = bins.rows[at] / bins.rows.sum()
-    x: NDArray[np.float64] = 100 * bins.confidence[at]
-    y = 100 * bins.accuracy[at]
-    axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-    axes.vlines(x, np.minimum(x, y), np.maximum(x, y), color=color, alpha=0.35, linewidth=3)
-    axes.scatter(x, y, 10 + 260 * share, color=color, alpha=0.85, linewidth=0)
-    ticks = [0, 50, 100]
-    axes.set(xlim=(-9, 109), ylim=(-9, 109), aspect="equal", xticks=ticks, yticks=ticks)
-    axes.set_xlabel("confidence, %")
-    title = f"{outcome.name}\nECE {100 * outcome.scores.ece:.1f} %"
-    axes.set_title(title, color=INK, fontsize=9.5)

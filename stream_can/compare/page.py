@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from stream_can.compare.outcome import Outcome, change, per_class
 from stream_can.compare.rivals import BOTH
 from stream_can.compare.stream import Stream
 from stream_can.compare.verdict import verdict
-from stream_can.report import tables
+from stream_can.report.document import card, document, words, write
 from stream_can.report.origin import made_by
 from stream_can.report.svg import VARIABLES, draw
 
@@ -70,47 +69,32 @@ def page(
     made_from
         What else to say of how the page was made: {"file": ..., "command": ...}.
     """
-    style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8") + STYLE
     made = [*(made_from or {}).items(), *made_by(datetime.now())]
     drawn = Drawn(stream, lines(outcomes))
     figures = [
-        _card(name, draw(name, plot, drawn), note)
+        card(name, draw(name, plot, drawn), note)
         for i, (name, note, plot) in enumerate(FIGURES)
         if i < 3 or len(drawn.lines) > 2
     ]
-    last = next((one for one in outcomes if one.name == BOTH), outcomes[-1])
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}: compared</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>{html.escape(title)}</h1>
-<p class="sub">{len(stream.P):,} rows, {outcomes[0].scores.n:,} scored,
-{len(stream.validation[1]):,} validation rows, {len(stream.classes)} classes</p>
-<p class="verdict">{html.escape(verdict(outcomes))}</p>
-<ul class="keys">{_keys(drawn)}</ul>
+    raw, last = outcomes[0], next((one for one in outcomes if one.name == BOTH), outcomes[-1])
+    rivals = card("Every rival", _table(outcomes), TABLE_NOTE, "card wide")
+    named = f"Each class, raw and {last.name}"
+    classes = card(named, _classes(stream, raw, last), CLASSES_NOTE, "card wide")
+    return document(
+        title,
+        "compared",
+        sub=f"""{len(stream.P):,} rows, {raw.scores.n:,} scored,
+{len(stream.validation[1]):,} validation rows, {len(stream.classes)} classes""",
+        verdict=verdict(outcomes),
+        body=f"""<ul class="keys">{_keys(drawn)}</ul>
 <div class="grid">
-{_card("Every rival", _table(outcomes), TABLE_NOTE, "card wide")}
+{rivals}
 {"".join(figures)}
-{
-        _card(
-            f"Each class, raw and {last.name}",
-            _classes(stream, outcomes[0], last),
-            CLASSES_NOTE,
-            "card wide",
-        )
-    }
+{classes}
 </div>
-<section class="card words"><h2>How this page was made</h2>{tables.facts(made)}</section>
-</main>
-</body>
-</html>
-"""
+{words("How this page was made", made)}""",
+        more_style=STYLE,
+    )
 
 
 def write_page(
@@ -122,20 +106,7 @@ def write_page(
     made_from: Mapping[str, str] | None = None,
 ) -> None:
     """Write :func:`page` to a file; its folder is made."""
-    path = Path(path)
-    text = page(stream, outcomes, title, made_from=made_from)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OSError(f"report {path}: {error.strerror}") from error
-
-
-def _card(title: str, content: str, note: str, kind: str = "card") -> str:
-    return (
-        f'<section class="{kind}"><h2>{html.escape(title)}</h2>{content}'
-        f'<p class="note">{html.escape(note)}</p></section>\n'
-    )
+    write(page(stream, outcomes, title, made_from=made_from), path)
 
 
 def _keys(drawn: Drawn) -> str:

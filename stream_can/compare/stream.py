@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.recording.recording import CHUNK, Chunk, Recording
 from stream_can.recording.table import InvalidRecording
+from stream_can.replay.steps import check_arrival
 
 __all__ = ["Stream", "load"]
 
@@ -86,10 +87,7 @@ def load(
             "say what the rivals are fitted to: either a recording of validation rows "
             "(--validation), or how many labelled rows to take (--validation-rows)"
         )
-    if label_delay is None and not recording.has_times:
-        raise ValueError(
-            "say when labels arrive: --label-delay ROWS, or --time COLUMN and --label-time COLUMN"
-        )
+    check_arrival(recording, label_delay)
     P, y, arrives, time, label_time = _read(recording)
     start = 0
     if validation is None:

@@ -177,7 +177,7 @@ def _start_group(worker: Worker, corrector: Corrector, tasks: dict[int, Task]) -
     begin = entry.start(corrector.to_bytes(), reset=True)
     spans = worker.client.readers.spans(s.learned_topic)
     for number, (_, end) in spans.items():
-        name = shared.key(number if s.learn == "apart" else None)
+        name = shared.key(s.learn, number)
         records.append((state_topic, number, name, shared.pack(Replica(corrector, end))))
         records.append((s.learned_topic, number, None, begin))
     worker.client.start_group(records, offsets)

@@ -18,6 +18,7 @@ from stream_can.kafka import shared
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
 from stream_can.kafka.client.log import LogReader
+from stream_can.kafka.restore import settled
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.stream import entry
@@ -29,8 +30,6 @@ SHARED_SECONDS = 30.0
 """Between two shared records."""
 FOLD_SECONDS = 0.05
 """The loop folds for so long at a time."""
-SETTLE_SECONDS = 10.0
-"""How long an end before what was folded may be that of a broker that has just come back."""
 STILL_SECONDS = 30.0
 """A log that brings nothing for so long, though there is more, is given up."""
 
@@ -111,22 +110,12 @@ class Learned:
             self._tell_settings(number)
 
     def _span(self, number: int, at: int) -> tuple[int, int]:
-        """The first offset still held and the next one of a partition of the log.
-
-        An end before an offset that has been folded is asked for again: a broker that was killed
-        begins with the end that it last wrote down.
-        """
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while True:
-            begin, end = self.client.readers.span(self.topic, number)
-            if at <= end or time.monotonic() > deadline:
-                return begin, end
-            self._beat()
-            time.sleep(0.2)
+        """The first offset still held and the next one of a partition of the log."""
+        return settled(lambda: self.client.readers.span(self.topic, number), at, self._beat)
 
     def _find(self, number: int) -> bool:
         """Put a replica at the newest shared record; whether the log is to begin anew."""
-        s, wanted = self.settings, shared.key(number if self.settings.learn == "apart" else None)
+        s, wanted = self.settings, shared.key(self.settings.learn, number)
         where = f"partition {number} of {self.topic!r}"
         data = shared.newest_shared(self.client.readers, self.state_topic, number, wanted)
         problem, replica = None, Replica()
@@ -285,8 +274,7 @@ class Learned:
         """The shared record of a partition of the log, to write now."""
         replica = self.replicas[number]
         self._shared[number] = replica.offset, time.monotonic()
-        name = shared.key(number if self.settings.learn == "apart" else None)
-        return SharedRecord(number, name, shared.pack(replica))
+        return SharedRecord(number, shared.key(self.settings.learn, number), shared.pack(replica))
 
     def _write(self, record: SharedRecord) -> None:
         self.client.transaction.send(self.state_topic, *record)

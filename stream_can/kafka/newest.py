@@ -10,9 +10,8 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.kafka import shared
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.shared import TOGETHER
 from stream_can.stream.head import read_head
-
-ALL = shared.key(None)
 
 
 def newest(
@@ -49,7 +48,7 @@ def newest(
     streams: dict[int, dict[str, Any]] = {}
     try:
         for partition, (begin, end) in readers.spans(topic).items():
-            together = ALL.decode() in found
+            together = TOGETHER.decode() in found
             for record in _last_of_each_key(readers, topic, partition, begin, end, together):
                 name = record.key.decode(errors="replace")
                 try:
@@ -68,7 +67,7 @@ def newest(
                 except SnapshotMismatch as error:
                     where = f"{topic}-{partition} offset {record.offset}"
                     raise SnapshotMismatch(f"{where}: {error}") from None
-                of = streams.get(0 if ALL.decode() in found else partition)
+                of = streams.get(0 if TOGETHER.decode() in found else partition)
                 if of is not None:
                     of[name] = head.stream | {"learned": head.learned}
         return found
@@ -80,13 +79,13 @@ def _last_of_each_key(
     readers: Readers, topic: str, partition: int, begin: int, end: int, together: bool
 ) -> list[Any]:
     """The newest record of each key, shared records first; mostly the first look is enough."""
-    for start in (*(max(begin, end - near) for near in shared.NEAR), begin):
+    for start in shared.nearest_first(begin, end):
         found = {
             record.key: record
             for record in readers.read(topic, partition, start, end)
             if record.key is not None
         }
-        if found and (together or any(key.startswith(ALL) for key in found) or start == begin):
+        if found and (together or any(key.startswith(TOGETHER) for key in found) or start == begin):
             kept = [record for record in found.values() if record.value is not None]
-            return sorted(kept, key=lambda record: not record.key.startswith(ALL))
+            return sorted(kept, key=lambda record: not record.key.startswith(TOGETHER))
     return []

@@ -26,7 +26,8 @@ from stream_can.stream.task import Task
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 10
-"""How long positions that do not belong to their offset may be the trace of another owner."""
+"""How long positions that do not belong to their offset may be the trace of another owner, and an
+end before an offset that of a broker that has just come back."""
 
 
 class Pointer(msgspec.Struct):
@@ -83,10 +84,13 @@ def restore(
     """
     found = _find(client, partition, state, stored)
     # Only now: another owner may have gone on while we waited for its transaction.
-    begin, end = _span(client, client.input, partition, found.at)
+    begin, end = settled(lambda: client.member.span(client.input, partition), found.at)
     label_begin = label_end = 0
     if client.labels:
-        label_begin, label_end = _span(client, client.labels, partition, found.label_at)
+        labels = client.labels
+        label_begin, label_end = settled(
+            lambda: client.member.span(labels, partition), found.label_at
+        )
 
     def anew(at: int | None, label_at: int | None) -> Task:
         """Fresh state, at committed offsets that still exist, else where the rules begin."""
@@ -136,17 +140,20 @@ def restore(
     return task
 
 
-def _span(client: Client, topic: str, partition: int, at: int | None) -> tuple[int, int]:
-    """First and next offset of a partition.
+def settled(
+    span: Callable[[], tuple[int, int]], at: int | None, beat: Callable[[], None] = lambda: None
+) -> tuple[int, int]:
+    """First and next offset of a partition, of which `at` was committed or read before.
 
     A broker that was killed begins with the end that it last wrote down, and has the true one
-    moments later: an end before the committed offset is asked for again.
+    moments later: an end before that offset is asked for again.
     """
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        begin, end = client.member.span(topic, partition)
+        begin, end = span()
         if at is None or at <= end or time.monotonic() > deadline:
             return begin, end
+        beat()
         time.sleep(0.2)
 
 

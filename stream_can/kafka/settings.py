@@ -125,7 +125,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
         named = (self.input, self.output, self.labels, *self.own_topics, self.learned_topic)
-        topics = [t for t in named if t]
+        asked = None if self.ask is None else self.requests_topic
+        topics = [t for t in (*named, asked) if t]
         if len(set(topics)) < len(topics):
             raise ValueError(f"topics must differ: {', '.join(topics)}")
         if self.http_port is not None and not 0 <= self.http_port <= 65535:

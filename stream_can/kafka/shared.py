@@ -16,9 +16,11 @@ from stream_can.corrector import Corrector
 from stream_can.kafka.client.readers import Readers
 from stream_can.stream.replica import Replica
 
-__all__ = ["Shared", "key", "newest_shared", "pack", "unpack"]
+__all__ = ["TOGETHER", "Shared", "key", "nearest_first", "newest_shared", "pack", "unpack"]
 
 FORMAT = 1
+TOGETHER = b"shared"
+"""The key where all partitions learn together; the keys of those apart begin with it."""
 NEAR = (1_000, 20_000)
 """So many offsets from the end are looked through first; only then the whole partition."""
 
@@ -31,9 +33,9 @@ class Shared(msgspec.Struct):
     corrector: bytes
 
 
-def key(log_partition: int | None) -> bytes:
-    """The key of shared records: of the one log, or of a partition's own."""
-    return b"shared" if log_partition is None else b"shared-%d" % log_partition
+def key(learn: str, log_partition: int) -> bytes:
+    """The key of a log partition's shared records, by the setting ``learn``."""
+    return b"%s-%d" % (TOGETHER, log_partition) if learn == "apart" else TOGETHER
 
 
 def pack(replica: Replica) -> bytes:
@@ -58,7 +60,7 @@ def unpack(data: bytes) -> Replica:
 def newest_shared(readers: Readers, state: str, partition: int, wanted: bytes) -> bytes | None:
     """The newest committed shared record of a key in a partition of the state topic."""
     begin, end = readers.span(state, partition)
-    for start in (*(max(begin, end - near) for near in NEAR), begin):
+    for start in nearest_first(begin, end):
         found = None
         for record in readers.read(state, partition, start, end):
             if record.key == wanted:
@@ -66,3 +68,8 @@ def newest_shared(readers: Readers, state: str, partition: int, wanted: bytes) -
         if found is not None:
             return bytes(found)
     return None
+
+
+def nearest_first(begin: int, end: int) -> list[int]:
+    """The offsets from which to look for the newest records of a partition, one after the other."""
+    return list(dict.fromkeys((*(max(begin, end - near) for near in NEAR), begin)))

@@ -18,6 +18,17 @@ from stream_can.recording.table import DATES, Batch, InvalidRecording, Names, Ti
 __all__ = ["NpzTable"]
 
 
+@contextmanager
+def _read_errors(name: str) -> Iterator[None]:
+    """Around what reads: whatever a broken file raises becomes an InvalidRecording."""
+    try:
+        yield
+    except InvalidRecording:
+        raise
+    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+        raise InvalidRecording(f"{name}: not a readable npz file: {error}") from None
+
+
 class NpzTable:
     """Arrays of one length: those of an archive, or the one of an npy file and that of its labels.
 
@@ -31,7 +42,7 @@ class NpzTable:
         self._name = source.name
         self._files: dict[str, Path] = {}
         self._archive: zipfile.ZipFile | None = None
-        try:
+        with _read_errors(self._name):
             if source.start.startswith(b"PK"):
                 self._archive = zipfile.ZipFile(source.path)
                 files = [name[:-4] for name in self._archive.namelist() if name.endswith(".npy")]
@@ -45,10 +56,6 @@ class NpzTable:
                 self._files[names.label] = Path(names.label)
                 files = list(self._files)
             self._heads = {name: self._head(name) for name in files}
-        except (zipfile.BadZipFile, ValueError, EOFError) as error:
-            if isinstance(error, InvalidRecording):
-                raise
-            raise InvalidRecording(f"{self._name}: not a readable npz file: {error}") from None
         shapes = {name: shape for name, (shape, _, _) in self._heads.items()}
         tables = [shape[0] for shape in shapes.values() if len(shape) == 2]
         if not tables and len(shapes.get(names.probs, ())) == 1:
@@ -116,7 +123,7 @@ class NpzTable:
 
     def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
         names = [*probs, label, *times]
-        try:
+        with _read_errors(self._name):
             for arrays in zip(*(self._pieces(name, size) for name in names), strict=True):
                 columns = arrays[: len(probs)]
                 P = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
@@ -125,10 +132,6 @@ class NpzTable:
                     _names(arrays[len(probs)]),
                     [self._times(array) for array in arrays[len(probs) + 1 :]],
                 )
-        except (zipfile.BadZipFile, ValueError, EOFError) as error:
-            if isinstance(error, InvalidRecording):
-                raise
-            raise InvalidRecording(f"{self._name}: not a readable npz file: {error}") from None
 
     @staticmethod
     def _times(array: NDArray[Any]) -> Times:

@@ -62,7 +62,7 @@ def split(
         else:
             waits = part.due.min() > end
         (late if waits else near).append(part)
-    labels = Labels(*(np.concatenate(arrays) for arrays in zip(*near, strict=True)))
+    labels = join(near)
     due = labels.due
     if by_time:
         assert chunk.time is not None

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector, Played
 from stream_can.method.asking import LabelRequest, LabelRequests
-from stream_can.recording.recording import Chunk
+from stream_can.recording.recording import Chunk, Recording
 from stream_can.replay.labels import Labels, join, on_their_way, split
 
-__all__ = ["Arrivals", "Step", "check_labels", "steps"]
+__all__ = ["Arrivals", "Step", "check_arrival", "check_labels", "steps"]
 
 DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384
@@ -63,6 +63,14 @@ def check_labels(label_delay: int | None, label_rate: float) -> None:
         raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
     if not 0 <= label_rate <= 1:
         raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
+
+
+def check_arrival(recording: Recording, label_delay: int | None) -> None:
+    """ValueError where nothing says when the labels of a recording arrive."""
+    if label_delay is None and not recording.has_times:
+        raise ValueError(
+            "say when labels arrive: --label-delay ROWS, or --time COLUMN and --label-time COLUMN"
+        )
 
 
 def steps(

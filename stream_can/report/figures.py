@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.verdict import NATS, POINTS
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band, before_and_after, wide
+from stream_can.report.reliability import diagram
 from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, Shown
 from stream_can.scores import Scores
 
@@ -17,8 +19,6 @@ __all__ = ["FIGURES"]
 
 SHOWN = 6
 """Classes and paths that get a color of their own."""
-LARGEST = 260
-"""Area of the point that holds all rows, in square points."""
 
 
 def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
@@ -65,54 +65,46 @@ def reliability(result: Replay, figure: Figure) -> list[Key]:
         ("after", result.corrected, AFTER),
     ]
     for axes, (name, scores, color) in zip(figure.subplots(1, 2, sharey=True), pair, strict=True):
-        bins = scores.reliability
-        axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-        share = bins.rows / max(bins.rows.sum(), 1)
-        at = bins.rows > 0
-        x, y = 100 * bins.confidence[at], 100 * bins.accuracy[at]
-        axes.vlines(x, np.minimum(x, y), np.maximum(x, y), color=color, alpha=0.35, linewidth=3)
-        axes.scatter(x, y, 10 + LARGEST * share[at], color=color, alpha=0.85, linewidth=0)
-        # Room for half of the largest point beyond 0 and 100 %.
-        axes.set(
-            xlim=(-9, 109), ylim=(-9, 109), aspect="equal", xticks=[0, 50, 100], yticks=[0, 50, 100]
-        )
-        axes.set_xlabel("confidence, %")
-        axes.set_title(f"{name}: ECE {100 * scores.ece:.1f} %", color=INK, fontsize=10.5)
+        diagram(axes, scores, color, f"{name}: ECE {100 * scores.ece:.1f} %", 10.5)
     figure.axes[0].set_ylabel("accuracy, %")
     return []
 
 
 def path_weights(result: Replay, figure: Figure) -> list[Key]:
-    axes = figure.subplots()
-    course = Course(result)
-    weights = np.array([moment.weights for moment in result.moments])
     names = list(result.paths)
-    share = course.sums(weights * course.lengths[:, None]).T / course.window
+    share = shares(result, "weights")
     shown = np.argsort(-share.max(axis=1), kind="stable")[:SHOWN]
     shown = np.array([k for k in sorted(shown) if share[k].max() > 0.02])
-    layers = [*share[shown]]
+    parts = [*share[shown]]
     keys = [Key(names[k], SERIES[i], "area") for i, k in enumerate(shown)]
     other = 1 - share[shown].sum(axis=0)
     if other.max() > 0.005:
-        layers.append(other)
+        parts.append(other)
         keys.append(Key("others", MUTED, "area"))
-    axes.stackplot(course.x, 100 * np.array(layers), colors=[key.color for key in keys])
-    axes.set(ylabel="weight, %", ylim=(0, 100))
-    axes.grid(False)
-    along(axes, result)
-    return keys
+    return stacked(figure, result, np.array(parts), keys)
 
 
 def final_weights(result: Replay, figure: Figure) -> list[Key]:
-    axes = figure.subplots()
-    course = Course(result)
-    weights = np.array([moment.final_weights for moment in result.moments])
-    share = course.sums(weights * course.lengths[:, None]).T / course.window
     keys = [
         Key(name, color, "area")
         for name, color in zip(result.mean_final_weights, (MUTED, *SERIES), strict=False)
     ]
-    axes.stackplot(course.x, 100 * share, colors=[key.color for key in keys])
+    return stacked(figure, result, shares(result, "final_weights"), keys)
+
+
+def shares(result: Replay, what: str) -> NDArray[np.float64]:
+    """Weights that moments have, on average over the window, shape (weights, points)."""
+    course = Course(result)
+    weights = np.array([getattr(moment, what) for moment in result.moments])
+    return course.sums(weights * course.lengths[:, None]).T / course.window
+
+
+def stacked(
+    figure: Figure, result: Replay, share: NDArray[np.float64], keys: list[Key]
+) -> list[Key]:
+    """Weights upon each other, which sum to one."""
+    axes = figure.subplots()
+    axes.stackplot(Course(result).x, 100 * share, colors=[key.color for key in keys])
     axes.set(ylabel="weight, %", ylim=(0, 100))
     axes.grid(False)
     along(axes, result)

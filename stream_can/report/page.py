@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 
 from stream_can.errors import StreamCANError
@@ -13,6 +11,7 @@ from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
 from stream_can.report import tables
 from stream_can.report.course import Course
+from stream_can.report.document import card, document, words, write
 from stream_can.report.figures import FIGURES
 from stream_can.report.glossary import GLOSSARY
 from stream_can.report.origin import origin
@@ -61,10 +60,9 @@ def report(
     """
     if not result.raw.n:
         raise NoLabels("report: no row has a label, so there is nothing to compare")
-    style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8")
     window = f"{Course(result).window:,.0f}"
     cards = [
-        _card(
+        card(
             shown.title,
             draw(shown.title, shown.plot, result),
             shown.caption.replace("{window}", window),
@@ -73,34 +71,23 @@ def report(
         if shown.has_data(result)
     ]
     cards += [
-        _card("Before, after, and each path alone", tables.paths(result), PATHS_NOTE),
-        _card("Each class", tables.classes(result), CLASSES_NOTE),
+        card("Before, after, and each path alone", tables.paths(result), PATHS_NOTE),
+        card("Each class", tables.classes(result), CLASSES_NOTE),
     ]
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
     made = origin(result, made_from or {}, date or datetime.now())
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}: replay</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>{html.escape(title)}</h1>
-<p class="sub">{result.rows:,} rows, {labels}, {len(result.classes)} classes</p>
-<p class="verdict">{html.escape(verdict(result))}</p>
-<div class="tiles">{tables.tiles(result)}</div>
+    return document(
+        title,
+        "replay",
+        sub=f"{result.rows:,} rows, {labels}, {len(result.classes)} classes",
+        verdict=verdict(result),
+        body=f"""<div class="tiles">{tables.tiles(result)}</div>
 <div class="grid">
 {"".join(cards)}
 </div>
-<section class="card words"><h2>How this page was made</h2>{tables.facts(made)}</section>
-<section class="card words"><h2>What the words mean</h2>{tables.facts(GLOSSARY.items())}</section>
-</main>
-</body>
-</html>
-"""
+{words("How this page was made", made)}
+{words("What the words mean", GLOSSARY.items())}""",
+    )
 
 
 def write_report(
@@ -111,17 +98,4 @@ def write_report(
     made_from: Mapping[str, str] | None = None,
 ) -> None:
     """Write :func:`report` to a file; its folder is made."""
-    path = Path(path)
-    text = report(result, title, made_from=made_from)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OSError(f"report {path}: {error.strerror}") from error
-
-
-def _card(title: str, content: str, note: str) -> str:
-    return (
-        f'<section class="card"><h2>{html.escape(title)}</h2>{content}'
-        f'<p class="note">{html.escape(note)}</p></section>\n'
-    )
+    write(report(result, title, made_from=made_from), path)

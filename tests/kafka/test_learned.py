@@ -129,7 +129,7 @@ class TestRefused:
         return running
 
     def test_a_new_log(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stream_can.kafka.learned.SETTLE_SECONDS", 1)
+        monkeypatch.setattr("stream_can.kafka.restore.SETTLE_SECONDS", 1)
         admin = KafkaAdminClient(bootstrap_servers=app.servers)
         admin.delete_topics([f"{app.id}-learned"])
         admin.close()

@@ -1,4 +1,4 @@
-"""The HTTP port under clients that mean no good."""
+"""The HTTP ports, of the worker and of the labelling page, under clients that mean no good."""
 
 from __future__ import annotations
 
@@ -7,57 +7,86 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from stream_can.kafka.watch import port as port_module
+from stream_can.kafka.labelling.pending import PendingRequests
+from stream_can.kafka.labelling.server import LabellingServer
+from stream_can.kafka.settings import Settings
 from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.port import MOST_CONNECTIONS, Port
+from stream_can.kafka.watch.port import Port
+from stream_can.kafka.watch.server import MOST_CONNECTIONS, Server
 from tests.programs import PATIENCE
 
 pytestmark = pytest.mark.fast
 SLOW = 1_500
 
 
+class Honest(NamedTuple):
+    """A server, and what an honest client asks it for and gets."""
+
+    server: Server
+    address: str
+    begins: str
+
+    def ask(self) -> None:
+        with urllib.request.urlopen(self.address, timeout=60) as answer:
+            assert answer.read().decode().startswith(self.begins)
+
+
 @pytest.fixture
-def port() -> Iterator[Port]:
+def worker() -> Iterator[Honest]:
     port = Port("127.0.0.1", 0, Health(PATIENCE), CollectorRegistry())
-    yield port
+    address = f"http://127.0.0.1:{port.number}/livez"
+    yield Honest(port._server, address, "the loop came round")
     port.close()
 
 
-def livez(port: Port) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port.number}/livez", timeout=60) as answer:
-        return str(answer.read().decode())
+@pytest.fixture
+def labelling() -> Iterator[Honest]:
+    settings = Settings(
+        bootstrap_servers=["127.0.0.1:1"], application_id="app", input="in", output="out",
+        labels="labels", classes=["x", "y"],
+    )  # fmt: skip
+    page = LabellingServer(PendingRequests(settings))
+    yield Honest(page._server, f"{page.address}requests", '{"open": 0, ')
+    page.close()
 
 
-def slow(port: Port) -> socket.socket:
-    stream = socket.create_connection(("127.0.0.1", port.number), timeout=60)
+@pytest.fixture(params=["worker", "labelling"])
+def honest(request: pytest.FixtureRequest) -> Honest:
+    found: Honest = request.getfixturevalue(request.param)
+    return found
+
+
+def slow(server: Server) -> socket.socket:
+    stream = socket.create_connection(("127.0.0.1", server.number), timeout=60)
     stream.sendall(b"GET /livez HTTP/1.1\r\nX-Slow: ")
     return stream
 
 
-def test_livez_answers_under_1500_slow_connections(port: Port) -> None:
+def test_an_honest_client_is_answered_under_1500_slow_connections(honest: Honest) -> None:
     threads = threading.active_count()
     streams = []
     try:
         for i in range(SLOW):
-            streams.append(slow(port))
+            streams.append(slow(honest.server))
             if i % 100 == 99:
-                assert livez(port).startswith("the loop came round")
-        assert livez(port).startswith("the loop came round")
-        assert len(port._server._open) <= MOST_CONNECTIONS + 1
+                honest.ask()
+        honest.ask()
+        assert len(honest.server._open) <= MOST_CONNECTIONS + 1
         assert threading.active_count() - threads <= 2 * MOST_CONNECTIONS
     finally:
         for stream in streams:
             stream.close()
 
 
-def test_a_request_has_one_deadline(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_has_one_deadline(honest: Honest, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many bytes come in drips."""
-    monkeypatch.setattr(port_module, "REQUEST_SECONDS", 1.0)
-    stream = slow(port)
+    monkeypatch.setattr(honest.server, "_request_seconds", 1.0)
+    stream = slow(honest.server)
     deadline = time.monotonic() + PATIENCE
 
     def drip() -> bool:
@@ -73,4 +102,4 @@ def test_a_request_has_one_deadline(port: Port, monkeypatch: pytest.MonkeyPatch)
     while not drip():
         assert time.monotonic() < deadline, "the connection is kept"
     stream.close()
-    assert livez(port).startswith("the loop came round")
+    honest.ask()

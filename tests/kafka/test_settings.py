@@ -70,6 +70,11 @@ def test_everything_without_a_file() -> None:
         ({"k": "three"}, {}, "`k`"),
         ({"start": "now"}, {}, "'now' - at `start`"),
         ({"output": "in"}, {}, "topics must differ"),
+        (
+            {"ask": "0.1", "labels": "app-label-requests"},
+            {},
+            "topics must differ: in, out, app-label-requests, .*, app-label-requests",
+        ),
         ({"classes_from_file": "x"}, {}, "either classes or classes_from_file"),
         ({"instance": "a b"}, {}, "instance: 'a b' may only hold"),
         ({"digits": "0"}, {}, "digits: 0, expected 1 to 17"),

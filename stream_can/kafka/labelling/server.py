@@ -16,8 +16,6 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import Any
 
@@ -25,6 +23,7 @@ import msgspec
 
 from stream_can.kafka.client.guards import ClientError, DeniedError
 from stream_can.kafka.labelling.pending import NotOpen, Pending, PendingRequests
+from stream_can.kafka.watch.server import Handler, Server
 from stream_can.stream.requests import FIELD
 
 __all__ = ["LabellingServer"]
@@ -34,6 +33,8 @@ SHOWN = 20
 KEYS = 9
 """Classes that have a key."""
 LARGEST_ANSWER = 10_000
+REQUEST_SECONDS = 60.0
+"""Longer than it may take until the brokers have an answer."""
 
 
 class Answer(msgspec.Struct, forbid_unknown_fields=True):
@@ -63,17 +64,16 @@ class LabellingServer:
     def __init__(self, pending: PendingRequests, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(24)
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(pending, self.token))
+            self._server = Server(
+                "127.0.0.1", port, _handler(pending, self.token), request_seconds=REQUEST_SECONDS
+            )
         except (OSError, OverflowError) as error:
             raise DeniedError(f"port {port}: {error}") from error
-        self._server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._server.server_address[1]}/{self.token}/"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{self._server.number}/{self.token}/"
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
 
 def shown(one: Pending, pending: PendingRequests) -> dict[str, Any]:
@@ -102,18 +102,16 @@ def forget(message: Any, path: list[str] | None) -> None:
         message.pop(last, None)
 
 
-def _handler(pending: PendingRequests, token: str) -> type[BaseHTTPRequestHandler]:
+def _handler(pending: PendingRequests, token: str) -> type[Handler]:
     page = resources.files(__package__).joinpath("page.html").read_text("utf-8")
     classes = tuple(pending.classes)
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # a client that opens a connection and says nothing must not keep a thread
-
-        def do_GET(self) -> None:
+    class Asked(Handler):
+        def do_GET(self) -> None:  # noqa: N802
             match self._asked_for():
                 case "":
                     nonce = secrets.token_urlsafe(16)
-                    self._send(200, "text/html", page.replace("NONCE", nonce), nonce)
+                    self._say(200, page.replace("NONCE", nonce), "text/html", nonce)
                 case "requests":
                     n, oldest = pending.oldest(SHOWN)
                     found = {
@@ -121,20 +119,20 @@ def _handler(pending: PendingRequests, token: str) -> type[BaseHTTPRequestHandle
                         "classes": [str(c) for c in classes],
                         "requests": [shown(one, pending) for one in oldest],
                     }
-                    self._send(200, "application/json", json.dumps(found))
+                    self._say(200, json.dumps(found), "application/json")
                 case _:
-                    self._send(404, "text/plain", "not found\n")
+                    self._say(404, "not found\n")
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             size = self.headers.get("Content-Length", "")
             same = self.headers.get("Origin") == f"http://{self.headers.get('Host')}"
             as_json = self.headers.get_content_type() == "application/json"
             if self._asked_for() != "answer" or not same or not as_json:
-                self._send(404, "text/plain", "not found\n")
+                self._say(404, "not found\n")
             elif not size.isdigit() or int(size) > LARGEST_ANSWER:
-                self._send(400, "text/plain", "no answer\n")
+                self._say(400, "no answer\n")
             else:
-                self._send(*answered(pending, len(classes), self.rfile.read(int(size))))
+                self._say(*answered(pending, len(classes), self.rfile.read(int(size))))
 
         def _asked_for(self) -> str | None:
             """What is asked for behind the token; None without it, or under another name."""
@@ -144,41 +142,28 @@ def _handler(pending: PendingRequests, token: str) -> type[BaseHTTPRequestHandle
             right = hmac.compare_digest(given.encode(errors="replace"), token.encode())
             return rest[0] if known and right and len(rest) == 2 else None
 
-        def _send(self, code: int, kind: str, text: str, nonce: str = "") -> None:
-            body = text.encode()
-            self.send_response(code)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Cache-Control", "no-store")
-            self.send_header("Referrer-Policy", "no-referrer")
-            self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-            self.send_header(
-                "Content-Security-Policy",
+        def _say(self, code: int, text: str, kind: str = "text/plain", nonce: str = "") -> None:
+            policy = (
                 f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
-                "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+                "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
             )
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(code, f"{kind}; charset=utf-8", text.encode(), policy)
 
-        def log_message(self, *_: Any) -> None:
-            """The address has the token, which is for no log."""
-
-    return Handler
+    return Asked
 
 
-def answered(pending: PendingRequests, m: int, body: bytes) -> tuple[int, str, str]:
+def answered(pending: PendingRequests, m: int, body: bytes) -> tuple[int, str]:
     """Take an answer; what to say of it."""
     try:
         answer = msgspec.json.decode(body, type=Answer)
     except msgspec.MsgspecError as error:
-        return 400, "text/plain", f"{error}\n"
+        return 400, f"{error}\n"
     if not 0 <= answer.column < m:
-        return 400, "text/plain", f"class {answer.column}: there are {m}\n"
+        return 400, f"class {answer.column}: there are {m}\n"
     try:
         pending.answer(answer.partition, answer.offset, answer.column)
     except NotOpen as error:
-        return 409, "text/plain", f"{error}\n"
+        return 409, f"{error}\n"
     except ClientError as error:
-        return 503, "text/plain", f"the label was not written: {error}\n"
-    return 200, "text/plain", "ok\n"
+        return 503, f"the label was not written: {error}\n"
+    return 200, "ok\n"

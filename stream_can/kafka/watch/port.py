@@ -13,15 +13,8 @@ Waiting for brokers is alive (a restart would not bring them back) and not ready
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import socket
-import sys
-import threading
-import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -29,13 +22,11 @@ from prometheus_client.exposition import choose_encoder
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.page import live_page
+from stream_can.kafka.watch.server import Handler, Server
 
 log = logging.getLogger(__name__)
 
-MOST_CONNECTIONS = 64
-"""The oldest is closed for one more: an honest request takes milliseconds."""
 REQUEST_SECONDS = 10.0
-"""From the first byte of a request to the last of its answer."""
 
 
 class Port:
@@ -78,54 +69,17 @@ class Port:
             pages["/"] = lambda _: (200, "text/html; charset=utf-8", page.body)
             pages["/status.json"] = lambda _: (200, "application/json", status())
         try:
-            self._server = _Server((host, port), _handler(pages, page.policy))
+            self._server = Server(
+                host, port, _handler(pages, page.policy), request_seconds=REQUEST_SECONDS
+            )
         except (OSError, OverflowError) as error:
             raise DeniedError(f"http_port {port} on {host!r}: {error}") from error
-        self.number: int = self._server.server_address[1]
-        serve = threading.Thread(
-            target=self._server.serve_forever, daemon=True, name="stream-can-http"
-        )
-        serve.start()
+        self.number = self._server.number
         log.info("/, /livez, /readyz and /metrics on %s:%d", host, self.number)
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, *args: Any) -> None:
-        self._open: dict[Any, float] = {}  # connection -> since when, the oldest first
-        super().__init__(*args)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._open[request] = time.monotonic()
-        for oldest in list(self._open)[: len(self._open) - MOST_CONNECTIONS]:
-            self._hang_up(oldest)
-        super().process_request(request, client_address)
-
-    def service_actions(self) -> None:
-        for request, since in list(self._open.items()):
-            if time.monotonic() - since > REQUEST_SECONDS:
-                self._hang_up(request)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def _hang_up(self, request: Any) -> None:
-        """Its thread reads the end, and closes it."""
-        self._open.pop(request, None)
-        with contextlib.suppress(OSError):
-            request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # that is somebody who went away
-            log.exception("the HTTP port")
+        self._server.close()
 
 
 Page = Callable[[str], tuple[int, str, bytes]]
@@ -140,25 +94,14 @@ def _metrics(registry: CollectorRegistry, accept: str) -> tuple[int, str, bytes]
     return 200, content_type, encode(registry)
 
 
-def _handler(pages: dict[str, Page], policy: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+def _handler(pages: dict[str, Page], policy: str) -> type[Handler]:
+    class Asked(Handler):
+        def do_GET(self) -> None:  # noqa: N802
             page = pages.get(self.path.partition("?")[0])
             accept = self.headers.get("Accept", "")
             code, kind, body = page(accept) if page else (404, "text/plain", b"not found\n")
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Content-Security-Policy", policy)
-            self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
+            self.answer(code, kind, body, policy)
 
         do_HEAD = do_GET  # noqa: N815
 
-        def log_message(self, *_: Any) -> None:
-            """A probe every few seconds is not worth a line."""
-
-    return Handler
+    return Asked

@@ -1,0 +1,30 @@
+"""A recording that a command was given: how to read it, and what its report says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stream_can.cli.arguments import COMMAND_LINE
+from stream_can.cli.options import names_of
+from stream_can.method.rows import Normalise
+from stream_can.recording.recording import Recording
+
+__all__ = ["form_of", "made_from"]
+
+
+def form_of(
+    probs: str, label: str, id: str, classes: str | None, normalise: Normalise
+) -> dict[str, Any]:
+    """The keyword arguments that a recording and its validation rows have in common."""
+    return {
+        "probs": probs, "label": label, "id": id, "classes": names_of(classes),
+        "normalise": normalise,
+    }  # fmt: skip
+
+
+def made_from(recording: Recording) -> dict[str, str]:
+    """The file and the command, for a report to say."""
+    return {
+        "file": f"{recording.name} ({recording.size:,} bytes)",
+        "command": COMMAND_LINE.get(),
+    }

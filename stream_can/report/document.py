@@ -1,0 +1,60 @@
+"""What every page has around its own figures: the HTML document, cards, and the file itself."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
+from stream_can.report.tables import facts
+
+__all__ = ["card", "document", "words", "write"]
+
+
+def document(
+    title: str, about: str, *, sub: str, verdict: str, body: str, more_style: str = ""
+) -> str:
+    """The page as text; ``sub`` and ``body`` are HTML, everything else is plain text."""
+    style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}: {about}</title>
+<style>{style}{more_style}</style>
+</head>
+<body>
+<main>
+<h1>{html.escape(title)}</h1>
+<p class="sub">{sub}</p>
+<p class="verdict">{html.escape(verdict)}</p>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def card(title: str, content: str, note: str, kind: str = "card") -> str:
+    """A figure or a table (HTML) with the sentence that says what it shows."""
+    return (
+        f'<section class="{kind}"><h2>{html.escape(title)}</h2>{content}'
+        f'<p class="note">{html.escape(note)}</p></section>\n'
+    )
+
+
+def words(title: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """A card of names and what is said of each."""
+    return f'<section class="card words"><h2>{title}</h2>{facts(pairs)}</section>'
+
+
+def write(text: str, path: str | Path) -> None:
+    """Write a page to a file; its folder is made."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"report {path}: {error.strerror}") from error

@@ -1,0 +1,30 @@
+"""A reliability diagram: accuracy against confidence."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from stream_can.report.svg import INK, MUTED
+from stream_can.scores import Scores
+
+__all__ = ["diagram"]
+
+LARGEST = 260
+"""Area of the point that holds all rows, in square points."""
+
+
+def diagram(axes: Axes, scores: Scores, color: str, title: str, size: float) -> None:
+    """The area of a point is its share of the rows; `size` is that of the title's letters."""
+    bins = scores.reliability
+    axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
+    at = bins.rows > 0
+    share = bins.rows[at] / max(bins.rows.sum(), 1)
+    x, y = 100 * bins.confidence[at], 100 * bins.accuracy[at]
+    axes.vlines(x, np.minimum(x, y), np.maximum(x, y), color=color, alpha=0.35, linewidth=3)
+    axes.scatter(x, y, 10 + LARGEST * share, color=color, alpha=0.85, linewidth=0)
+    # Room for half of the largest point beyond 0 and 100 %.
+    ticks = [0, 50, 100]
+    axes.set(xlim=(-9, 109), ylim=(-9, 109), aspect="equal", xticks=ticks, yticks=ticks)
+    axes.set_xlabel("confidence, %")
+    axes.set_title(title, color=INK, fontsize=size)
