@@ -10,7 +10,7 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.kafka import shared
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.shared import TOGETHER
+from stream_can.kafka.shared import is_shared
 from stream_can.stream.head import read_head
 
 
@@ -30,7 +30,7 @@ def newest(
 
     Returns
     -------
-    Key of the shared record ("shared", or "shared-3" where partitions learn apart) -> its
+    Key of the shared record ("shared", or "shared/3" where partitions learn apart) -> its
     Corrector, and the offset of the learned log up to which it is folded with positions and counts
     of its partitions. From a release in which each partition learned alone: key of the partition's
     snapshot (``input topic-partition``) -> the same of it alone. What nothing was committed for is
@@ -48,7 +48,7 @@ def newest(
     streams: dict[int, dict[str, Any]] = {}
     try:
         for partition, (begin, end) in readers.spans(topic).items():
-            together = TOGETHER.decode() in found
+            together = "shared" in found
             for record in _last_of_each_key(readers, topic, partition, begin, end, together):
                 name = record.key.decode(errors="replace")
                 try:
@@ -67,7 +67,7 @@ def newest(
                 except SnapshotMismatch as error:
                     where = f"{topic}-{partition} offset {record.offset}"
                     raise SnapshotMismatch(f"{where}: {error}") from None
-                of = streams.get(0 if TOGETHER.decode() in found else partition)
+                of = streams.get(0 if "shared" in found else partition)
                 if of is not None:
                     of[name] = head.stream | {"learned": head.learned}
         return found
@@ -85,7 +85,7 @@ def _last_of_each_key(
             for record in readers.read(topic, partition, start, end)
             if record.key is not None
         }
-        if found and (together or any(key.startswith(TOGETHER) for key in found) or start == begin):
+        if found and (together or any(map(is_shared, found)) or start == begin):
             kept = [record for record in found.values() if record.value is not None]
-            return sorted(kept, key=lambda record: not record.key.startswith(TOGETHER))
+            return sorted(kept, key=lambda record: not is_shared(record.key))
     return []

@@ -16,11 +16,9 @@ from stream_can.corrector import Corrector
 from stream_can.kafka.client.readers import Readers
 from stream_can.stream.replica import Replica
 
-__all__ = ["TOGETHER", "Shared", "key", "nearest_first", "newest_shared", "pack", "unpack"]
+__all__ = ["Shared", "is_shared", "key", "nearest_first", "newest_shared", "pack", "unpack"]
 
 FORMAT = 1
-TOGETHER = b"shared"
-"""The key where all partitions learn together; the keys of those apart begin with it."""
 NEAR = (1_000, 20_000)
 """So many offsets from the end are looked through first; only then the whole partition."""
 
@@ -34,8 +32,16 @@ class Shared(msgspec.Struct):
 
 
 def key(learn: str, log_partition: int) -> bytes:
-    """The key of a log partition's shared records, by the setting ``learn``."""
-    return b"%s-%d" % (TOGETHER, log_partition) if learn == "apart" else TOGETHER
+    """The key of a log partition's shared records, by the setting ``learn``.
+
+    None is the key of positions, ``<input>-<partition>``: no topic has a slash in its name.
+    """
+    return b"shared/%d" % log_partition if learn == "apart" else b"shared"
+
+
+def is_shared(key: bytes) -> bool:
+    """Whether a record of the state topic is a shared one."""
+    return key == b"shared" or key.startswith(b"shared/")
 
 
 def pack(replica: Replica) -> bytes:

@@ -139,7 +139,7 @@ def test_what_a_worker_has_learned_is_seen_from_outside(broker: Broker, learn: s
     while_it_runs = newest(f"{app.id}-state", [app.servers])
     running.stop()
     found = newest(f"{app.id}-state", [app.servers])
-    names = ["shared"] if learn == "together" else [f"shared-{p}" for p in range(3)]
+    names = ["shared"] if learn == "together" else [f"shared/{p}" for p in range(3)]
     assert list(found) == list(while_it_runs) == names
     states = {number: replica.corrector.to_bytes() for number, replica in replicas.items()}
     assert [corrector.to_bytes() for corrector, _ in found.values()] == list(states.values())

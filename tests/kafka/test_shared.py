@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stream_can.kafka.shared import nearest_first
+from stream_can.kafka import restore
+from stream_can.kafka.shared import is_shared, key, nearest_first
 
 pytestmark = pytest.mark.fast
 
@@ -20,3 +21,11 @@ pytestmark = pytest.mark.fast
 )
 def test_the_end_comes_first_and_nothing_twice(begin: int, end: int, starts: list[int]) -> None:
     assert nearest_first(begin, end) == starts
+
+
+@pytest.mark.parametrize("topic", ["shared", "shared-3", "shared.x"])
+def test_positions_of_no_topic_have_the_key_of_a_shared_record(topic: str) -> None:
+    shared = {key("together", 0), *(key("apart", partition) for partition in range(64))}
+    assert all(map(is_shared, shared))
+    for partition in range(64):
+        assert not is_shared(restore.key(topic, partition))
