@@ -22,8 +22,8 @@ from stream_can.kafka.labelling.pending import PendingRequests
 from stream_can.kafka.labelling.server import LabellingServer
 from stream_can.stream.fields import Fields
 from stream_can.stream.task import Record, Task
+from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
-from tests.kafka.browser import Browser
 from tests.kafka.streams import CLASSES, STAMP, App, write_config
 from tests.kafka.topics import create, produce, read, wait
 from tests.programs import PATIENCE
@@ -160,8 +160,8 @@ def test_a_label_is_given_with_the_keyboard_and_learned(
     try:
         address = process.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
-        with Browser(tmp_path, width) as browser:
-            browser.go(address)
+        with Browser(tmp_path) as browser:
+            browser.look(address, width)
             browser.until("document.querySelectorAll('#classes li').length === 4")
             assert browser.value("document.documentElement.scrollWidth") <= width
             assert browser.value("document.getElementById('open').textContent") == (

@@ -39,6 +39,7 @@ from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import CLASSES, STAMP, App, fill, prediction
 from tests.kafka.test_metrics import ready
+from tests.kafka.test_metrics import ready
 from tests.kafka.topics import produce, wait
 
 fast = pytest.mark.fast
@@ -524,9 +525,8 @@ def busy(classes: int) -> Small:
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Browser]:
-    browser = Browser(tmp_path)
-    yield browser
-    browser.close()
+    with Browser(tmp_path) as browser:
+        yield browser
 
 
 WIDE = """[...document.querySelectorAll("main *")].filter(e => !e.closest(".tall") &&
