@@ -16,7 +16,7 @@ from kafka.errors import RetriableError
 
 from stream_can.kafka import Settings, Worker
 from tests.kafka.offline import Checked, verify
-from tests.kafka.topics import create, grow, produce, read, unique
+from tests.kafka.topics import create, grow, produce, read, unique, wait
 from tests.programs import PATIENCE
 
 STAMP = 1_700_000_000_000
@@ -193,3 +193,16 @@ class Running:
         assert not self.thread.is_alive(), "the worker does not stop"
         if self.error is not None:
             raise self.error
+
+
+def caught_up(app: App, *running: Running) -> None:
+    """Wait until all that was sent is committed, or a worker ended."""
+    wait("all committed", lambda: any(r.error for r in running) or app.lag() == 0)
+
+
+def run_once(app: App, **changes: Any) -> Worker:
+    """A worker until all that was sent is committed."""
+    running = app.worker(**changes)
+    caught_up(app, running)
+    running.stop()
+    return running.worker

@@ -37,9 +37,8 @@ from stream_can.stream.records import Counts, Output
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
+from tests.kafka.served import ready
 from tests.kafka.streams import CLASSES, STAMP, App, fill, prediction
-from tests.kafka.test_metrics import ready
-from tests.kafka.test_metrics import ready
 from tests.kafka.topics import produce, wait
 
 fast = pytest.mark.fast

@@ -7,8 +7,7 @@ import random
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
+import urllib.parse
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,19 +24,10 @@ from stream_can.kafka.watch.metrics import Metrics
 from stream_can.kafka.watch.port import Port
 from stream_can.stream.replica import Replica
 from tests.kafka.broker.broker import Broker, free_ports
+from tests.kafka.served import get, ready
 from tests.kafka.streams import CLASSES, STAMP, App, Running, label, prediction
 from tests.kafka.topics import produce, wait
 from tests.programs import program
-
-
-def get(port: Port | int, path: str, accept: str = "") -> tuple[int, str]:
-    number = port if isinstance(port, int) else port.number
-    request = urllib.request.Request(f"http://127.0.0.1:{number}{path}", headers={"Accept": accept})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 def scrape(port: Port) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -53,20 +43,6 @@ def scrape(port: Port) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 def value(samples: dict[Any, float], name: str, **labels: str) -> float:
     return samples[name, frozenset(labels.items())]
-
-
-def ready(running: Running) -> Port:
-    """The worker's port, once it has restored its partitions."""
-
-    def port() -> Port | None:
-        found = running.worker.port
-        return found if found and get(found, "/readyz")[0] == 200 else None
-
-    wait("ready", lambda: running.error or port())
-    assert running.error is None, running.error
-    found = port()
-    assert found is not None
-    return found
 
 
 def mixed(app: App, n: int, seed: int = 0) -> Counter[str]:
@@ -313,7 +289,7 @@ def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
 
     def query(text: str) -> list[Any]:
         try:
-            code, answer = get(own, "/api/v1/query?query=" + urllib.request.quote(text))
+            code, answer = get(own, "/api/v1/query?query=" + urllib.parse.quote(text))
         except OSError:
             return []
         return json.loads(answer)["data"]["result"] if code == 200 else []

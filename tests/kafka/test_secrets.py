@@ -15,8 +15,8 @@ import pytest
 from stream_can.kafka.watch.logs import JsonLines, Redacted
 from tests.kafka.broker.broker import USERS, Broker, free_ports
 from tests.kafka.streams import COMMAND, App, prediction, write_config
-from tests.kafka.test_check import allow, sasl
 from tests.kafka.topics import produce, wait
+from tests.kafka.users import allow, sasl
 from tests.programs import PATIENCE
 
 SECRET = USERS["alice"]

@@ -14,7 +14,7 @@ from stream_can import Corrector, LabelRequests
 from stream_can.stream.fields import Fields
 from stream_can.stream.requests import REASON_HEADER, RequestMessage
 from stream_can.stream.task import Task
-from tests.stream.test_task import CLASSES, bare, label, new, prediction, record_streams
+from tests.stream.records import CLASSES, bare, label, new, prediction, record_streams
 
 pytestmark = pytest.mark.fast
 
