@@ -26,7 +26,8 @@ with warnings.catch_warnings():
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.kafka.broker.broker import VERSIONS, Broker, free_ports
 from tests.kafka.streams import App, fill
-from tests.kafka.topics import unique, wait
+from tests.kafka.topics import unique
+from tests.programs import wait
 
 PAGES = {"no page": 0.0, "one page": 2.0, "forty pages": 0.05}
 """Seconds from one request to the next; 0: none."""

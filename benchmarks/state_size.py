@@ -23,7 +23,8 @@ from kafka import KafkaProducer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App
-from tests.kafka.topics import read, wait
+from tests.kafka.topics import read
+from tests.programs import wait
 
 RATE, SECONDS = 500, 10
 

@@ -12,13 +12,12 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from tests.kafka.topics import wait
-from tests.programs import PATIENCE, program
+from tests.programs import PATIENCE, program, wait
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--remote-debugging-pipe",
+    "--remote-debugging-pipe",
 )  # fmt: skip
 KEYS = {"s": "KeyS"} | {str(n): f"Digit{n}" for n in range(1, 10)}
 

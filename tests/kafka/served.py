@@ -7,7 +7,7 @@ import urllib.request
 
 from stream_can.kafka.watch.port import Port
 from tests.kafka.streams import Running
-from tests.kafka.topics import wait
+from tests.programs import wait
 
 
 def get(port: Port | int, path: str, accept: str = "") -> tuple[int, str]:

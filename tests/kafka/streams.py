@@ -16,8 +16,8 @@ from kafka.errors import RetriableError
 
 from stream_can.kafka import Settings, Worker
 from tests.kafka.offline import Checked, verify
-from tests.kafka.topics import create, grow, produce, read, unique, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import create, grow, produce, read, unique
+from tests.programs import PATIENCE, wait
 
 STAMP = 1_700_000_000_000
 """When the first record was made, in milliseconds."""

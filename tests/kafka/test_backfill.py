@@ -15,7 +15,8 @@ from stream_can.kafka.newest import newest
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import CLASSES, STAMP, App, fill, label, prediction
-from tests.kafka.topics import produce, read, wait
+from tests.kafka.topics import produce, read
+from tests.programs import wait
 
 
 def by_hand(app: App) -> tuple[Corrector, dict[int, Task]]:

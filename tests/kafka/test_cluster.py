@@ -13,8 +13,7 @@ from kafka import KafkaAdminClient
 
 from tests.kafka.broker.broker import VERSIONS, Cluster
 from tests.kafka.streams import App, fill
-from tests.kafka.topics import wait
-from tests.programs import PATIENCE
+from tests.programs import PATIENCE, wait
 
 pytestmark = pytest.mark.long
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import STAMP, App, label, prediction, write_config
-from tests.kafka.topics import produce, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import produce
+from tests.programs import PATIENCE, wait
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 

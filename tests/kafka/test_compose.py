@@ -17,8 +17,8 @@ import yaml
 
 from tests.kafka.broker.broker import CACHE, free_ports, libraries
 from tests.kafka.brokers import Brokers
-from tests.kafka.topics import read, wait
-from tests.programs import PATIENCE, program
+from tests.kafka.topics import read
+from tests.programs import PATIENCE, program, wait
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "3.9.1"

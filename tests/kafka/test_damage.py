@@ -11,7 +11,8 @@ import pytest
 from stream_can.kafka import DeniedError
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import STAMP, App, label, prediction
-from tests.kafka.topics import produce, read, wait
+from tests.kafka.topics import produce, read
+from tests.programs import wait
 
 BATCHES = 5
 SIZE = 20

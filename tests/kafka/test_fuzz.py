@@ -18,8 +18,8 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.stream.records import Output
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, label, prediction
-from tests.kafka.topics import produce, read, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import produce, read
+from tests.programs import PATIENCE, wait
 
 NESTED = b"[" * 10_000 + b"]" * 10_000
 

@@ -11,8 +11,8 @@ from typing import Any
 from stream_can.stream.records import Record
 from tests.kafka.broker.broker import HERE, Broker, libraries
 from tests.kafka.streams import App, label, prediction
-from tests.kafka.topics import read, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import read
+from tests.programs import PATIENCE, wait
 
 KINDS = ["none", "gzip", "snappy", "lz4", "zstd"]
 ODD = [("", b""), ("ü ", None), ("h", None), ("h", b"2"), ("\u0000", b"\xff\xfe")]

@@ -28,7 +28,8 @@ from tests.kafka.streams import (
     prediction,
     run_once,
 )
-from tests.kafka.topics import create, produce, read, wait
+from tests.kafka.topics import create, produce, read
+from tests.programs import wait
 
 OLD = Path(__file__).parents[1] / "fixtures" / "format-2-task-2" / "task.snapshot"
 

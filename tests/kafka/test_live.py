@@ -39,7 +39,8 @@ from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.served import ready
 from tests.kafka.streams import CLASSES, STAMP, App, fill, prediction
-from tests.kafka.topics import produce, wait
+from tests.kafka.topics import produce
+from tests.programs import wait
 
 fast = pytest.mark.fast
 BEGIN = 1_800_000_000.0
@@ -520,12 +521,6 @@ def busy(classes: int) -> Small:
     small.replicas[0].newest = int(1000 * now)
     small.metrics.letters += [letter(dead("BadMessage", "not JSON"), now, []) for _ in range(20)]
     return small
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with Browser(tmp_path) as browser:
-        yield browser
 
 
 WIDE = """[...document.querySelectorAll("main *")].filter(e => !e.closest(".tall") &&

@@ -26,8 +26,8 @@ from stream_can.stream.replica import Replica
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.served import get, ready
 from tests.kafka.streams import CLASSES, STAMP, App, Running, label, prediction
-from tests.kafka.topics import produce, wait
-from tests.programs import program
+from tests.kafka.topics import produce
+from tests.programs import program, wait
 
 
 def scrape(port: Port) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -15,8 +15,8 @@ import pytest
 from stream_can import Corrector
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.streams import App, fill, write_config
-from tests.kafka.topics import produce, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import produce
+from tests.programs import PATIENCE, wait
 
 
 def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

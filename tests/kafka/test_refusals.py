@@ -17,7 +17,8 @@ from stream_can.kafka.newest import newest
 from stream_can.kafka.patience import MOST_RESTORES, Patience
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, Running, prediction
-from tests.kafka.topics import produce, read, wait
+from tests.kafka.topics import produce, read
+from tests.programs import wait
 
 HOUR = 3_600_000
 REASON = "__connect.errors.exception.message"

@@ -20,8 +20,8 @@ from stream_can.kafka.worker import Worker
 from tests.kafka.broker.broker import Broker
 from tests.kafka.stored import point, refused, store, worked
 from tests.kafka.streams import App, caught_up, fill, run_once
-from tests.kafka.topics import read, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import read
+from tests.programs import PATIENCE, wait
 
 
 def test_recent_predictions_survive_a_restart(broker: Broker) -> None:

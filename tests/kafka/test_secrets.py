@@ -15,9 +15,9 @@ import pytest
 from stream_can.kafka.watch.logs import JsonLines, Redacted
 from tests.kafka.broker.broker import USERS, Broker, free_ports
 from tests.kafka.streams import COMMAND, App, prediction, write_config
-from tests.kafka.topics import produce, wait
+from tests.kafka.topics import produce
 from tests.kafka.users import allow, sasl
-from tests.programs import PATIENCE
+from tests.programs import PATIENCE, wait
 
 SECRET = USERS["alice"]
 

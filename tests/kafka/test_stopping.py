@@ -15,8 +15,8 @@ import pytest
 from stream_can.kafka import RetryError, Worker
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill, prediction
-from tests.kafka.topics import produce, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import produce
+from tests.programs import PATIENCE, wait
 
 
 @pytest.fixture

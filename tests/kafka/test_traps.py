@@ -33,8 +33,8 @@ from stream_can.kafka.client.transaction import Offset, Transaction
 from stream_can.kafka.patience import Patience
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill
-from tests.kafka.topics import create, produce, read, unique, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import create, produce, read, unique
+from tests.programs import PATIENCE, wait
 
 
 class Pass:

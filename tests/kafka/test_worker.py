@@ -6,7 +6,8 @@ import json
 
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill
-from tests.kafka.topics import produce, wait
+from tests.kafka.topics import produce
+from tests.programs import wait
 
 
 def test_smoke(each_broker: Broker) -> None:
