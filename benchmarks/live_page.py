@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 import warnings
 from pathlib import Path
 from statistics import median
@@ -25,20 +24,13 @@ with warnings.catch_warnings():
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.kafka.broker.broker import VERSIONS, Broker, free_ports
+from tests.kafka.served import text_at
 from tests.kafka.streams import App, fill
 from tests.kafka.topics import unique
 from tests.programs import wait
 
 PAGES = {"no page": 0.0, "one page": 2.0, "forty pages": 0.05}
 """Seconds from one request to the next; 0: none."""
-
-
-def get(port: int, path: str) -> str | None:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return None
 
 
 def cpu(pid: int) -> float:
@@ -54,14 +46,14 @@ def run(app: App, every: float, folder: Path) -> float:
         "application_id": unique("looked-at"), "create_topics": True, "start": "earliest",
         "http_port": port, "http_host": "127.0.0.1",
     }  # fmt: skip
-    process = app.process(folder)
+    process, url = app.process(folder), f"http://127.0.0.1:{port}"
     closed = threading.Event()
 
     def look() -> None:
         while not closed.wait(every):
-            get(port, "/status.json")
+            text_at(f"{url}/status.json")
 
-    wait("ready", lambda: get(port, "/readyz"))
+    wait("ready", lambda: text_at(f"{url}/readyz"))
     begin = cpu(process.pid)
     if every:
         threading.Thread(target=look, daemon=True).start()

@@ -25,7 +25,7 @@ from stream_can.kafka.watch.port import Port
 from stream_can.stream.replica import Replica
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.served import get, ready
-from tests.kafka.streams import CLASSES, STAMP, App, Running, label, prediction
+from tests.kafka.streams import STAMP, App, Running, caught_up, label, prediction, scores
 from tests.kafka.topics import produce
 from tests.programs import program, wait
 
@@ -91,30 +91,13 @@ def expect(samples: dict[Any, float], sent: Counter[str]) -> None:
     assert value(samples, f"{name}_sum") == pytest.approx(total)
 
 
-def scores(app: App) -> dict[str, float]:
-    """Accuracy and log loss, before and after, of what lies in the output topic: the truth."""
-    found = {"n": 0, "hits before": 0, "hits after": 0, "loss before": 0.0, "loss after": 0.0}
-    for partition in range(app.partitions):
-        for record in app.outputs(partition):
-            if record.value is None:
-                continue
-            message = json.loads(record.value)
-            truth = CLASSES.index(message["truth"])
-            found["n"] += 1
-            for stage, field in (("before", "probs_raw"), ("after", "probs")):
-                row = np.array(message[field])
-                found[f"hits {stage}"] += int(row.argmax() == truth)
-                found[f"loss {stage}"] -= np.log(max(row[truth] / row.sum(), 1e-6))
-    return found
-
-
 def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
     running = app.worker()
     port = ready(running)
     assert get(port, "/livez")[0] == 200
     sent = mixed(app, 4000)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     wait("no lag shown", lambda: all(v == 0 for (n, _), v in scrape(port).items()
                                      if n == "stream_can_lag_records"))  # fmt: skip
     replica = running.worker.learned.replicas[0]
@@ -185,10 +168,10 @@ def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Brok
         produce(app.servers, part)
         labels += sum(record[0] == app.given["labels"] for record in part)
         wait("all learned", lambda: running.error or learned_labels(running) == labels)  # noqa: B023
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     samples = scrape(port)
     running.stop()
-    truth = scores(app)
+    truth = scores(app, lambda message: message["truth"])
     assert value(samples, "stream_can_scored_total") == truth["n"] == 3000
     for stage in ("before", "after"):
         assert value(samples, "stream_can_hits_total", stage=stage) == truth[f"hits {stage}"]
@@ -218,7 +201,7 @@ def test_what_is_given_up_and_done_again_counts_once(
     monkeypatch.setattr(client, "commit", fails)
     port = ready(running)
     sent = mixed(app, 3000, seed=2)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     samples, asked = scrape(port), calls
     running.stop()
     outcomes = {
@@ -274,7 +257,7 @@ def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
     running = app.worker()
     port = ready(running)
     sent = mixed(app, 1000)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     (own,) = free_ports(1)
     config = tmp_path / "prometheus.yml"
     config.write_text(

@@ -56,7 +56,7 @@ def test_restart_after_kill_9(broker: Broker, tmp_path: Path) -> None:
             process = app.process(tmp_path)
             wait("a commit", lambda behind=before: app.lag() < behind or behind == 0, every=0.02)
             seconds.append(time.monotonic() - begin)
-        wait("all committed", lambda: app.lag() == 0)
+        caught_up(app)
         process.terminate()
         assert process.wait(PATIENCE) == 0
     finally:
@@ -282,9 +282,7 @@ def test_other_train_counts_are_not_in_force_and_that_is_said(
     def run(seed: int, **changes: Any) -> list[str]:
         caplog.clear()
         fill(app, 50, seed)
-        running = app.worker(**changes)
-        wait("all committed", lambda: running.error or app.lag() == 0)
-        running.stop()
+        run_once(app, **changes)
         return [r.getMessage() for r in caplog.records if "train_counts" in r.getMessage()]
 
     assert run(0) == run(1) == run(2, train_counts=None) == []

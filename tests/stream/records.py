@@ -32,6 +32,15 @@ def bare(outputs):
     return [(o.key, o.value, o.headers, o.timestamp) for o in outputs]
 
 
+def batches(records, cuts):
+    """The records, cut into pieces of these lengths as far as they go."""
+    start = 0
+    while start < len(records):
+        size = cuts[start % len(cuts)]
+        yield records[start : start + size]
+        start += size
+
+
 BAD = [
     b"",
     b"{",

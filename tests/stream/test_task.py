@@ -23,6 +23,7 @@ from tests.stream.records import (
     CLASSES,
     M,
     bare,
+    batches,
     label,
     new,
     prediction,
@@ -95,11 +96,8 @@ def test_cut_anywhere_the_bytes_are_the_same(records, cuts, recent_bytes):
     whole, parts = new(recent_bytes=recent_bytes), new(recent_bytes=recent_bytes)
     expected = whole.handle(records)
     outputs, letters, delays = [], [], []
-    start = 0
-    while start < len(records):
-        size = cuts[start % len(cuts)]
-        result = parts.handle(records[start : start + size])
-        start += size
+    for batch in batches(records, cuts):
+        result = parts.handle(batch)
         outputs += result.outputs
         letters += result.dead_letters
         delays += result.delays
