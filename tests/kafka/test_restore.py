@@ -234,9 +234,7 @@ def test_another_owner_commits_for_the_first_time_while_we_ask(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was committed when we asked, but a snapshot is there when we look: ask again."""
-    app = App(broker.bootstrap_servers, partitions=1)
-    fill(app, 100)
-    run_once(app)
+    app = worked(broker)
     committed, calls = Member.committed, []
 
     def before(self: Member, partition: int) -> Any:
@@ -255,9 +253,7 @@ def test_the_end_of_a_broker_just_back_may_lag(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An end before the committed offset is asked for again before anything is refused."""
-    app = App(broker.bootstrap_servers, partitions=1)
-    fill(app, 100)
-    run_once(app)
+    app = worked(broker)
     span, calls = Member.span, []
 
     def behind(self: Member, topic: str, partition: int) -> tuple[int, int]:
