@@ -10,6 +10,7 @@ the noise. CPU is user and system time of the whole process, from ready to the l
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import threading
@@ -72,15 +73,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=18_000, help="and as many labels")
     given = parser.parse_args()
-    broker = None if given.bootstrap_servers else Broker(VERSIONS[0])
-    app = App(given.bootstrap_servers or broker.bootstrap_servers)
-    fill(app, given.records)
     found: dict[str, list[float]] = {name: [] for name in PAGES}
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        servers = given.bootstrap_servers
+        if servers is None:
+            broker = Broker(VERSIONS[0], folder / "broker")
+            stack.callback(broker.remove)
+            broker.start()
+            servers = broker.bootstrap_servers
+        app = App(servers)
+        fill(app, given.records)
         for number in range(given.rounds):
             for name, every in PAGES.items():
                 begin = time.monotonic()
-                seconds = run(app, every, Path(folder))
+                seconds = run(app, every, folder)
                 found[name].append(1e6 * seconds / (2 * given.records))
                 took = time.monotonic() - begin
                 print(
