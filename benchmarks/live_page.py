@@ -10,11 +10,11 @@ the noise. CPU is user and system time of the whole process, from ready to the l
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
 import warnings
 from pathlib import Path
 from statistics import median
@@ -25,19 +25,13 @@ with warnings.catch_warnings():
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.kafka.broker.broker import VERSIONS, Broker, free_ports
+from tests.kafka.served import text_at
 from tests.kafka.streams import App, fill
-from tests.kafka.topics import unique, wait
+from tests.kafka.topics import unique
+from tests.programs import wait
 
 PAGES = {"no page": 0.0, "one page": 2.0, "forty pages": 0.05}
 """Seconds from one request to the next; 0: none."""
-
-
-def get(port: int, path: str) -> str | None:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return None
 
 
 def cpu(pid: int) -> float:
@@ -53,14 +47,14 @@ def run(app: App, every: float, folder: Path) -> float:
         "application_id": unique("looked-at"), "create_topics": True, "start": "earliest",
         "http_port": port, "http_host": "127.0.0.1",
     }  # fmt: skip
-    process = app.process(folder)
+    process, url = app.process(folder), f"http://127.0.0.1:{port}"
     closed = threading.Event()
 
     def look() -> None:
         while not closed.wait(every):
-            get(port, "/status.json")
+            text_at(f"{url}/status.json")
 
-    wait("ready", lambda: get(port, "/readyz"))
+    wait("ready", lambda: text_at(f"{url}/readyz"))
     begin = cpu(process.pid)
     if every:
         threading.Thread(target=look, daemon=True).start()
@@ -79,15 +73,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=18_000, help="and as many labels")
     given = parser.parse_args()
-    broker = None if given.bootstrap_servers else Broker(VERSIONS[0])
-    app = App(given.bootstrap_servers or broker.bootstrap_servers)
-    fill(app, given.records)
     found: dict[str, list[float]] = {name: [] for name in PAGES}
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        servers = given.bootstrap_servers
+        if servers is None:
+            broker = Broker(VERSIONS[0], folder / "broker")
+            stack.callback(broker.remove)
+            broker.start()
+            servers = broker.bootstrap_servers
+        app = App(servers)
+        fill(app, given.records)
         for number in range(given.rounds):
             for name, every in PAGES.items():
                 begin = time.monotonic()
-                seconds = run(app, every, Path(folder))
+                seconds = run(app, every, folder)
                 found[name].append(1e6 * seconds / (2 * given.records))
                 took = time.monotonic() - begin
                 print(

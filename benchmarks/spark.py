@@ -1,7 +1,7 @@
 """What `correct` costs a row in Spark, against a mapInArrow that passes the same rows through.
 
 Both in one session, in turns: rows a second of the wall clock, and CPU of the JVM and its Python
-workers a row. ``.venv-spark/bin/python benchmarks/spark.py`` (the extra spark; Java 17).
+workers a row. ``.venv-spark/bin/python benchmarks/spark.py`` (`make spark-demo` sets it up).
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from stream_can import Corrector
 from stream_can.spark import correct
+
+# The example's session: that of the tests compiles in haste, which would be measured too.
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+from spark_flights import session
 
 
 def learned(m: int) -> Corrector:
@@ -76,15 +80,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--numbers", type=int, default=20_000_000, help="probabilities of a run")
     arguments = parser.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.memory", "2g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
+    spark = session()
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
     print("| m | | rows/s | CPU us a row |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:

@@ -22,8 +22,9 @@ from kafka import KafkaProducer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App
-from tests.kafka.topics import read, wait
+from tests.kafka.streams import App, caught_up
+from tests.kafka.topics import read
+from tests.programs import wait
 
 RATE, SECONDS = 500, 10
 
@@ -59,7 +60,7 @@ def measure(servers: str, m: int, partitions: int) -> str:
         producer.send(app.given["labels"], label, **where)
     producer.flush()
     producer.close()
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     wait("all learned", lambda: len(folded) == len(sent))
     ended.set()
     seconds = time.monotonic() - begin

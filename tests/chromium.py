@@ -1,45 +1,49 @@
-"""A real browser for tests, spoken to over a pipe: one page, its errors, pictures of it."""
+"""A real browser over its debugging pipe, without a driver: one page, looked at and typed into."""
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from tests.programs import PATIENCE, program
+from tests.programs import PATIENCE, program, wait
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--remote-debugging-pipe",
+    "--remote-debugging-pipe",
 )  # fmt: skip
+KEYS = {"s": "KeyS"} | {str(n): f"Digit{n}" for n in range(1, 10)}
 
 
 class Browser:
-    """Chromium with one page. Close it."""
+    """Chromium with one page, which the end of a ``with`` closes."""
 
     def __init__(self, folder: Path) -> None:
-        found = program("chromium", "chromium-browser", "google-chrome", install="chromium")
-        read, self._write = os.pipe()
-        self._read, write = os.pipe()
-
-        def pipes() -> None:  # the browser reads from 3 and writes to 4
-            a, b = os.dup(read), os.dup(write)
-            os.dup2(a, 3)
-            os.dup2(b, 4)
-
+        found = program(
+            "chromium", "chromium-browser", "google-chrome", install="apt-get install chromium"
+        )
+        pipes = *os.pipe(), *os.pipe()
+        # Above 9: 3 and 4 are to be free in the shell that starts it.
+        theirs_in, self._write, self._read, theirs_out = (
+            fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in pipes
+        )
+        for fd in pipes:
+            os.close(fd)
+        # It reads from 3 and writes to 4. A shell puts them there: preexec_fn is not for threads.
+        shell = ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash"]
         self._process = subprocess.Popen(
-            [found, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
-            preexec_fn=pipes,
+            [*shell, found, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(theirs_in, theirs_out),
         )  # fmt: skip
-        os.close(read)
-        os.close(write)
+        os.close(theirs_in)
+        os.close(theirs_out)
         self._buffer, self._number, self._session = b"", 0, ""
         self.errors: list[str] = []
         """What the page complained of: exceptions, and what its policy forbade."""
@@ -49,8 +53,10 @@ class Browser:
         for part in ("Page", "Runtime", "Log"):
             self._ask(f"{part}.enable")
 
-    def close(self) -> None:
-        """End the browser."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
         os.close(self._read)
@@ -69,6 +75,16 @@ class Browser:
         done = self._ask("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
+
+    def until(self, script: str) -> Any:
+        """Wait until an expression is something true."""
+        return wait(script, lambda: self.value(script))
+
+    def press(self, key: str) -> None:
+        """Press a key and let it go, as a person does."""
+        for kind in ("keyDown", "keyUp"):
+            text = {"text": key} if kind == "keyDown" else {}
+            self._ask("Input.dispatchKeyEvent", type=kind, key=key, code=KEYS[key], **text)
 
     def picture(self, path: Path) -> None:
         """The whole page as a PNG."""

@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests.chromium import Browser
+
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60, print_blob=True)
 settings.register_profile("dev", deadline=None, max_examples=60)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
@@ -29,3 +31,10 @@ def adversarial_rows_per_stream(request):
 def number_examples(request):
     """2000, or with --number-examples=1000000 --timeout=0 the long run."""
     return request.config.getoption("--number-examples")
+
+
+@pytest.fixture
+def browser(tmp_path):
+    """A real one, with one page."""
+    with Browser(tmp_path) as browser:
+        yield browser

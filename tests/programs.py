@@ -1,9 +1,13 @@
 """Programs that some tests use and pip cannot install, and how long to wait for any."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,3 +26,12 @@ def program(*names: str, install: str) -> str:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def wait(what: str, condition: Any, seconds: float = PATIENCE, every: float = 0.1) -> Any:
+    """The first true value of ``condition()``."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(every)
+    return value

@@ -1,5 +1,6 @@
-"""The modules import downwards only, in no circle, and the picture of it is up to date."""
+"""The modules import downwards only, in no circle, as their picture shows; tests import no test."""
 
+import ast
 import sys
 from pathlib import Path
 
@@ -58,3 +59,29 @@ def test_a_wrong_import_is_found(file, line, fault, tmp_path):
 
 def test_the_picture_shows_these_modules():
     assert rooms.PICTURE.read_text() == rooms.draw(), "python docs/rooms.py draws it anew"
+
+
+def imported_tests(text):
+    """The names of tests and their modules that a module's text imports."""
+    nodes = list(ast.walk(ast.parse(text)))
+    names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    names += [node.name for node in nodes if isinstance(node, ast.alias)]
+    return [name for name in names if any(part.startswith("test_") for part in name.split("."))]
+
+
+def test_no_module_imports_from_a_test():
+    paths = [p for at in ("tests", "benchmarks", "examples") for p in (ROOT / at).rglob("*.py")]
+    assert [path for path in paths if imported_tests(path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from tests.stream.test_task import label",
+        "from tests.stream import test_task",
+        "import numpy, tests.stream.test_task as task",
+        "def f():\n    from .test_task import label",
+    ],
+)
+def test_an_import_from_a_test_is_found(text):
+    assert imported_tests(text)

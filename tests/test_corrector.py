@@ -8,21 +8,9 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector, InvalidPrediction, StreamCANError, UnknownClass
+from tests.correctors import GOOD, lived_in
 
 pytestmark = pytest.mark.fast
-
-GOOD = [0.2, 0.3, 0.5]
-
-
-def lived_in(**settings):
-    """A corrector of three classes that has seen some things."""
-    rng = np.random.default_rng(0)
-    corrector = Corrector(["a", "b", "c"], train_counts=[5, 3, 2], **settings)
-    P = rng.dirichlet([1, 1, 1], 40)
-    corrector.process_many(P)
-    corrector.learn_many(P, rng.choice(["a", "b", "c"], 40))
-    return corrector
-
 
 CALLS = ["correct_one", "observe_one", "process_one", "explain_one"]
 

@@ -19,8 +19,8 @@ from stream_can.cli.inspection import read_snapshot
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
 from tests import mutations
+from tests.correctors import GOOD, lived_in
 from tests.fixtures import make
-from tests.test_corrector import GOOD, lived_in
 
 pytestmark = pytest.mark.fast
 

@@ -15,7 +15,7 @@ import pytest
 from stream_can.cli.main import main
 from stream_can.compare import compare, load, rivals
 from stream_can.recording import Recording
-from tests.cli.test_cli import stream_can
+from tests.cli.command import stream_can
 from tests.compare.streams import drifting
 
 P, Y = drifting(700, 4)

@@ -7,9 +7,7 @@ import pytest
 from stream_can.compare import compare, rivals
 from stream_can.compare.page import page, write_page
 from tests.compare.streams import drifting, stream_of
-from tests.report.test_report import Page, brightness, chromium, look
-
-__all__ = ["chromium"]  # a fixture
+from tests.report.pages import Page, brightness, look
 
 P, Y = drifting(900, 6)
 CLASSES = ["a class with a rather long name", "<b>", "c & d", "e", "f, of some length too", "g"]
@@ -48,9 +46,9 @@ def test_a_folder_is_made(outcomes, tmp_path):
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("dark", [False, True])
-def test_readable_in_a_browser(chromium, outcomes, tmp_path, width, dark):
+def test_readable_in_a_browser(browser, outcomes, tmp_path, width, dark):
     text = page(STREAM, outcomes, "A stream with a title that is too long for one line of a phone")
-    seen = look(chromium, tmp_path, text, width, dark)
+    seen = look(browser, tmp_path, text, width, dark)
     assert seen["wide"] <= width
     assert seen["table"] <= 0
     assert seen["figures"] == 4

@@ -34,8 +34,7 @@ with warnings.catch_warnings():
 
 from tests.kafka.broker.broker import VERSIONS, Broker, Cluster
 from tests.kafka.streams import App, label, prediction
-from tests.kafka.topics import wait
-from tests.programs import PATIENCE
+from tests.programs import PATIENCE, wait
 
 SESSION_SECONDS = 3.0
 CLIENT = {

@@ -8,16 +8,18 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import RetriableError
 
 from stream_can.kafka import Settings, Worker
 from tests.kafka.offline import Checked, verify
 from tests.kafka.topics import create, grow, produce, read, unique
-from tests.programs import PATIENCE
+from tests.programs import PATIENCE, wait
 
 STAMP = 1_700_000_000_000
 """When the first record was made, in milliseconds."""
@@ -193,3 +195,33 @@ class Running:
         assert not self.thread.is_alive(), "the worker does not stop"
         if self.error is not None:
             raise self.error
+
+
+def caught_up(app: App, *running: Running) -> None:
+    """Wait until all that was sent is committed, or a worker ended."""
+    wait("all committed", lambda: any(r.error for r in running) or app.lag() == 0)
+
+
+def run_once(app: App, **changes: Any) -> Worker:
+    """A worker until all that was sent is committed."""
+    running = app.worker(**changes)
+    caught_up(app, running)
+    running.stop()
+    return running.worker
+
+
+def scores(app: App, truth: Callable[[dict[str, Any]], str]) -> dict[str, float]:
+    """Hits and log loss, before and after, of what lies in the output topic."""
+    found = {"n": 0, "hits before": 0, "hits after": 0, "loss before": 0.0, "loss after": 0.0}
+    for partition in range(app.partitions):
+        for record in app.outputs(partition):
+            if record.value is None:
+                continue
+            message = json.loads(record.value)
+            true = CLASSES.index(truth(message))
+            found["n"] += 1
+            for stage, field in (("before", "probs_raw"), ("after", "probs")):
+                row = np.array(message[field])
+                found[f"hits {stage}"] += int(row.argmax() == true)
+                found[f"loss {stage}"] -= np.log(max(row[true] / row.sum(), 1e-6))
+    return found

@@ -8,8 +8,7 @@ import pytest
 
 from stream_can.stream.requests import reason_of
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, fill
-from tests.kafka.test_restore import run_once
+from tests.kafka.streams import App, fill, run_once
 from tests.kafka.topics import read
 
 

@@ -14,8 +14,9 @@ from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import CLASSES, STAMP, App, fill, label, prediction
-from tests.kafka.topics import produce, read, wait
+from tests.kafka.streams import CLASSES, STAMP, App, caught_up, fill, label, prediction, run_once
+from tests.kafka.topics import produce, read
+from tests.programs import wait
 
 
 def by_hand(app: App) -> tuple[Corrector, dict[int, Task]]:
@@ -66,9 +67,7 @@ def test_the_snapshot_is_what_every_partition_starts_from(broker: Broker, tmp_pa
     warm.write_bytes(backfill(old.settings()).corrector.to_bytes())
     new = App(broker.bootstrap_servers, classes=None, classes_from_file=str(warm))
     fill(new, 500, seed=1)
-    running = new.worker()
-    wait("all committed", lambda: running.error or new.lag() == 0)
-    running.stop()
+    run_once(new)
     assert new.verify() == 500
     first = new.outputs(0)[0]
     raw = json.loads(first.value)["probs_raw"]
@@ -99,15 +98,13 @@ def test_a_started_group_goes_on_where_the_history_ended(broker: Broker) -> None
         for i in range(600)
     ]
     produce(app.servers, more)
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    worker = run_once(app)
     assert app.verify(begun=begun) == 600
     (log,) = app.checked.replicas.values()
     assert log.corrector.n_labels == found.corrector.n_labels + 2
     for p in (0, 1):
         assert len(app.outputs(p)) == 300
-        assert running.worker.tasks[p].counts.matched == 1001  # "late" found its prediction
+        assert worker.tasks[p].counts.matched == 1001  # "late" found its prediction
     inspected = newest(f"{app.id}-state", [app.servers])
     assert inspected.keys() == {"shared"}
     _, stream = inspected["shared"]
@@ -133,7 +130,7 @@ def test_what_a_worker_has_learned_is_seen_from_outside(broker: Broker, learn: s
     app = App(broker.bootstrap_servers, partitions=3, learn=learn)
     fill(app, 900)
     running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     replicas = running.worker.learned.replicas
     wait("all learned", lambda: sum(r.corrector.n_labels for r in replicas.values()) == 900)
     while_it_runs = newest(f"{app.id}-state", [app.servers])

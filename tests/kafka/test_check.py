@@ -8,27 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ResourcePattern,
-    ResourceType,
-)
 from kafka.errors import KafkaConnectionError
 
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
 from tests.kafka.broker.broker import CACHE, Broker
 from tests.kafka.topics import create, unique
-
-
-def sasl(user: str, password: str) -> dict[str, str]:
-    return {
-        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
-        "sasl_plain_username": user, "sasl_plain_password": password,
-    }  # fmt: skip
+from tests.kafka.users import sasl
 
 
 def client(servers: str, name: str = "app", **options: Any) -> Client:
@@ -204,15 +190,3 @@ class TestSecurity:
         options = {"security_protocol": "SSL", "ssl_cafile": str(CACHE / "broker.pem")}
         with pytest.raises(DeniedError, match="input topic 'app-in' does not exist"):
             check(client(own_broker.tls_servers, **options))
-
-
-def allow(servers: str, user: str, kind: str, name: str, right: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    acl = ACL(
-        principal=f"User:{user}", host="*", operation=ACLOperation[right],
-        permission_type=ACLPermissionType.ALLOW,
-        resource_pattern=ResourcePattern(ResourceType[kind], name),
-    )  # fmt: skip
-    result = admin.create_acls([acl])
-    assert not result["failed"], result
-    admin.close()

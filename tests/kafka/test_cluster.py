@@ -12,9 +12,8 @@ import pytest
 from kafka import KafkaAdminClient
 
 from tests.kafka.broker.broker import VERSIONS, Cluster
-from tests.kafka.streams import App, fill
-from tests.kafka.topics import wait
-from tests.programs import PATIENCE
+from tests.kafka.streams import App, caught_up, fill
+from tests.programs import PATIENCE, wait
 
 pytestmark = pytest.mark.long
 
@@ -44,7 +43,7 @@ def test_a_coordinator_that_hangs_in_a_rebalance(cluster: Cluster, tmp_path: Pat
         return (tmp_path / f"{name}.log").read_text()
 
     try:
-        wait("all committed", lambda: app.lag() == 0)
+        caught_up(app)
         admin = KafkaAdminClient(bootstrap_servers=app.servers)
         node = admin._manager.run(admin._find_coordinator_id, app.id)
         coordinator = cluster.brokers[node - 1].process
@@ -66,7 +65,7 @@ def test_a_coordinator_that_hangs_in_a_rebalance(cluster: Cluster, tmp_path: Pat
         frozen.clear()
         app.close()  # it asked the one that stood still
         fill(app, 400, seed=1)
-        wait("all committed", lambda: app.lag() == 0)
+        caught_up(app)
         for process in workers.values():
             process.terminate()
         assert [process.wait(PATIENCE) for process in workers.values()] == [0, 0, 0]

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import STAMP, App, label, prediction, write_config
-from tests.kafka.topics import produce, wait
+from tests.kafka.streams import STAMP, App, label, prediction, run_once, write_config
+from tests.kafka.topics import produce
 from tests.programs import PATIENCE
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
@@ -45,9 +45,7 @@ def test_each_codec_comes_in_and_goes_out(own_broker: Broker) -> None:
     for seed, codec in enumerate(CODECS):
         for partition, read in enumerate(CODECS):
             fill(app, read, partition, seed)
-        running = app.worker(compression=codec)
-        wait("all committed", lambda running=running: running.error or app.lag() == 0)
-        running.stop()
+        run_once(app, compression=codec)
         for partition in range(app.partitions):
             written = stored(own_broker, app.given["output"], partition)
             assert written == set(range(1, seed + 2))

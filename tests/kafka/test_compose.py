@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ import yaml
 
 from tests.kafka.broker.broker import CACHE, free_ports, libraries
 from tests.kafka.brokers import Brokers
-from tests.kafka.topics import read, wait
-from tests.programs import PATIENCE, program
+from tests.kafka.served import text_at
+from tests.kafka.topics import read
+from tests.programs import PATIENCE, program, wait
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "3.9.1"
@@ -42,14 +42,6 @@ def script(words: list[str]) -> None:
     java = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, SCRIPTS[words[0]], *words[1:]]
     done = subprocess.run(java, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def get(url: str) -> str | None:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return None
 
 
 def grafana(services: dict[str, Any]) -> set[str]:
@@ -113,7 +105,7 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
 
     def query(text: str) -> list[Any]:
         where = f"http://127.0.0.1:{ports['prometheus']}/api/v1/query?"
-        answer = get(where + urllib.parse.urlencode({"query": text}))
+        answer = text_at(where + urllib.parse.urlencode({"query": text}))
         return json.loads(answer)["data"]["result"] if answer else []
 
     try:
@@ -138,7 +130,7 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
             start(name, [sys.executable, "-m", "stream_can", *words[1:]], env, tmp_path)
         for name in ("corrector-0", "corrector-1"):
             url = f"http://127.0.0.1:{ports[name]}/readyz"
-            wait(f"{name} is ready", lambda url=url: get(url))
+            wait(f"{name} is ready", lambda url=url: text_at(url))
             test = services[name]["healthcheck"]["test"][1:]
             test = [word.replace(":9400", f":{ports[name]}") for word in test]
             health = [sys.executable, *test[1:]]

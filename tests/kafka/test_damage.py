@@ -10,8 +10,8 @@ import pytest
 
 from stream_can.kafka import DeniedError
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import STAMP, App, label, prediction
-from tests.kafka.topics import produce, read, wait
+from tests.kafka.streams import STAMP, App, caught_up, label, prediction
+from tests.kafka.topics import produce, read
 
 BATCHES = 5
 SIZE = 20
@@ -60,9 +60,9 @@ def test_it_stops_by_name_and_skip_damaged_goes_on(own_broker: Broker) -> None:
     damage(own_broker, labels, 2, TEXT)
     damage(own_broker, topic, 3, DELTA)  # nobody can say any more where it ends
     running = app.worker(skip_damaged=True)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     fill(app, BATCHES - 1)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     running.stop()
     ids = [int(out.key[1:]) for out in app.outputs(0)]
     assert ids == [*range(20), *range(40, 60), *range(80, 100)]
@@ -78,6 +78,6 @@ def test_it_stops_by_name_and_skip_damaged_goes_on(own_broker: Broker) -> None:
 
     running = app.worker(skip_damaged=True)  # its recent predictions are read again
     fill(app, BATCHES)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     running.stop()
     assert len(app.outputs(0)) == 4 * SIZE

@@ -17,8 +17,8 @@ from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.stream.records import Output
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, label, prediction
-from tests.kafka.topics import produce, read, wait
+from tests.kafka.streams import App, label, prediction, run_once
+from tests.kafka.topics import produce, read
 from tests.programs import PATIENCE
 
 NESTED = b"[" * 10_000 + b"]" * 10_000
@@ -80,9 +80,7 @@ def test_fuzzed_topics(broker: Broker) -> None:
         key = key if text is not None else b"k"
         records.append((app.given["labels"], partition, key, text, headers(rng), stamp + 20))
     produce(app.servers, records)
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app)
     app.verify()
     originals = {}
     for kind in ("input", "labels"):
@@ -135,9 +133,7 @@ def test_nulls_that_kafka_python_cannot_produce(
     stored = read(app.servers, app.given["input"], 0)
     assert stored[0].headers == [("h", b"1"), ("null", None)]
     assert stored[1].key is stored[1].value is None
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app)
     assert app.outputs(0)[0].headers[:2] == [("h", b"1"), ("null", None)]
     (letter,) = read(app.servers, f"{app.id}-dead-letters", 0)
     assert (
@@ -157,9 +153,7 @@ def test_header_names_that_are_not_utf8(broker: Broker) -> None:
     producer.flush(PATIENCE)
     producer.close()
     produce(app.servers, [(app.given["input"], 0, b"k", value)])
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app)
     readers = Readers(Options([app.servers]))
     outs = list(readers.read(app.given["output"], 0, 0, 100))
     (letter,) = readers.read(f"{app.id}-dead-letters", 0, 0, 100)
@@ -199,8 +193,6 @@ def test_an_output_too_large_becomes_a_dead_letter(broker: Broker) -> None:
     records = [prediction(rng, i)[:2] for i in range(2000)]  # together far above the limit
     records.insert(1000, (b"k", value))
     produce(app.servers, [(app.given["input"], 0, *record) for record in records])
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app)
     assert app.verify() == 2001
     assert [r.value for r in read(app.servers, f"{app.id}-dead-letters", 0)] == [value]

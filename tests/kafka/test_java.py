@@ -10,8 +10,8 @@ from typing import Any
 
 from stream_can.stream.records import Record
 from tests.kafka.broker.broker import HERE, Broker, libraries
-from tests.kafka.streams import App, label, prediction
-from tests.kafka.topics import read, wait
+from tests.kafka.streams import App, label, prediction, run_once
+from tests.kafka.topics import read
 from tests.programs import PATIENCE
 
 KINDS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -104,9 +104,7 @@ def test_java_to_java(own_broker: Broker) -> None:
     script.predictions(40)
     peer(own_broker, "produce", app.servers, lines=script.lines)
 
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app)
     names = [app.given["input"], app.given["labels"], app.given["output"], f"{app.id}-dead-letters"]
     stored = consumed(own_broker, names)
     assert [len(records) for records in stored] == [306, 302, 304, 2]

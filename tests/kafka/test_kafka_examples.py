@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from tests.kafka.broker.broker import Broker
-from tests.kafka.topics import create, produce, read, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import create, produce, read
+from tests.programs import PATIENCE, wait
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -22,11 +22,11 @@ from stream_can.kafka.labelling.pending import PendingRequests
 from stream_can.kafka.labelling.server import LabellingServer
 from stream_can.stream.fields import Fields
 from stream_can.stream.task import Record, Task
+from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
-from tests.kafka.browser import Browser
 from tests.kafka.streams import CLASSES, STAMP, App, write_config
-from tests.kafka.topics import create, produce, read, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import create, produce, read
+from tests.programs import PATIENCE, wait
 
 TRICK = "<img src=x onerror=document.title='run'>"
 
@@ -148,7 +148,7 @@ def opened(server: LabellingServer) -> dict[str, Any]:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [400, 1000])
 def test_a_label_is_given_with_the_keyboard_and_learned(
-    broker: Broker, tmp_path: Path, width: int
+    broker: Broker, browser: Browser, tmp_path: Path, width: int
 ) -> None:
     asking = Asking(broker)
     config = write_config(asking.app, tmp_path)
@@ -160,33 +160,30 @@ def test_a_label_is_given_with_the_keyboard_and_learned(
     try:
         address = process.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
-        with Browser(tmp_path, width) as browser:
-            browser.go(address)
-            browser.until("document.querySelectorAll('#classes li').length === 4")
-            assert browser.value("document.documentElement.scrollWidth") <= width
-            assert browser.value("document.getElementById('open').textContent") == (
-                f"{asking.count} open"
-            )
-            fields = browser.value(
-                "[...document.querySelectorAll('dt')].map(one => one.textContent)"
-            )
-            assert fields == ["text", "trick", "order"]  # and no probabilities
-            assert TRICK in browser.value("document.querySelector('dl').textContent")
-            shares = browser.value(
-                "[...document.querySelectorAll('li span')].map(one => parseFloat(one.textContent))"
-            )
-            assert shares == sorted(shares, reverse=True)
-            chosen = browser.value("document.querySelectorAll('li bdi')[1].textContent")
-            browser.press("s")  # the first is passed over
-            chosen = browser.until(
-                "document.querySelector('dd').textContent === 'message 1' &&"
-                " document.querySelectorAll('li bdi')[1].textContent"
-            )
-            order = browser.value("document.querySelectorAll('dd')[2].textContent")
-            browser.press("2")
-            left = asking.count - 1
-            browser.until(f"document.getElementById('open').textContent === '{left} open'")
-            assert browser.value("document.title") == "Labels"  # what is in a message is text
+        browser.look(address, width)
+        browser.until("document.querySelectorAll('#classes li').length === 4")
+        assert browser.value("document.documentElement.scrollWidth") <= width
+        assert browser.value("document.getElementById('open').textContent") == (
+            f"{asking.count} open"
+        )
+        fields = browser.value("[...document.querySelectorAll('dt')].map(one => one.textContent)")
+        assert fields == ["text", "trick", "order"]  # and no probabilities
+        assert TRICK in browser.value("document.querySelector('dl').textContent")
+        shares = browser.value(
+            "[...document.querySelectorAll('li span')].map(one => parseFloat(one.textContent))"
+        )
+        assert shares == sorted(shares, reverse=True)
+        chosen = browser.value("document.querySelectorAll('li bdi')[1].textContent")
+        browser.press("s")  # the first is passed over
+        chosen = browser.until(
+            "document.querySelector('dd').textContent === 'message 1' &&"
+            " document.querySelectorAll('li bdi')[1].textContent"
+        )
+        order = browser.value("document.querySelectorAll('dd')[2].textContent")
+        browser.press("2")
+        left = asking.count - 1
+        browser.until(f"document.getElementById('open').textContent === '{left} open'")
+        assert browser.value("document.title") == "Labels"  # what is in a message is text
         partition = int(order[1])
         (record,) = asking.labels(partition)
         assert asking.labels(1 - partition) == []

@@ -17,9 +17,19 @@ from stream_can.kafka.client.options import Options
 from stream_can.kafka.newest import newest
 from stream_can.stream import entry
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import CLASSES, STAMP, App, fill, label, prediction
-from tests.kafka.test_restore import caught_up, point, refused, run_once, store, worked
-from tests.kafka.topics import create, produce, read, wait
+from tests.kafka.stored import point, refused, store, worked
+from tests.kafka.streams import (
+    CLASSES,
+    STAMP,
+    App,
+    caught_up,
+    fill,
+    label,
+    prediction,
+    run_once,
+)
+from tests.kafka.topics import create, produce, read
+from tests.programs import wait
 
 OLD = Path(__file__).parents[1] / "fixtures" / "format-2-task-2" / "task.snapshot"
 

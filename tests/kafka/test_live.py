@@ -5,12 +5,9 @@ from __future__ import annotations
 import html.parser
 import io
 import json
-import math
 import random
 import time
 import tracemalloc
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,23 +34,15 @@ from stream_can.stream.records import Counts, Output
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import CLASSES, STAMP, App, fill, prediction
-from tests.kafka.test_metrics import ready
-from tests.kafka.topics import produce, wait
+from tests.kafka.served import answer, ready
+from tests.kafka.streams import STAMP, App, caught_up, fill, prediction, scores
+from tests.kafka.topics import produce
+from tests.programs import wait
 
 fast = pytest.mark.fast
 BEGIN = 1_800_000_000.0
 STATED = 145_152
 """Bytes of the history, as docs/live.md states."""
-
-
-def answer(number: int, path: str, method: str = "GET") -> tuple[int, Any, str]:
-    request = urllib.request.Request(f"http://127.0.0.1:{number}{path}", method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as found:
-            return found.status, found.headers, found.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read().decode()
 
 
 # -- the history ---------------------------------------------------------------------------------
@@ -441,7 +430,7 @@ def test_the_document_is_true(broker: Broker) -> None:
         (topic, 1, b"key-secret", value, [("h", b"header-secret")], STAMP + 10_000 + i)
         for i, (topic, value) in enumerate(zip(topics, bad, strict=True))
     ])  # fmt: skip
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     corrector = running.worker.learned.replicas[0].corrector
     wait("all learned", lambda: running.worker.learned.replicas[0].corrector.n_labels == 3000)
     wait("no lag shown", lambda: status(number)["lag"] == 0)
@@ -458,7 +447,9 @@ def test_the_document_is_true(broker: Broker) -> None:
         assert (window["delay_from"], window["delay_to"]) == (0, 1)
         assert window["commits"] > 0
         assert 0 < window["commit_mean"] <= window["commit_longest"]
-    truth = outputs(app)
+    rng = random.Random(0)
+    labels = [prediction(rng, i)[2] for i in range(3000)]  # as `fill` sent them
+    truth = scores(app, lambda message: labels[message["id"]])
     for stage in ("before", "after"):
         assert found["hour"]["accuracy"][stage] == pytest.approx(truth[f"hits {stage}"] / 3000)
         loss = truth[f"loss {stage}"] / 3000
@@ -475,22 +466,6 @@ def test_the_document_is_true(broker: Broker) -> None:
     assert sorted(places) == [(topics[0], 1, 1500), (topics[0], 1, 1501), (topics[2], 1, 1500)]
     assert "secret" not in json.dumps(found)
     assert len(found["dead_letters"]) <= KEPT
-
-
-def outputs(app: App) -> dict[str, float]:
-    """Hits and log loss of what lies in the output topic, by the labels that `fill` sent."""
-    rng = random.Random(0)
-    truths = {i: prediction(rng, i)[2] for i in range(3000)}
-    found = dict.fromkeys(("hits before", "hits after", "loss before", "loss after"), 0.0)
-    for partition in range(app.partitions):
-        for record in app.outputs(partition):
-            message = json.loads(record.value)
-            truth = CLASSES.index(truths[message["id"]])
-            for stage, field in (("before", "probs_raw"), ("after", "probs")):
-                row = np.array(message[field])
-                found[f"hits {stage}"] += int(row.argmax() == truth)
-                found[f"loss {stage}"] -= math.log(max(row[truth] / row.sum(), 1e-6))
-    return found
 
 
 # -- in a browser --------------------------------------------------------------------------------
@@ -520,13 +495,6 @@ def busy(classes: int) -> Small:
     small.replicas[0].newest = int(1000 * now)
     small.metrics.letters += [letter(dead("BadMessage", "not JSON"), now, []) for _ in range(20)]
     return small
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    browser = Browser(tmp_path)
-    yield browser
-    browser.close()
 
 
 WIDE = """[...document.querySelectorAll("main *")].filter(e => !e.closest(".tall") &&

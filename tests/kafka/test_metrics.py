@@ -7,8 +7,7 @@ import random
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
+import urllib.parse
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,19 +25,10 @@ from stream_can.kafka.watch.port import Port
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker, free_ports
-from tests.kafka.streams import CLASSES, STAMP, App, Running, label, prediction
-from tests.kafka.topics import produce, wait
-from tests.programs import program
-
-
-def get(port: Port | int, path: str, accept: str = "") -> tuple[int, str]:
-    number = port if isinstance(port, int) else port.number
-    request = urllib.request.Request(f"http://127.0.0.1:{number}{path}", headers={"Accept": accept})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+from tests.kafka.served import get, ready
+from tests.kafka.streams import STAMP, App, Running, caught_up, label, prediction, scores
+from tests.kafka.topics import produce
+from tests.programs import program, wait
 
 
 def scrape(port: Port) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -54,20 +44,6 @@ def scrape(port: Port) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 def value(samples: dict[Any, float], name: str, **labels: str) -> float:
     return samples[name, frozenset(labels.items())]
-
-
-def ready(running: Running) -> Port:
-    """The worker's port, once it has restored its partitions."""
-
-    def port() -> Port | None:
-        found = running.worker.port
-        return found if found and get(found, "/readyz")[0] == 200 else None
-
-    wait("ready", lambda: running.error or port())
-    assert running.error is None, running.error
-    found = port()
-    assert found is not None
-    return found
 
 
 def mixed(app: App, n: int, seed: int = 0) -> Counter[str]:
@@ -116,30 +92,13 @@ def expect(samples: dict[Any, float], sent: Counter[str]) -> None:
     assert value(samples, f"{name}_sum") == pytest.approx(total)
 
 
-def scores(app: App) -> dict[str, float]:
-    """Accuracy and log loss, before and after, of what lies in the output topic: the truth."""
-    found = {"n": 0, "hits before": 0, "hits after": 0, "loss before": 0.0, "loss after": 0.0}
-    for partition in range(app.partitions):
-        for record in app.outputs(partition):
-            if record.value is None:
-                continue
-            message = json.loads(record.value)
-            truth = CLASSES.index(message["truth"])
-            found["n"] += 1
-            for stage, field in (("before", "probs_raw"), ("after", "probs")):
-                row = np.array(message[field])
-                found[f"hits {stage}"] += int(row.argmax() == truth)
-                found[f"loss {stage}"] -= np.log(max(row[truth] / row.sum(), 1e-6))
-    return found
-
-
 def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
     running = app.worker()
     port = ready(running)
     assert get(port, "/livez")[0] == 200
     sent = mixed(app, 4000)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     wait("no lag shown", lambda: all(v == 0 for (n, _), v in scrape(port).items()
                                      if n == "stream_can_lag_records"))  # fmt: skip
     replica = running.worker.learned.replicas[0]
@@ -210,10 +169,10 @@ def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Brok
         produce(app.servers, part)
         labels += sum(record[0] == app.given["labels"] for record in part)
         wait("all learned", lambda: running.error or learned_labels(running) == labels)  # noqa: B023
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     samples = scrape(port)
     running.stop()
-    truth = scores(app)
+    truth = scores(app, lambda message: message["truth"])
     assert value(samples, "stream_can_scored_total") == truth["n"] == 3000
     for stage in ("before", "after"):
         assert value(samples, "stream_can_hits_total", stage=stage) == truth[f"hits {stage}"]
@@ -243,7 +202,7 @@ def test_what_is_given_up_and_done_again_counts_once(
     monkeypatch.setattr(client, "commit", fails)
     port = ready(running)
     sent = mixed(app, 3000, seed=2)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     samples, asked = scrape(port), calls
     running.stop()
     outcomes = {
@@ -299,7 +258,7 @@ def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
     running = app.worker()
     port = ready(running)
     sent = mixed(app, 1000)
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     (own,) = free_ports(1)
     config = tmp_path / "prometheus.yml"
     config.write_text(
@@ -314,7 +273,7 @@ def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
 
     def query(text: str) -> list[Any]:
         try:
-            code, answer = get(own, "/api/v1/query?query=" + urllib.request.quote(text))
+            code, answer = get(own, "/api/v1/query?query=" + urllib.parse.quote(text))
         except OSError:
             return []
         return json.loads(answer)["data"]["result"] if code == 200 else []

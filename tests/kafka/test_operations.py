@@ -7,16 +7,16 @@ import os
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from stream_can import Corrector
 from tests.kafka.broker.broker import Broker, free_ports
-from tests.kafka.streams import App, fill, write_config
-from tests.kafka.topics import produce, wait
-from tests.programs import PATIENCE
+from tests.kafka.served import text_at
+from tests.kafka.streams import App, caught_up, fill, write_config
+from tests.kafka.topics import produce
+from tests.programs import PATIENCE, wait
 
 
 def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -63,7 +63,7 @@ def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
 
     fill(app, 200, seed=1)
     running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
+    caught_up(app, running)
     replica = running.worker.learned.replicas[0]
     wait("all learned", lambda: replica.corrector.n_labels == 800)
     running.stop()
@@ -97,26 +97,19 @@ def test_a_process_serves_its_port_and_stops_in_order(broker: Broker, tmp_path: 
     (number,) = free_ports(1)
     app = App(broker.bootstrap_servers, http_port=number, http_host="127.0.0.1")
     fill(app, 200)
-    process = app.process(tmp_path)
-
-    def get(path: str) -> str | None:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{number}{path}", timeout=5) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return None
-
+    process, url = app.process(tmp_path), f"http://127.0.0.1:{number}"
     try:
-        wait("ready", lambda: process.poll() is not None or get("/readyz"))
+        wait("ready", lambda: process.poll() is not None or text_at(f"{url}/readyz"))
         assert process.poll() is None, (tmp_path / "0.log").read_text()
-        wait("all committed", lambda: app.lag() == 0)
+        caught_up(app)
         produce(app.servers, [(app.given["input"], 0, b"k", b"{")])
-        wait("a dead letter is counted", lambda: 'result="dead_letter"} 1.0' in get("/metrics"))
+        counted = 'result="dead_letter"} 1.0'
+        wait("a dead letter is counted", lambda: counted in text_at(f"{url}/metrics"))
     finally:
         process.terminate()
         code = process.wait(PATIENCE)
     assert code == 0
-    assert get("/livez") is None
+    assert text_at(f"{url}/livez") is None
 
 
 def test_a_port_in_use_stops_the_start(broker: Broker, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.newest import newest
 from stream_can.kafka.patience import MOST_RESTORES, Patience
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, Running, prediction
-from tests.kafka.topics import produce, read, wait
+from tests.kafka.streams import App, Running, prediction, run_once
+from tests.kafka.topics import produce, read
 
 HOUR = 3_600_000
 REASON = "__connect.errors.exception.message"
@@ -39,9 +39,7 @@ def refused(app: App) -> tuple[list[Any], list[Any]]:
         records.insert(i, (topic, 0, key, None, [("fine", b"")], now))
         records.insert(i, (topic, 0, key, b"{", [("bad", b"")], now + 2 * HOUR))
     produce(app.servers, records, max_request_size=2 << 20)
-    running = app.worker(commit_every=7)
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app, commit_every=7)
     return app.outputs(0), read(app.servers, f"{app.id}-dead-letters", 0)
 
 

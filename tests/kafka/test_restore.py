@@ -18,51 +18,10 @@ from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.worker import Worker
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, fill
-from tests.kafka.topics import produce, read, wait
-from tests.programs import PATIENCE
-
-
-def caught_up(app: App, *running: Any) -> None:
-    wait("all committed", lambda: any(r.error for r in running) or app.lag() == 0)
-
-
-def run_once(app: App, **changes: Any) -> Any:
-    running = app.worker(**changes)
-    caught_up(app, running)
-    running.stop()
-    return running.worker
-
-
-def worked(broker: Broker) -> App:
-    """One partition with 100 predictions and labels behind it."""
-    app = App(broker.bootstrap_servers, partitions=1)
-    fill(app, 100)
-    run_once(app)
-    return app
-
-
-def store(app: App, value: bytes | None) -> int:
-    """Put something into the state topic of partition 0; its offset."""
-    produce(app.servers, [(f"{app.id}-state", 0, f"{app.id}-in-0".encode(), value)])
-    return read(app.servers, f"{app.id}-state", 0)[-1].offset
-
-
-def point(app: App, so: int | None, offset: int | None = None) -> None:
-    """Commit an offset of partition 0 with a pointer to that snapshot."""
-    admin = KafkaAdminClient(bootstrap_servers=app.servers)
-    tp = TopicPartition(app.given["input"], 0)
-    here = admin.list_group_offsets([app.id])[app.id][tp]
-    metadata = "" if so is None else json.dumps({"so": so})
-    new = here._replace(metadata=metadata, offset=here.offset if offset is None else offset)
-    admin.alter_group_offsets(app.id, {tp: new})
-    admin.close()
-
-
-def refused(app: App, match: str, **changes: Any) -> None:
-    running = app.worker(**changes)
-    with pytest.raises(DeniedError, match=match):
-        running.join()
+from tests.kafka.stored import point, refused, store, worked
+from tests.kafka.streams import App, caught_up, fill, run_once
+from tests.kafka.topics import read
+from tests.programs import PATIENCE, wait
 
 
 def test_recent_predictions_survive_a_restart(broker: Broker) -> None:
@@ -97,7 +56,7 @@ def test_restart_after_kill_9(broker: Broker, tmp_path: Path) -> None:
             process = app.process(tmp_path)
             wait("a commit", lambda behind=before: app.lag() < behind or behind == 0, every=0.02)
             seconds.append(time.monotonic() - begin)
-        wait("all committed", lambda: app.lag() == 0)
+        caught_up(app)
         process.terminate()
         assert process.wait(PATIENCE) == 0
     finally:
@@ -275,9 +234,7 @@ def test_another_owner_commits_for_the_first_time_while_we_ask(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was committed when we asked, but a snapshot is there when we look: ask again."""
-    app = App(broker.bootstrap_servers, partitions=1)
-    fill(app, 100)
-    run_once(app)
+    app = worked(broker)
     committed, calls = Member.committed, []
 
     def before(self: Member, partition: int) -> Any:
@@ -296,9 +253,7 @@ def test_the_end_of_a_broker_just_back_may_lag(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An end before the committed offset is asked for again before anything is refused."""
-    app = App(broker.bootstrap_servers, partitions=1)
-    fill(app, 100)
-    run_once(app)
+    app = worked(broker)
     span, calls = Member.span, []
 
     def behind(self: Member, topic: str, partition: int) -> tuple[int, int]:
@@ -323,9 +278,7 @@ def test_other_train_counts_are_not_in_force_and_that_is_said(
     def run(seed: int, **changes: Any) -> list[str]:
         caplog.clear()
         fill(app, 50, seed)
-        running = app.worker(**changes)
-        wait("all committed", lambda: running.error or app.lag() == 0)
-        running.stop()
+        run_once(app, **changes)
         return [r.getMessage() for r in caplog.records if "train_counts" in r.getMessage()]
 
     assert run(0) == run(1) == run(2, train_counts=None) == []

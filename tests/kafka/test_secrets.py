@@ -7,17 +7,17 @@ import json
 import logging
 import random
 import subprocess
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from stream_can.kafka.watch.logs import JsonLines, Redacted
 from tests.kafka.broker.broker import USERS, Broker, free_ports
+from tests.kafka.served import text_at
 from tests.kafka.streams import COMMAND, App, prediction, write_config
-from tests.kafka.test_check import allow, sasl
-from tests.kafka.topics import produce, wait
-from tests.programs import PATIENCE
+from tests.kafka.topics import produce
+from tests.kafka.users import allow, sasl
+from tests.programs import PATIENCE, wait
 
 SECRET = USERS["alice"]
 
@@ -44,15 +44,7 @@ def test_nothing_that_a_worker_prints_or_serves(own_broker: Broker, tmp_path: Pa
     app.given["client"] |= sasl("alice", SECRET) | {"ssl_password": "of-a-key"}
     config = write_config(app, tmp_path)
     app.given["bootstrap_servers"] = plain
-    url = f"http://127.0.0.1:{port}"
-
-    def get(path: str) -> str:
-        try:
-            with urllib.request.urlopen(url + path, timeout=30) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
+    ready, metrics = (f"http://127.0.0.1:{port}/{name}" for name in ("readyz", "metrics"))
     levels = {"DEBUG": "json", "INFO": "text", "WARNING": "json", "ERROR": "text"}
     for level, form in levels.items():
         log = tmp_path / f"{level}.log"
@@ -60,8 +52,8 @@ def test_nothing_that_a_worker_prints_or_serves(own_broker: Broker, tmp_path: Pa
             command = [*COMMAND, config, "--log-level", level, "--log-format", form]
             process = subprocess.Popen(command, stdout=file, stderr=file)
         try:
-            wait("ready", lambda process=process: process.poll() is not None or get("/readyz"))
-            served = get("/metrics")
+            wait("ready", lambda process=process: process.poll() is not None or text_at(ready))
+            served = text_at(metrics) or ""
         finally:
             process.terminate()
             assert process.wait(PATIENCE) == 0, log.read_text()[-2000:]

@@ -20,9 +20,8 @@ from kafka.admin import (
 from stream_can.kafka import DeniedError, Worker
 from tests.kafka.broker.broker import CACHE, USERS, Broker
 from tests.kafka.streams import COMMAND, App, fill, write_config
-from tests.kafka.test_check import allow
-from tests.kafka.topics import wait
-from tests.programs import PATIENCE
+from tests.kafka.users import allow
+from tests.programs import PATIENCE, wait
 
 SCRAM = {
     "security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256",

@@ -14,9 +14,9 @@ import pytest
 
 from stream_can.kafka import RetryError, Worker
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, fill, prediction
-from tests.kafka.topics import produce, wait
-from tests.programs import PATIENCE
+from tests.kafka.streams import App, caught_up, fill, prediction, run_once
+from tests.kafka.topics import produce
+from tests.programs import PATIENCE, wait
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_broker_that_hangs_in_a_transaction(own_broker: Broker, tmp_path: Path
     app = App(own_broker.bootstrap_servers, partitions=1, labels=False)
     fill(app, 100)
     process = app.process(tmp_path)
-    wait("all committed", lambda: app.lag() == 0)
+    caught_up(app)
     key, value, _ = prediction(random.Random(0), 0)
     produce(app.servers, [(app.given["input"], 0, key, value)] * 100)
     assert own_broker.process is not None
@@ -56,9 +56,7 @@ def test_a_broker_that_hangs_in_a_transaction(own_broker: Broker, tmp_path: Path
         assert time.monotonic() - begin < 60
     finally:
         os.kill(own_broker.process.pid, signal.SIGCONT)
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app)
     assert app.verify() == 200
 
 

@@ -32,9 +32,9 @@ from stream_can.kafka.client.member import Assignment, Member
 from stream_can.kafka.client.transaction import Offset, Transaction
 from stream_can.kafka.patience import Patience
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, fill
-from tests.kafka.topics import create, produce, read, unique, wait
-from tests.programs import PATIENCE
+from tests.kafka.streams import App, caught_up, fill, run_once
+from tests.kafka.topics import create, produce, read, unique
+from tests.programs import PATIENCE, wait
 
 
 class Pass:
@@ -393,9 +393,7 @@ def commit_fails_after(app: App, monkeypatch: pytest.MonkeyPatch, *, really: boo
 
     monkeypatch.setattr(Client, "commit", failing)
     fill(app, 2000)
-    running = app.worker(commit_every=200, client={"max_poll_records": 100})
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app, commit_every=200, client={"max_poll_records": 100})
     assert len(calls) > 4
 
 
@@ -457,7 +455,7 @@ class TestEvicted:
         woken.set()
         time.sleep(2)
         fill(app, 300, seed=1)
-        wait("all committed", lambda: first.error or second.error or app.lag() == 0)
+        caught_up(app, first, second)
         first.stop()
         second.stop()
         return app

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, fill
-from tests.kafka.topics import produce, wait
+from tests.kafka.streams import App, fill, run_once
+from tests.kafka.topics import produce
 
 
 def test_smoke(each_broker: Broker) -> None:
     app = App(each_broker.bootstrap_servers)
     fill(app, 3000)
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    run_once(app)
     assert app.verify() == 3000
     first = app.outputs(0)[0]
     assert json.loads(first.value).keys() == {"id", "probs", "note", "probs_raw"}
@@ -28,13 +26,11 @@ def test_scores_are_divided_by_their_sum_and_counted(broker: Broker) -> None:
     scores = [9.0, 3.0, 6.0, 2.0]
     message = json.dumps({"id": 1, "probs": scores}).encode()
     produce(app.servers, [(app.given["input"], 0, b"k", message)] * 10)
-    running = app.worker()
-    wait("all committed", lambda: running.error or app.lag() == 0)
-    running.stop()
+    worker = run_once(app)
     assert app.verify() == 10
     for record in app.outputs(0):
         sent = json.loads(record.value)
         assert sent["probs_raw"] == scores
         assert abs(sum(sent["probs"]) - 1) < 1e-9
-    sample = running.worker.metrics.registry.get_sample_value
+    sample = worker.metrics.registry.get_sample_value
     assert sample("stream_can_normalised_rows_total") == 10

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.programs import PATIENCE
+from tests.programs import PATIENCE, wait
 
 _numbers = itertools.count()
 
@@ -73,12 +73,3 @@ def read(servers: str, topic: str, partition: int, isolation: str = "read_commit
         return found
     finally:
         consumer.close()
-
-
-def wait(what: str, condition: Any, seconds: float = PATIENCE, every: float = 0.1) -> Any:
-    """The first true value of ``condition()``."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(every)
-    return value

@@ -1,13 +1,9 @@
 """The report: one page, self-contained, readable in a real browser, and a verdict that is true."""
 
-import html
-import json
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -26,41 +22,8 @@ from stream_can.report.figures import (
 )
 from stream_can.report.origin import delay
 from stream_can.version import __version__
-from tests.programs import program
 from tests.replay.streams import ODD_NAMES, replayed, stream
-
-
-class Page(HTMLParser):
-    """What a page holds: its tags, ids and whatever it would load."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.ids, self.loads, self.tags = [], [], [], []
-        self.texts = defaultdict(list)
-        self.feed(text)
-        assert not self.open, f"not closed: {self.open}"
-
-    def handle_starttag(self, tag, attributes):
-        values = dict(attributes)
-        self.tags.append(tag)
-        self.ids.append(values.get("id"))
-        for name in ("src", "href", "xlink:href", "srcset", "data"):
-            if name in values and not values[name].startswith("#"):
-                self.loads.append(values[name])
-        if tag not in ("meta", "br", "link", "img"):
-            self.open.append(tag)
-
-    def handle_data(self, text):
-        if self.open:
-            self.texts[self.open[-1]].append(text)
-
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
-        if tag not in ("meta", "br", "link", "img"):
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
+from tests.report.pages import Page, brightness, look
 
 
 @pytest.mark.fast
@@ -323,68 +286,6 @@ def test_captions_are_there_without_docstrings():
 
 # ---- in a browser
 
-PROBE = """
-<body style="margin:0"><iframe id="f" style="border:0;width:%dpx;height:900px" srcdoc="%s"></iframe>
-<pre id="out"></pre><script>
-document.getElementById("f").onload = () => {
-  const d = document.getElementById("f").contentDocument, view = d.defaultView;
-  const texts = [...d.querySelectorAll("svg text")];
-  const sizes = texts.map(t => parseFloat(view.getComputedStyle(t).fontSize)
-    * t.ownerSVGElement.getBoundingClientRect().width / t.ownerSVGElement.viewBox.baseVal.width);
-  const boxes = [...d.querySelectorAll("svg")].map(s => s.getBoundingClientRect());
-  const outside = texts.filter(t => { const a = t.getBoundingClientRect(),
-    b = t.ownerSVGElement.getBoundingClientRect();
-    return a.left < b.left - 2 || a.right > b.right + 2; });
-  const names = [...d.querySelectorAll("bdi")];
-  const wide = names.filter(n => n.getBoundingClientRect().right >
-    n.closest(".card").getBoundingClientRect().right);
-  document.getElementById("out").textContent = JSON.stringify({
-    wide: d.documentElement.scrollWidth,
-    table: Math.max(...[...d.querySelectorAll(".scroll")].map(s => s.scrollWidth - s.clientWidth)),
-    names: names.map(n => n.textContent), wide_names: wide.map(n => n.textContent),
-    figures: boxes.filter(b => b.width > 200 && b.height > 100).length,
-    smallest: Math.min(...sizes), outside: outside.map(t => t.textContent),
-    page: view.getComputedStyle(d.body).backgroundColor, ink: view.getComputedStyle(d.body).color,
-    axis: view.getComputedStyle(texts[0]).fill });
-};
-</script></body>
-"""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return program(*names, install="apt-get install chromium")
-
-
-def look(chromium, folder, text, width, dark):
-    """What a browser makes of the page at a width."""
-    (folder / "probe.html").write_text(PROBE % (width, html.escape(text)), encoding="utf-8")
-    done = subprocess.run(
-        [
-            chromium,
-            *["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
-            *["--disable-background-networking", "--disable-component-update", "--disable-sync"],
-            f"--user-data-dir={folder / 'profile'}",
-            f"--blink-settings=preferredColorScheme={0 if dark else 1}",
-            "--window-size=1400,1000",
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-            f"file://{folder / 'probe.html'}",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    found = re.search(r'<pre id="out">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr[-2000:]
-    return json.loads(html.unescape(found[1]))
-
-
-def brightness(color):
-    return sum(map(int, re.findall(r"\d+", color)[:3])) / 3
-
-
 TWO, MANY = ["yes", "$\\nope$"], [f"c{i}" for i in range(300)]
 
 
@@ -400,10 +301,10 @@ TWO, MANY = ["yes", "$\\nope$"], [f"c{i}" for i in range(300)]
         (400, True, MANY),
     ],
 )
-def test_readable_in_a_browser(chromium, tmp_path, width, dark, names):
+def test_readable_in_a_browser(browser, tmp_path, width, dark, names):
     P, y = stream(6000, len(names), sharpness=2)
     text = report(replayed(P, y, names), "A stream with a title that is too long for one line")
-    seen = look(chromium, tmp_path, text, width, dark)
+    seen = look(browser, tmp_path, text, width, dark)
     assert seen["wide"] <= width
     assert seen["table"] <= 0
     assert seen["figures"] == 8

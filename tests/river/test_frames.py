@@ -9,7 +9,6 @@ import pytest
 from river import (
     compat,
     compose,
-    datasets,
     feature_extraction,
     linear_model,
     multiclass,
@@ -20,6 +19,7 @@ from river import (
 from sklearn.linear_model import LogisticRegression
 
 from stream_can.river import CorrectedClassifier, FrozenClassifier
+from tests.river.rows import phishing, segments
 
 KINDS = {"pandas": (pd.DataFrame, pd.Series), "polars": (pl.DataFrame, pl.Series)}
 
@@ -37,16 +37,6 @@ CLASSIFIERS = [
 @pytest.fixture(params=KINDS)
 def kind(request):
     return KINDS[request.param]
-
-
-def segments(n=300):
-    rows = list(datasets.ImageSegments())
-    np.random.default_rng(0).shuffle(rows)
-    return rows[:n]
-
-
-def phishing(n=200):
-    return list(datasets.Phishing().take(n))
 
 
 def batches(rows, size):
@@ -208,7 +198,7 @@ def test_a_pipeline_learns_and_predicts_batches(kind):
         | multiclass.OneVsRestClassifier(linear_model.LogisticRegression())
     )
     hits = 0
-    for X, y in batches(segments(), 20):
+    for X, y in batches(segments(300), 20):
         for model in (inside, outside):
             hits += sum(a == b for a, b in zip(model.predict_many(frame(X)), y, strict=True))
             model.learn_many(frame(X), series(y))

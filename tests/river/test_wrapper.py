@@ -14,7 +14,6 @@ from river import (
     checks,
     compat,
     compose,
-    datasets,
     drift,
     ensemble,
     evaluate,
@@ -34,6 +33,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from stream_can import Corrector
 from stream_can.river import CorrectedClassifier, FrozenClassifier
+from tests.river.rows import phishing, segments
 
 SCALED_SOFTMAX = preprocessing.StandardScaler() | linear_model.SoftmaxRegression()
 
@@ -44,17 +44,6 @@ CLASSIFIERS = [
     linear_model.SoftmaxRegression(),
     preprocessing.MinMaxScaler() | naive_bayes.MultinomialNB(),
 ]
-
-
-def segments(n=400):
-    """Rows of seven classes in an order without runs."""
-    rows = list(datasets.ImageSegments())
-    np.random.default_rng(0).shuffle(rows)
-    return rows[:n]
-
-
-def phishing(n=400):
-    return list(datasets.Phishing().take(n))
 
 
 def says(p):

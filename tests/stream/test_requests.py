@@ -14,7 +14,7 @@ from stream_can import Corrector, LabelRequests
 from stream_can.stream.fields import Fields
 from stream_can.stream.requests import REASON_HEADER, RequestMessage
 from stream_can.stream.task import Task
-from tests.stream.test_task import CLASSES, bare, label, new, prediction, record_streams
+from tests.stream.records import CLASSES, bare, batches, label, new, prediction, record_streams
 
 pytestmark = pytest.mark.fast
 
@@ -27,11 +27,9 @@ def asking(budget=0.5, **options):
 def test_cut_and_restored_anywhere_it_asks_the_same(records, cuts, recent_bytes):
     whole, parts = asking(recent_bytes=recent_bytes), asking(recent_bytes=recent_bytes)
     expected = whole.handle(records)
-    outputs, requests, start = [], [], 0
-    while start < len(records):
-        size = cuts[start % len(cuts)]
-        result = parts.handle(records[start : start + size])
-        start += size
+    outputs, requests = [], []
+    for batch in batches(records, cuts):
+        result = parts.handle(batch)
         outputs += result.outputs
         requests += result.requests
         parts = Task.from_bytes(

@@ -1,0 +1,89 @@
+"""Records of predictions and labels, good and bad, and a task for them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from hypothesis import strategies as st
+
+from stream_can import Corrector
+from stream_can.stream.task import Record, Task
+
+CLASSES = ["a", "b", "c"]
+M = len(CLASSES)
+
+
+def prediction(offset, p, key=None, **more):
+    value = json.dumps({"probs": p} | more).encode()
+    return Record("in", 0, offset, 1000 + offset, key, value)
+
+
+def label(offset, name, key=None, **more):
+    value = json.dumps({"label": name} | more).encode()
+    return Record("labels", 0, offset, 5000 + offset, key, value)
+
+
+def new(corrector=None, **options):
+    return Task(corrector or Corrector(CLASSES), labels_topic="labels", **options)
+
+
+def bare(outputs):
+    return [(o.key, o.value, o.headers, o.timestamp) for o in outputs]
+
+
+def batches(records, cuts):
+    """The records, cut into pieces of these lengths as far as they go."""
+    start = 0
+    while start < len(records):
+        size = cuts[start % len(cuts)]
+        yield records[start : start + size]
+        start += size
+
+
+BAD = [
+    b"",
+    b"{",
+    b"[" * 10_000,
+    b'{"probs":[1,0]}',
+    b'{"probs":[2,-1,0]}',
+    b'{"probs":[0.5,0.5,0.5]}',
+    b'{"probs":[NaN,0,1]}',
+    b'{"probs":[1e999,0,0]}',
+    b'{"probs":{"a":0.1}}',
+    b'{"x":1}',
+]
+BAD_LABELS = [b"", b"[", b'{"label":"z"}', b'{"label":null}', b'{"label":"a","probs_raw":[3,0,0]}']
+
+
+@st.composite
+def record_streams(draw, most=40):
+    """Predictions and labels of every kind, good and bad, in one order; offsets with gaps."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    records = []
+    offsets = {"in": draw(st.integers(0, 5)), "labels": draw(st.integers(0, 5))}
+    keys = st.sampled_from([None, b"1", b"2", b"3", b"4", b"a long one"])
+    for _ in range(draw(st.integers(1, most))):
+        kind = draw(
+            st.sampled_from(["good"] * 5 + ["label"] * 4 + ["echo", "bad", "bad label", "null"])
+        )
+        topic = "labels" if "label" in kind or kind == "echo" else "in"
+        offset = offsets[topic]
+        offsets[topic] += draw(st.integers(1, 3))
+        key = draw(keys)
+        row = rng.dirichlet(np.full(M, 0.7)).tolist()
+        if kind == "good":
+            records.append(prediction(offset, row, key, n=offset))
+        elif kind == "label":
+            records.append(label(offset, draw(st.sampled_from(CLASSES)), key))
+        elif kind == "echo":
+            records.append(label(offset, draw(st.sampled_from(CLASSES)), key, probs_raw=row))
+        elif kind == "null":
+            topic = draw(st.sampled_from(["in", "labels"]))
+            offset = max(offset, offsets[topic])
+            offsets[topic] = offset + 1
+            records.append(Record(topic, 0, offset, 0, key, None))
+        else:
+            value = draw(st.sampled_from(BAD if kind == "bad" else BAD_LABELS))
+            records.append(Record(topic, 0, offset, 0, key, value, [("h", None), ("h", b"2")]))
+    return records
