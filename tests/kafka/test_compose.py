@@ -31,8 +31,8 @@ SCRIPTS = {  # what Kafka's shell scripts start
 }
 
 
-def script(words: list[str]) -> None:
-    """One of Kafka's shell scripts."""
+def script(words: list[str], tries: int = 1) -> None:
+    """One of Kafka's shell scripts, again where it may fail at first."""
     tools = CACHE / f"kafka-tools-{VERSION}"
     if not list(tools.glob("*.jar")):
         command = ["mvn", "-B", "-q", "dependency:copy", f"-DoutputDirectory={tools}"]
@@ -40,8 +40,11 @@ def script(words: list[str]) -> None:
         subprocess.run(command, check=True, timeout=300)
     path = f"{libraries(VERSION)}/*:{tools}/*"
     java = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, SCRIPTS[words[0]], *words[1:]]
-    done = subprocess.run(java, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for _ in range(tries):
+        done = subprocess.run(java, capture_output=True, text=True, timeout=PATIENCE)
+        if done.returncode == 0:
+            return
+    raise AssertionError(done.stdout + done.stderr)
 
 
 def grafana(services: dict[str, Any]) -> set[str]:
@@ -109,7 +112,8 @@ def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> 
         return json.loads(answer)["data"]["result"] if answer else []
 
     try:
-        script([here(word) for word in services["kafka"]["healthcheck"]["test"][1:]])
+        health = services["kafka"]["healthcheck"]
+        script([here(word) for word in health["test"][1:]], health["retries"])
         ran.add("kafka")
         for name, service in services.items():
             if "entrypoint" in service:
