@@ -172,6 +172,7 @@ function show(s) {
     ["given up", ...each((w) => number(w.given_up))],
     ["mean commit", ...each((w) => seconds(w.commit_mean))],
     ["longest commit", ...each((w) => seconds(w.commit_longest))]]));
+  put("fair", s.open_requests === null ? "" : ", asked for at random alone: the others are no fair sample");
   put("requests", s.open_requests === null ? "" : `Open label requests: ${number(s.open_requests)}`
     + (s.open_requests ? `, the oldest for ${seconds(s.oldest_request)}.` : "."));
 
