@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from stream_can import Corrector
+from stream_can.kafka.newest import newest
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.served import text_at
-from tests.kafka.streams import App, caught_up, fill, write_config
+from tests.kafka.streams import App, caught_up, fill, run_once, write_config
 from tests.kafka.topics import produce
 from tests.programs import PATIENCE, wait
 
@@ -74,6 +75,26 @@ def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
     again = command("backfill", config, "--start-group")
     assert again.returncode == 1
     assert "has members or committed offsets" in again.stderr
+
+
+def test_of_several_states_one_is_chosen_by_its_key(broker: Broker, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers, learn="apart")
+    fill(app, 400)
+    run_once(app)
+    config, saved = write_config(app, tmp_path), tmp_path / "saved.bin"
+    several = command("inspect", "--config", config, "--save", str(saved))
+    assert several.returncode == 1
+    assert "say which to save: --key, one of shared/0, shared/1" in several.stderr
+    unknown = command("inspect", "--config", config, "--key", "shared/2")
+    assert unknown.returncode == 1
+    assert "key 'shared/2' is none of shared/0, shared/1" in unknown.stderr
+    assert not saved.exists()
+    one = command("inspect", "--config", config, "--key", "shared/1", "--save", str(saved))
+    assert one.returncode == 0, one.stderr
+    assert "shared/1\n" in one.stdout
+    assert "shared/0" not in one.stdout
+    corrector, _ = newest(f"{app.id}-state", [app.servers])["shared/1"]
+    assert saved.read_bytes() == corrector.to_bytes()
 
 
 def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
