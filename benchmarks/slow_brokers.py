@@ -39,7 +39,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.kafka.broker.broker import VERSIONS, Cluster, free_ports
 
 PARTITIONS, CLASSES = 8, 10
-STAMP = 1_700_000_000_000
 LABEL_DELAY = 1000
 """Rows, and milliseconds, from a prediction to its label."""
 MOST_SECONDS = 300.0
@@ -150,6 +149,7 @@ def fill(servers: str, n: int) -> None:
     new = {"num_partitions": PARTITIONS, "configs": {"retention.ms": "-1"}}
     admin.create_topics({"in": new, "labels": new}, wait_for_metadata=True)
     admin.close()
+    begin = int(time.time() * 1000) - n  # older ones would be past the outputs' retention
     rng = np.random.default_rng(0)
     P = rng.dirichlet(np.full(CLASSES, 0.3), n)
     truth = [int(rng.choice(CLASSES, p=p / p.sum())) for p in P]
@@ -157,9 +157,9 @@ def fill(servers: str, n: int) -> None:
     for i, p in enumerate(P.tolist()):
         key, where = b"key-%d" % i, {"partition": i % PARTITIONS}
         value = json.dumps({"id": i, "model": "fraud-2024-06", "host": "web-03", "probs": p})
-        producer.send("in", value.encode(), key, timestamp_ms=STAMP + i, **where)
+        producer.send("in", value.encode(), key, timestamp_ms=begin + i, **where)
         value = json.dumps({"label": f"class-{truth[i]}"})
-        stamp = STAMP + i + LABEL_DELAY
+        stamp = begin + i + LABEL_DELAY
         producer.send("labels", value.encode(), key, timestamp_ms=stamp, **where)
     producer.flush()
     producer.close()
@@ -206,7 +206,15 @@ class Bench:
         config, log = directory / f"{name}.toml", directory / f"{name}.log"
         lines = (f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
         config.write_text("".join(lines))
-        command = [python, "-W", "ignore", "-m", "stream_can", "run", str(config)]
+        command = [
+            str(Path(python).absolute()),
+            "-W",
+            "ignore",
+            "-m",
+            "stream_can",
+            "run",
+            str(config),
+        ]
         with open(log, "wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, cwd=directory)
         deadline = time.monotonic() + MOST_SECONDS
