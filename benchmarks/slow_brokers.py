@@ -216,7 +216,9 @@ class Bench:
             str(config),
         ]
         with open(log, "wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, cwd=directory)
+            process = subprocess.Popen(
+                [*command, str(config)], stdout=out, stderr=out, cwd=directory
+            )
         deadline = time.monotonic() + MOST_SECONDS
 
         def wait_for(what: str, condition: bool) -> bool:

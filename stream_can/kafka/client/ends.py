@@ -1,0 +1,80 @@
+"""Where partitions end, as the answers to fetches say: to ask for it takes a request, and waits.
+
+Every answer names the last stable offset of its partitions, up to which `read_committed` reads, and
+leaves out those of which there is nothing new. It works on private parts of kafka-python.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+
+STALE_SECONDS = 5.0
+"""What is older is not believed. The brokers answer every fetch within ``fetch_max_wait_ms``."""
+
+
+class _End(NamedTuple):
+    offset: int
+    at: float
+
+
+class Ends:
+    """The ends of the partitions that a consumer fetches.
+
+    Parameters
+    ----------
+    consumer
+        Of kafka-python; it must not have fetched yet.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        # Written by the client's I/O thread alone.
+        self._told: dict[TopicPartition, _End] = {}
+        self._asked: dict[TopicPartition, _End] = {}
+        self._forgotten: dict[TopicPartition, float] = {}
+        try:
+            handle = consumer._fetcher._handle_fetch_response
+        except AttributeError as error:
+            raise kafka_errors.UnsupportedVersionError(
+                f"this kafka-python's consumer is not as 3.0.12's: {error}; install"
+                " kafka-python>=3.0.12,<3.1"
+            ) from error
+
+        def note_and_handle(node: Any, fetched: Any, sent: float, response: Any) -> None:
+            # First the end, then the records: never is a position past what is known.
+            self._note(fetched, response)
+            handle(node, fetched, sent, response)
+
+        consumer._fetcher._handle_fetch_response = note_and_handle
+
+    def _note(self, fetched: Mapping[TopicPartition, int], response: Any) -> None:
+        now = time.monotonic()
+        if not response.error_code and not response.throttle_time_ms:
+            for tp in fetched:
+                if tp in self._told:  # and left out below: nothing new
+                    self._told[tp] = _End(self._told[tp].offset, now)
+        for topic in response.responses:
+            for part in topic.partitions:
+                tp = TopicPartition(topic.topic, part.partition_index)
+                if part.error_code or part.last_stable_offset < 0:
+                    self._told.pop(tp, None)
+                else:
+                    self._told[tp] = _End(part.last_stable_offset, now)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Believe nothing that was heard until now: it was not fetched for a while."""
+        self._forgotten[tp] = time.monotonic()
+
+    def asked(self, offsets: Mapping[TopicPartition, int], at: float) -> None:
+        """What the brokers answered when they were asked, at that moment."""
+        self._asked.update((tp, _End(offset, at)) for tp, offset in offsets.items())
+
+    def known(self, tp: TopicPartition) -> int | None:
+        """Where a partition ends, or None where that has to be asked for."""
+        after = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
+        ends = [end for end in (self._told.get(tp), self._asked.get(tp)) if end and end.at > after]
+        return max(ends, key=lambda end: end.at).offset if ends else None
