@@ -6,6 +6,7 @@ transaction is shared out between all partitions that have something.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -41,6 +42,8 @@ class Waiting:
         self._labels = labels
         self._orders: dict[int, Order] = {}
         self._bytes: Counter[tuple[str, int]] = Counter()
+        self._got: dict[int, float] = {}
+        """When the newest records of each partition came."""
         self.more = False
         """Whether the last `take` left something that could have been taken."""
 
@@ -54,6 +57,7 @@ class Waiting:
         """What a poll brought. Do not fetch further ahead what has to wait."""
         for (topic, partition), records in found.items():
             self._orders[partition].add(topic, records)
+            self._got[partition] = time.monotonic()
             self._bytes[topic, partition] += sum(map(size, records))
         share = MOST_BYTES / (len(self._sides) * max(len(self._orders), 1))
         for partition in self._orders:
@@ -67,9 +71,9 @@ class Waiting:
         """
         taken: dict[int, list[Any]] = {}
         asking, left = [p for p, order in self._orders.items() if order], most
+        exhausted = self._exhausted(asking)
         while asking and left > 0:
-            share, exhausted = -(-left // len(asking)), self._exhausted(asking)
-            given = []
+            share, given = -(-left // len(asking)), []
             for p in asking:
                 found = self._orders[p].take(min(share, left), exhausted=p in exhausted)
                 if found:
@@ -84,7 +88,11 @@ class Waiting:
         return taken
 
     def _exhausted(self, partitions: Iterable[int]) -> set[int]:
-        """Partitions whose empty side has nothing more to read."""
+        """Partitions whose empty side has nothing more to read.
+
+        It is looked for after the other side's records have come, so that what was written before
+        them is taken before them.
+        """
         asked = {
             partition: (self._sides[side], partition)
             for partition in partitions
@@ -92,7 +100,8 @@ class Waiting:
         }
         if not asked:
             return set()
-        lag = self._member.lag(asked.values())
+        since = {pair: self._got[partition] for partition, pair in asked.items()}
+        lag = self._member.lag(asked.values(), since)
         return {partition for partition, pair in asked.items() if lag[pair] <= 0}
 
     def lag(self) -> dict[tuple[str, int], int]:

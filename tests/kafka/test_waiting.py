@@ -23,7 +23,7 @@ class Held:
     def hold(self, topic: str, partition: int, held: bool) -> None:
         self.held[topic, partition] = held
 
-    def lag(self, pairs: Any) -> dict[tuple[str, int], int]:
+    def lag(self, pairs: Any, since: Any = None) -> dict[tuple[str, int], int]:
         return {(topic, p): self.unread.get(topic, 0) for topic, p in pairs}
 
 

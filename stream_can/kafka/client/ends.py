@@ -17,9 +17,12 @@ STALE_SECONDS = 5.0
 """What is older is not believed. The brokers answer every fetch within ``fetch_max_wait_ms``."""
 
 
-class _End(NamedTuple):
+class End(NamedTuple):
+    """Where a partition ended when it was looked at."""
+
     offset: int
     at: float
+    """When that was asked, by a fetch or otherwise: it held at that moment or later."""
 
 
 class Ends:
@@ -33,8 +36,8 @@ class Ends:
 
     def __init__(self, consumer: Any) -> None:
         # Written by the client's I/O thread alone.
-        self._told: dict[TopicPartition, _End] = {}
-        self._asked: dict[TopicPartition, _End] = {}
+        self._told: dict[TopicPartition, End] = {}
+        self._asked: dict[TopicPartition, End] = {}
         self._forgotten: dict[TopicPartition, float] = {}
         try:
             handle = consumer._fetcher._handle_fetch_response
@@ -46,24 +49,23 @@ class Ends:
 
         def note_and_handle(node: Any, fetched: Any, sent: float, response: Any) -> None:
             # First the end, then the records: never is a position past what is known.
-            self._note(fetched, response)
+            self._note(fetched, sent, response)
             handle(node, fetched, sent, response)
 
         consumer._fetcher._handle_fetch_response = note_and_handle
 
-    def _note(self, fetched: Mapping[TopicPartition, int], response: Any) -> None:
-        now = time.monotonic()
+    def _note(self, fetched: Mapping[TopicPartition, int], sent: float, response: Any) -> None:
         if not response.error_code and not response.throttle_time_ms:
             for tp in fetched:
                 if tp in self._told:  # and left out below: nothing new
-                    self._told[tp] = _End(self._told[tp].offset, now)
+                    self._told[tp] = End(self._told[tp].offset, sent)
         for topic in response.responses:
             for part in topic.partitions:
                 tp = TopicPartition(topic.topic, part.partition_index)
                 if part.error_code or part.last_stable_offset < 0:
                     self._told.pop(tp, None)
                 else:
-                    self._told[tp] = _End(part.last_stable_offset, now)
+                    self._told[tp] = End(part.last_stable_offset, sent)
 
     def forget(self, tp: TopicPartition) -> None:
         """Believe nothing that was heard until now: it was not fetched for a while."""
@@ -71,10 +73,10 @@ class Ends:
 
     def asked(self, offsets: Mapping[TopicPartition, int], at: float) -> None:
         """What the brokers answered when they were asked, at that moment."""
-        self._asked.update((tp, _End(offset, at)) for tp, offset in offsets.items())
+        self._asked.update((tp, End(offset, at)) for tp, offset in offsets.items())
 
-    def known(self, tp: TopicPartition) -> int | None:
-        """Where a partition ends, or None where that has to be asked for."""
+    def of(self, tp: TopicPartition) -> End | None:
+        """The furthest that is known of a partition's end, or None where that is too old."""
         after = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
         ends = [end for end in (self._told.get(tp), self._asked.get(tp)) if end and end.at > after]
-        return max(ends, key=lambda end: end.at).offset if ends else None
+        return End(*map(max, zip(*ends, strict=True))) if ends else None

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, TopicPartition
@@ -228,22 +228,33 @@ class Member:
             begin = self._consumer.beginning_offsets([tp], timeout_ms=10_000)[tp]
             return begin, self._consumer.end_offsets([tp], timeout_ms=10_000)[tp]
 
-    def lag(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    def lag(
+        self, pairs: Iterable[tuple[str, int]], since: Mapping[tuple[str, int], float] | None = None
+    ) -> dict[tuple[str, int], int]:
         """How many offsets lie between our position and the last stable offset, by partition.
 
-        Nothing is asked for but where the fetches have said nothing for a while.
+        Nothing is asked for but what the answers to fetches have not said.
+
+        Parameters
+        ----------
+        since
+            That there is nothing more is believed only of what was looked at after this moment.
         """
         tps = [TopicPartition(*pair) for pair in pairs]
         with errors_as(RetryError):
-            ends = {tp: end for tp in tps if (end := self._ends.known(tp)) is not None}
+            at = {tp: self._consumer.position(tp, timeout_ms=5_000) for tp in tps}
+            if None in at.values():  # Trap: what "no position within the time-out" looks like
+                raise RetryError(f"no position in {[tuple(tp) for tp in tps if at[tp] is None]}")
+            ends = {}
+            for tp in tps:
+                end = self._ends.of(tp)
+                if end and (end.offset > at[tp] or end.at > (since or {}).get(tp, 0.0)):
+                    ends[tp] = end.offset
             if unknown := [tp for tp in tps if tp not in ends]:
                 begin = time.monotonic()
                 asked = self._ask_ends(unknown)
                 self._ends.asked(asked, begin)
                 ends |= asked
-            at = {tp: self._consumer.position(tp, timeout_ms=5_000) for tp in tps}
-        if None in at.values():  # Trap: what "no position within the time-out" looks like
-            raise RetryError(f"no position in {[tuple(tp) for tp in tps if at[tp] is None]}")
         return {(tp.topic, tp.partition): ends[tp] - at[tp] for tp in tps}
 
     def _ask_ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
