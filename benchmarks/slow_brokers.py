@@ -206,19 +206,10 @@ class Bench:
         config, log = directory / f"{name}.toml", directory / f"{name}.log"
         lines = (f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
         config.write_text("".join(lines))
-        command = [
-            str(Path(python).absolute()),
-            "-W",
-            "ignore",
-            "-m",
-            "stream_can",
-            "run",
-            str(config),
-        ]
+        program = str(Path(python).absolute())
+        command = [program, "-W", "ignore", "-m", "stream_can", "run", str(config)]
         with open(log, "wb") as out:
-            process = subprocess.Popen(
-                [*command, str(config)], stdout=out, stderr=out, cwd=directory
-            )
+            process = subprocess.Popen(command, stdout=out, stderr=out, cwd=directory)
         deadline = time.monotonic() + MOST_SECONDS
 
         def wait_for(what: str, condition: bool) -> bool:
