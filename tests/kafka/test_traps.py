@@ -28,7 +28,7 @@ from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.ended import Ended, last_ended
-from stream_can.kafka.client.guards import RebuildError, RetryError
+from stream_can.kafka.client.guards import RebuildError, RetryError, close
 from stream_can.kafka.client.member import Assignment, Member
 from stream_can.kafka.client.transaction import Offset, Transaction
 from stream_can.kafka.patience import Patience
@@ -204,10 +204,10 @@ class TestMarkerLeftOut:
         self.send_unheard(p, producer)
         return p
 
-    def between(
+    def go_on_while(
         self, monkeypatch: pytest.MonkeyPatch, p: Pass, meanwhile: Callable[[Any], None]
-    ) -> None:
-        """What its owner, who lives on, does after another one has looked how it ended."""
+    ) -> list[bytes]:
+        """Its owner lives on, and does this after the next one has looked how it ended."""
         owner, p.client.transaction._producer = p.client.transaction._producer, None
         ask, waiting = Admin.ask, [meanwhile]
 
@@ -218,6 +218,10 @@ class TestMarkerLeftOut:
             return answer
 
         monkeypatch.setattr(Admin, "ask", asking)
+        try:
+            return self.go_on(p)
+        finally:
+            close(owner, 0)
 
     def go_on(self, p: Pass) -> list[bytes]:
         p.rebuild()
@@ -249,8 +253,8 @@ class TestMarkerLeftOut:
     ) -> None:
         p = self.leave_open(own_broker)
         p.client.transaction._producer.send(p.input, b"known of", partition=0).get(10)
-        self.between(monkeypatch, p, lambda owner: owner.commit_transaction())
-        assert self.go_on(p) == [b"unheard", b"0", b"1"]
+        found = self.go_on_while(monkeypatch, p, lambda owner: owner.commit_transaction())
+        assert found == [b"unheard", b"0", b"1"]
 
     def test_an_owner_that_begins_before_it_is_fenced(
         self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
@@ -265,8 +269,7 @@ class TestMarkerLeftOut:
             self.send_unheard(p, owner)
             owner.send(p.input, b"known of", partition=0).get(10)
 
-        self.between(monkeypatch, p, begin)
-        assert self.go_on(p) == [b"0", b"0", b"1"]
+        assert self.go_on_while(monkeypatch, p, begin) == [b"0", b"0", b"1"]
 
     def test_how_the_last_transaction_ended(self, broker: Broker) -> None:
         p = Pass(broker.bootstrap_servers)

@@ -242,22 +242,20 @@ class Member:
         """
         tps = [TopicPartition(*pair) for pair in pairs]
         with errors_as(RetryError):
+            known = {tp: end for tp in tps if (end := self._ends.of(tp))}
+            ends = {tp: end.offset for tp, end in known.items()}
+            ends |= self._ask_ends([tp for tp in tps if tp not in known])
             at = {tp: self._consumer.position(tp, timeout_ms=5_000) for tp in tps}
             if None in at.values():  # Trap: what "no position within the time-out" looks like
                 raise RetryError(f"no position in {[tuple(tp) for tp in tps if at[tp] is None]}")
-            ends = {}
-            for tp in tps:
-                end = self._ends.of(tp)
-                if end and (end.offset > at[tp] or end.at > (since or {}).get(tp, 0.0)):
-                    ends[tp] = end.offset
-            if unknown := [tp for tp in tps if tp not in ends]:
-                begin = time.monotonic()
-                asked = self._ask_ends(unknown)
-                self._ends.asked(asked, begin)
-                ends |= asked
+            read = (tp for tp, end in known.items() if end.offset <= at[tp])
+            ends |= self._ask_ends([tp for tp in read if known[tp].at <= (since or {}).get(tp, 0)])
         return {(tp.topic, tp.partition): ends[tp] - at[tp] for tp in tps}
 
     def _ask_ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if not tps:
+            return {}
+        begin = time.monotonic()
         try:
             ends: dict[TopicPartition, int] = self._consumer.end_offsets(tps, timeout_ms=5_000)
         except KeyError as error:
@@ -266,4 +264,5 @@ class Member:
             if error.args[0] not in tps:
                 raise
             raise RetryError(f"no leader is known of {tuple(error.args[0])}") from error
+        self._ends.asked(ends, begin)
         return ends

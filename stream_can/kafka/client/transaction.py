@@ -76,7 +76,11 @@ class Transaction:
     def open(self) -> None:
         """Take over the transactional id: what an earlier owner left is settled."""
         if self._producer is None:
-            self._open_producer()
+            try:
+                self._open_producer()
+            except ClientError:
+                self.close()  # half taken over: the next call begins again
+                raise
 
     def close(self) -> None:
         """Drop the producer; what is open is aborted by whoever comes next."""
