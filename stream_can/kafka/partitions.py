@@ -168,10 +168,12 @@ class Partitions:
         """Whether it is time to commit."""
         if not self._changed:
             return bool(self.learned.due(self.tasks))
-        return (
-            time.monotonic() - self._last >= self.interval
-            or self._handled >= self.settings.commit_every
-        )
+        return time.monotonic() - self._last >= self.interval or not self.room
+
+    @property
+    def room(self) -> int:
+        """How many records the transaction may still take."""
+        return max(0, self.settings.commit_every - self._handled)
 
     def commit(self, last: bool = False) -> None:
         """Commit outputs, positions, offsets and what is to be learned since the last time, if any.

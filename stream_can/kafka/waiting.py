@@ -1,12 +1,14 @@
 """What was read and waits for its turn: held back where it is too much, taken in order.
 
-A side that is empty is asked for: only where nothing more of it can be read does the other go on.
+Where a side is empty, the other goes on only if nothing more of it can be read. What fits into a
+transaction is shared out between all partitions that have something.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stream_can.kafka.client.member import Member
@@ -40,45 +42,66 @@ class Waiting:
         self._labels = labels
         self._orders: dict[int, Order] = {}
         self._bytes: Counter[tuple[str, int]] = Counter()
+        self._got: dict[int, float] = {}
+        """When the newest records of each partition came."""
+        self.more = False
+        """Whether the last `take` left something that could have been taken."""
 
     def assign(self, partitions: Iterable[int]) -> None:
         """These partitions are ours now; what waited before is forgotten."""
         self._orders = {partition: Order(self._labels) for partition in partitions}
         self._bytes.clear()
+        self.more = False
 
     def add(self, found: Mapping[tuple[str, int], list[Any]]) -> None:
-        """What a poll brought. Do not fetch further ahead what has to wait for the other side."""
+        """What a poll brought. Do not fetch further ahead what has to wait."""
         for (topic, partition), records in found.items():
             self._orders[partition].add(topic, records)
-            if self._labels is not None:
-                self._bytes[topic, partition] += sum(map(size, records))
-        if self._labels is None or not self._orders:
-            return
-        share = MOST_BYTES / (2 * len(self._orders))
+            self._got[partition] = time.monotonic()
+            self._bytes[topic, partition] += sum(map(size, records))
+        share = MOST_BYTES / (len(self._sides) * max(len(self._orders), 1))
         for partition in self._orders:
             for topic in self._sides.values():
                 self._member.hold(topic, partition, self._bytes[topic, partition] > share)
 
-    def take(self, most: int) -> Iterator[tuple[int, list[Any]]]:
-        """Each partition's next records, if it has any, at most so many of each."""
-        exhausted = self._exhausted()
-        for partition, order in self._orders.items():
-            if records := order.take(most, exhausted=partition in exhausted):
-                if self._labels is not None:
-                    for record in records:
-                        self._bytes[record.topic, partition] -= size(record)
-                yield partition, records
+    def take(self, most: int) -> dict[int, list[Any]]:
+        """The next records of each partition that has any, together at most so many.
 
-    def _exhausted(self) -> set[int]:
-        """Partitions whose empty side has nothing more to read."""
+        Each gets the same share, and what one leaves of its share goes to the others.
+        """
+        taken: dict[int, list[Any]] = {}
+        asking, left = [p for p, order in self._orders.items() if order], most
+        exhausted = self._exhausted(asking)
+        while asking and left > 0:
+            share, given = -(-left // len(asking)), []
+            for p in asking:
+                found = self._orders[p].take(min(share, left), exhausted=p in exhausted)
+                if found:
+                    taken.setdefault(p, []).extend(found)
+                    left -= len(found)
+                    given.append(p)
+            asking = given
+        self.more = left <= 0
+        for records in taken.values():
+            for record in records:
+                self._bytes[record.topic, record.partition] -= size(record)
+        return taken
+
+    def _exhausted(self, partitions: Iterable[int]) -> set[int]:
+        """Partitions whose empty side has nothing more to read.
+
+        It is looked for after the other side's records have come, so that what was written before
+        them is taken before them.
+        """
         asked = {
             partition: (self._sides[side], partition)
-            for partition, order in self._orders.items()
-            if (side := order.waits_for())
+            for partition in partitions
+            if (side := self._orders[partition].waits_for())
         }
         if not asked:
             return set()
-        lag = self._member.lag(asked.values())
+        since = {pair: self._got[partition] for partition, pair in asked.items()}
+        lag = self._member.lag(asked.values(), since)
         return {partition for partition, pair in asked.items() if lag[pair] <= 0}
 
     def lag(self) -> dict[tuple[str, int], int]:

@@ -38,7 +38,7 @@ from stream_can.stream.task import Task
 log = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
-"""How old the lag of /metrics may be: asking for it costs a request."""
+"""How old the lag of /metrics may be."""
 CLOSE_SECONDS = 30.0
 """For closing all clients: each has a time-out of its own."""
 STOP_SECONDS = 10.0
@@ -208,7 +208,8 @@ class Worker:
 
     def _step(self) -> None:
         partitions, member = self._partitions, self.client.member
-        found = member.poll(min(100, max(1, int(partitions.interval * 500))))
+        wait_ms = 0 if self._waiting.more else min(100, max(1, int(partitions.interval * 500)))
+        found = member.poll(wait_ms)
         try:
             assignment = member.take_rebalance()
         except RetryError:
@@ -222,7 +223,7 @@ class Worker:
             return
         self.learned.advance()
         self._waiting.add(found)
-        for partition, records in self._waiting.take(self.settings.commit_every):
+        for partition, records in self._waiting.take(partitions.room).items():
             partitions.handle(partition, records)
         if partitions.due:
             partitions.commit()

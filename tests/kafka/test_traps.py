@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +27,8 @@ from stream_can.kafka.client import transaction as transaction_module
 from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import RebuildError, RetryError
+from stream_can.kafka.client.ended import Ended, last_ended
+from stream_can.kafka.client.guards import RebuildError, RetryError, close
 from stream_can.kafka.client.member import Assignment, Member
 from stream_can.kafka.client.transaction import Offset, Transaction
 from stream_can.kafka.patience import Patience
@@ -182,19 +183,45 @@ class TestMarkerLeftOut:
     partition, which leaves the same behind.
     """
 
-    def leave_open(self, broker: Broker) -> Pass:
+    def open(self, broker: Broker) -> Pass:
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
         verify = {"transaction.partition.verification.enable": "false"}
         admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", configs=verify)])
         admin.close()
         p = Pass(broker.bootstrap_servers)
         p.client.transaction.accepts = {p.out: Accepts()}
+        return p
+
+    def send_unheard(self, p: Pass, producer: Any) -> None:
+        producer._transaction_manager._partitions_in_transaction.add(TopicPartition(p.out, 0))
+        producer.send(p.out, b"unheard", partition=0).get(10)
+
+    def leave_open(self, broker: Broker) -> Pass:
+        p = self.open(broker)
         p.open()
         producer = p.client.transaction._producer
         producer.begin_transaction()
-        producer._transaction_manager._partitions_in_transaction.add(TopicPartition(p.out, 0))
-        producer.send(p.out, b"aborted", partition=0).get(10)
+        self.send_unheard(p, producer)
         return p
+
+    def go_on_while(
+        self, monkeypatch: pytest.MonkeyPatch, p: Pass, meanwhile: Callable[[Any], None]
+    ) -> list[bytes]:
+        """Its owner lives on, and does this after the next one has looked how it ended."""
+        owner, p.client.transaction._producer = p.client.transaction._producer, None
+        ask, waiting = Admin.ask, [meanwhile]
+
+        def asking(self: Admin, seconds: float, name: str, *args: Any) -> Any:
+            answer = ask(self, seconds, name, *args)
+            if name == "describe_transactions" and waiting:
+                waiting.pop()(owner)
+            return answer
+
+        monkeypatch.setattr(Admin, "ask", asking)
+        try:
+            return self.go_on(p)
+        finally:
+            close(owner, 0)
 
     def go_on(self, p: Pass) -> list[bytes]:
         p.rebuild()
@@ -211,21 +238,46 @@ class TestMarkerLeftOut:
         self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(Transaction, "_settle", lambda self, **_: None)
-        assert self.go_on(self.leave_open(own_broker)) == [b"aborted", b"0", b"1"]
+        assert self.go_on(self.leave_open(own_broker)) == [b"unheard", b"0", b"1"]
 
     def test_what_was_committed_is_not_aborted(
         self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         p = self.leave_open(own_broker)
-        monkeypatch.setattr(Admin, "last_ended", lambda *_: "commit")
-        assert self.go_on(p) == [b"aborted", b"0", b"1"]
+        committed = Ended("commit", -1, 0)
+        monkeypatch.setattr(transaction_module, "last_ended", lambda *_, **__: committed)
+        assert self.go_on(p) == [b"unheard", b"0", b"1"]
+
+    def test_an_owner_that_commits_before_it_is_fenced(
+        self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        p = self.leave_open(own_broker)
+        p.client.transaction._producer.send(p.input, b"known of", partition=0).get(10)
+        found = self.go_on_while(monkeypatch, p, lambda owner: owner.commit_transaction())
+        assert found == [b"unheard", b"0", b"1"]
+
+    def test_an_owner_that_begins_before_it_is_fenced(
+        self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        p = self.open(own_broker)
+        token = p.open().token
+        p.send(1)
+        p.commit(token)
+
+        def begin(owner: Any) -> None:
+            owner.begin_transaction()
+            self.send_unheard(p, owner)
+            owner.send(p.input, b"known of", partition=0).get(10)
+
+        assert self.go_on_while(monkeypatch, p, begin) == [b"0", b"0", b"1"]
 
     def test_how_the_last_transaction_ended(self, broker: Broker) -> None:
         p = Pass(broker.bootstrap_servers)
 
         def ended() -> str | None:
             with Admin(p.client.options, p.client.group) as admin:
-                return admin.last_ended(p.client.transaction.identity)
+                last = last_ended(admin, p.client.transaction.identity)
+                return last and last.how
 
         assert ended() is None
         token = p.open().token

@@ -1,4 +1,4 @@
-"""What waits for the other side is counted in bytes."""
+"""What waits is counted in bytes, and shared out between the partitions."""
 
 from __future__ import annotations
 
@@ -14,33 +14,66 @@ pytestmark = pytest.mark.fast
 
 
 class Held:
-    """Who is told what not to fetch, and has nothing more to read."""
+    """Who is told what not to fetch, and has nothing more to read but what it is told of."""
 
-    def __init__(self) -> None:
+    def __init__(self, **unread: int) -> None:
         self.held: dict[tuple[str, int], bool] = {}
+        self.unread = unread
 
     def hold(self, topic: str, partition: int, held: bool) -> None:
         self.held[topic, partition] = held
 
-    def lag(self, pairs: Any) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(pairs, 0)
+    def lag(self, pairs: Any, since: Any = None) -> dict[tuple[str, int], int]:
+        return {(topic, p): self.unread.get(topic, 0) for topic, p in pairs}
 
 
-def records(n: int, size: int) -> list[Record]:
-    return [Record("in", 0, i, i, b"k", b"x" * size) for i in range(n)]
+def records(n: int, size: int = 1, partition: int = 0, topic: str = "in") -> list[Record]:
+    return [Record(topic, partition, i, i, b"k", b"x" * size) for i in range(n)]
 
 
-@pytest.mark.parametrize(("size", "n"), [(1_000_000, 17), (100, 41_840)])
-def test_large_records_are_not_read_far_ahead(size: int, n: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "n", "labels"), [(1_000_000, 17, True), (100, 41_840, True), (1_000_000, 34, False)]
+)
+def test_large_records_are_not_read_far_ahead(size: int, n: int, labels: bool) -> None:
     member = Held()
-    waiting = Waiting(member, "in", "labels")  # type: ignore[arg-type]
+    waiting = Waiting(member, "in", "labels" if labels else None)  # type: ignore[arg-type]
     waiting.assign([0, 1])
     waiting.add({("in", 0): records(n - 3, size)})
     assert not any(member.held.values())
     waiting.add({("in", 0): records(n, size)[n - 3 :]})
     assert [pair for pair, held in member.held.items() if held] == [("in", 0)]
     assert waiting_module.size(records(1, size)[0]) * n > MOST_BYTES / 4
-    taken = [record for _, some in waiting.take(n) for record in some]
+    taken = [record for some in waiting.take(n).values() for record in some]
     assert len(taken) == n
     waiting.add({})
     assert not any(member.held.values())
+
+
+def test_a_transaction_has_records_of_every_partition() -> None:
+    """Before, each partition took as many as a whole transaction, one after the other."""
+    waiting = Waiting(Held(), "in", "labels")  # type: ignore[arg-type]
+    waiting.assign(range(4))
+    waiting.add({("in", p): records(n, 1, p) for p, n in enumerate((500, 3, 0, 500))})
+    taken = waiting.take(100)
+    assert {p: len(some) for p, some in taken.items()} == {0: 49, 1: 3, 3: 48}
+    assert waiting.more
+    assert {p: len(some) for p, some in waiting.take(1000).items()} == {0: 451, 3: 452}
+    assert not waiting.more
+    assert waiting.take(1000) == {}
+
+
+def test_shares_keep_the_order_of_both_sides() -> None:
+    member = Held(labels=7)
+    waiting = Waiting(member, "in", "labels")  # type: ignore[arg-type]
+    waiting.assign([0, 1])
+    for p in range(2):
+        waiting.add({("in", p): records(60, 1, p), ("labels", p): records(20, 1, p, "labels")})
+    first, then = waiting.take(30), waiting.take(1000)
+    for p in range(2):
+        taken = first[p] + then[p]
+        assert [r.timestamp for r in taken] == sorted([*range(20), *range(21)][:40])
+        assert len(first[p]) == 15
+    assert not waiting.more  # the predictions wait for labels that there still are
+    assert waiting.take(1000) == {}
+    member.unread.clear()
+    assert {p: len(some) for p, some in waiting.take(1000).items()} == {0: 40, 1: 40}

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -23,11 +23,6 @@ Rights = Mapping[str, set[str]]
 """What may be done with each topic."""
 COORDINATOR_SECONDS = 8.0
 """How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
-_NO_COORDINATOR_YET = (
-    kafka_errors.CoordinatorNotAvailableError,
-    kafka_errors.CoordinatorLoadInProgressError,
-    kafka_errors.NotCoordinatorError,
-)
 
 
 class Admin:
@@ -61,8 +56,18 @@ class Admin:
     ) -> None:  # fmt: skip
         close(self._admin)
 
-    def _ask(self, seconds: float, name: str, *args: Any) -> Any:
+    def ask(self, seconds: float, name: str, *args: Any) -> Any:
+        """What a method of kafka-python's client answers within so many seconds."""
         return within(seconds, getattr(self._admin, name), *args, otherwise=RetryError)
+
+    def send(self, request: Any, node: int) -> Any:
+        """A broker's answer to a request that kafka-python has no method for."""
+        manager = self._admin._manager
+
+        async def send() -> Any:
+            return await manager.send(request, node_id=node)
+
+        return within(15, manager.run, send, otherwise=RetryError)
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -126,7 +131,7 @@ class Admin:
         return partitions, self._accepts([*writes, state, learned], state, learned, state_bytes)
 
     def _found(self, needed: Rights) -> dict[str, Any]:
-        topics = self._ask(15, "describe_topics", sorted(needed))
+        topics = self.ask(15, "describe_topics", sorted(needed))
         found = {}
         # Without any right, a topic does not even show whether it exists.
         self._refuse_lacking(
@@ -160,12 +165,12 @@ class Admin:
             for name, count in counts.items()
         }
         try:
-            self._ask(30, "create_topics", new)
+            self.ask(30, "create_topics", new)
         except RetryError as error:
             if not isinstance(error.__cause__, kafka_errors.TopicAlreadyExistsError):
                 raise  # otherwise another instance was faster
         # Trap: a new topic is not at once visible on another broker.
-        self._ask(30, "wait_for_topics", sorted(counts), 25_000)
+        self.ask(30, "wait_for_topics", sorted(counts), 25_000)
         log.info("created topics: %s", ", ".join(sorted(counts)))
 
     def _extend(
@@ -182,7 +187,7 @@ class Admin:
             if not asked:
                 asked = short
                 try:
-                    self._ask(30, "create_partitions", short)
+                    self.ask(30, "create_partitions", short)
                 except RetryError as error:
                     if not isinstance(error.__cause__, kafka_errors.InvalidPartitionsError):
                         raise  # otherwise another instance was faster
@@ -207,7 +212,7 @@ class Admin:
         # Trap: without the right to read, an assignment stays empty for ever; without the right to
         # write, only the future of a record fails.
         try:
-            groups = self._ask(15, "describe_groups", [self.group])
+            groups = self.ask(15, "describe_groups", [self.group])
         except DeniedError:
             groups = {self.group: {}}
         group = groups[self.group]
@@ -220,7 +225,7 @@ class Admin:
         self, names: Sequence[str], state: str, learned: str, state_bytes: int
     ) -> dict[str, Accepts]:
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-        described = self._ask(15, "describe_configs", asked, False, "all")
+        described = self.ask(15, "describe_configs", asked, False, "all")
         found, accepts = described["topic"], {}
         for name in names:
             configs = found.get(name) or {}
@@ -252,34 +257,12 @@ class Admin:
                 )
         return accepts
 
-    # -- transactions ----------------------------------------------------------------------------
-
-    def last_ended(self, transactional_id: str) -> Literal["commit", "abort"] | None:
-        """How the last transaction of an id ended, or will; None where it never had one."""
-        deadline = time.monotonic() + COORDINATOR_SECONDS
-        while True:
-            try:
-                found = self._ask(15, "describe_transactions", [transactional_id])
-            except DeniedError as error:
-                lacking = f"rights missing: WRITE on transactional id {transactional_id}"
-                raise DeniedError(lacking) from error
-            except RetryError as error:
-                if isinstance(error.__cause__, kafka_errors.TransactionalIdNotFoundError):
-                    return None
-                loading = isinstance(error.__cause__, _NO_COORDINATOR_YET)
-                if not loading or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-            else:
-                committed = ("PrepareCommit", "CompleteCommit")
-                return "commit" if found[transactional_id].state.value in committed else "abort"
-
     # -- the group -------------------------------------------------------------------------------
 
     def group_is_new(self) -> bool:
         """Whether the group has no members and has committed nothing."""
-        groups = self._ask(15, "describe_groups", [self.group])
-        offsets = self._ask(15, "list_group_offsets", [self.group])
+        groups = self.ask(15, "describe_groups", [self.group])
+        offsets = self.ask(15, "list_group_offsets", [self.group])
         return not groups[self.group].get("members") and not offsets.get(self.group)
 
     def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from kafka import errors as kafka_errors
 
 from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.ended import last_ended
 from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError, errors_as
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.options import Options
@@ -93,7 +94,7 @@ class Client:
         for topic in self._topics:
             self.readers.newest(topic)
         with Admin(self.options, self.group) as admin:
-            admin.last_ended(self.transaction.identity)
+            last_ended(admin, self.transaction.identity)
 
     def open(self) -> None:
         """Join the group, take over the transactional id: what an earlier owner left is settled."""

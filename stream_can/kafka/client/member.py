@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, TopicPartition
@@ -14,6 +15,7 @@ from kafka import errors as kafka_errors
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.consumer import open_consumer
+from stream_can.kafka.client.ends import Ends
 from stream_can.kafka.client.guards import (
     ClientError,
     RebuildError,
@@ -68,6 +70,8 @@ class Member:
         self.group, self.identity = group, identity
         self._options, self._topics = options, topics
         self._consumer: Any = None
+        self._ends: Any = None
+        self._held: set[TopicPartition] = set()
         self._rebalanced = threading.Event()
         self._joining = JoinClock(options.session_seconds)
 
@@ -79,6 +83,7 @@ class Member:
             self._consumer = open_consumer(
                 self._options, group_id=self.group, group_instance_id=self.identity
             )
+            self._ends = Ends(self._consumer)
             self._consumer.subscribe(self._topics, listener=_Flag(self._rebalanced.set))
 
     def drop(self) -> None:
@@ -177,11 +182,19 @@ class Member:
 
     def start_at(self, topic: str, partition: int, offset: int) -> None:
         """Read on from an offset. (Trap: positions survive a rebalance: call it after each one.)"""
-        self._consumer.seek(TopicPartition(topic, partition), offset)
+        tp = TopicPartition(topic, partition)
+        self._consumer.seek(tp, offset)
+        self._ends.forget(tp)
 
     def hold(self, topic: str, partition: int, held: bool) -> None:
         """Stop or resume fetching from a partition."""
-        (self._consumer.pause if held else self._consumer.resume)(TopicPartition(topic, partition))
+        tp = TopicPartition(topic, partition)
+        (self._consumer.pause if held else self._consumer.resume)(tp)
+        if held:
+            self._held.add(tp)
+        elif tp in self._held:  # it was not fetched for a while
+            self._held.remove(tp)
+            self._ends.forget(tp)
 
     # -- offsets ---------------------------------------------------------------------------------
 
@@ -215,17 +228,34 @@ class Member:
             begin = self._consumer.beginning_offsets([tp], timeout_ms=10_000)[tp]
             return begin, self._consumer.end_offsets([tp], timeout_ms=10_000)[tp]
 
-    def lag(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """How many offsets lie between our position and the last stable offset, by partition."""
+    def lag(
+        self, pairs: Iterable[tuple[str, int]], since: Mapping[tuple[str, int], float] | None = None
+    ) -> dict[tuple[str, int], int]:
+        """How many offsets lie between our position and the last stable offset, by partition.
+
+        Nothing is asked for but what the answers to fetches have not said.
+
+        Parameters
+        ----------
+        since
+            That there is nothing more is believed only of what was looked at after this moment.
+        """
         tps = [TopicPartition(*pair) for pair in pairs]
         with errors_as(RetryError):
-            ends = self._ends(tps)
+            known = {tp: end for tp in tps if (end := self._ends.of(tp))}
+            ends = {tp: end.offset for tp, end in known.items()}
+            ends |= self._ask_ends([tp for tp in tps if tp not in known])
             at = {tp: self._consumer.position(tp, timeout_ms=5_000) for tp in tps}
-        if None in at.values():  # Trap: what "no position within the time-out" looks like
-            raise RetryError(f"no position in {[tuple(tp) for tp in tps if at[tp] is None]}")
+            if None in at.values():  # Trap: what "no position within the time-out" looks like
+                raise RetryError(f"no position in {[tuple(tp) for tp in tps if at[tp] is None]}")
+            read = (tp for tp, end in known.items() if end.offset <= at[tp])
+            ends |= self._ask_ends([tp for tp in read if known[tp].at <= (since or {}).get(tp, 0)])
         return {(tp.topic, tp.partition): ends[tp] - at[tp] for tp in tps}
 
-    def _ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def _ask_ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if not tps:
+            return {}
+        begin = time.monotonic()
         try:
             ends: dict[TopicPartition, int] = self._consumer.end_offsets(tps, timeout_ms=5_000)
         except KeyError as error:
@@ -234,4 +264,5 @@ class Member:
             if error.args[0] not in tps:
                 raise
             raise RetryError(f"no leader is known of {tuple(error.args[0])}") from error
+        self._ends.asked(ends, begin)
         return ends

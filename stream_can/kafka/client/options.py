@@ -20,6 +20,7 @@ CONSUMER = {
     "reconnect_backoff_max_ms": 1_000,
     "bootstrap_timeout_ms": 5_000,
     "request_timeout_ms": 10_000,  # a heartbeat to a broker that hangs is waited for so long
+    "max_poll_records": 100_000,  # all that has come, of all partitions, not the first one's 500
 }
 PRODUCER = {
     "reconnect_backoff_max_ms": 1_000,

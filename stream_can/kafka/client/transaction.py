@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -13,6 +13,7 @@ from kafka import errors as kafka_errors
 from stream_can.kafka.client import appending
 from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.ended import Ended, last_ended
 from stream_can.kafka.client.guards import (
     ClientError,
     FencedError,
@@ -65,7 +66,7 @@ class Transaction:
         self._producer: Any = None
         self._sent: list[Any] = []
         self._begun: float | None = None
-        self._ended: Literal["commit", "abort"] | None = None
+        self._ended: Ended | None = None
 
     @property
     def limits(self) -> dict[str, int]:
@@ -75,7 +76,11 @@ class Transaction:
     def open(self) -> None:
         """Take over the transactional id: what an earlier owner left is settled."""
         if self._producer is None:
-            self._open_producer()
+            try:
+                self._open_producer()
+            except ClientError:
+                self.close()  # half taken over: the next call begins again
+                raise
 
     def close(self) -> None:
         """Drop the producer; what is open is aborted by whoever comes next."""
@@ -84,9 +89,6 @@ class Transaction:
         close(producer, 0)
 
     def _open_producer(self) -> None:
-        if self._ended is None:  # otherwise what it was when the last try to settle it began
-            with Admin(self._options, self.group) as admin:
-                self._ended = admin.last_ended(self.identity)
         options = self._options.producer
         options.setdefault("max_request_size", max([MESSAGE_BYTES, *self.limits.values()]))
         with errors_as(RetryError):
@@ -96,13 +98,32 @@ class Transaction:
                 )
             patch_await_ready(self._producer)
             appending.check(self._producer)
-            within(self._patience + 2, self._producer.init_transactions)
-            if self._ended is not None:
+            last = self._fence()
+            if last is not None:
                 try:
-                    self._settle(abort=self._ended == "abort")
+                    self._settle(abort=last.how == "abort")
                 except FencedError as error:
+                    self._ended = None  # who took over has settled it
                     raise self._own_fault(error) from error
                 self._ended = None
+
+    def _fence(self) -> Ended | None:
+        """Take over the id; how the last transaction before that ended, or None.
+
+        Brokers tell how it ended only until a producer takes over. An owner that lives on may go on
+        between the answer and the fence, so what is open is aborted before the answer counts. One
+        begun after that is aborted by the fence, which then counts up the epoch twice.
+        """
+        if self._ended is None:  # otherwise what it was when the last try to settle it began
+            with Admin(self._options, self.group) as admin:
+                last = self._ended = last_ended(admin, self.identity, abort_open=True)
+                within(self._patience + 2, self._producer.init_transactions)
+            now = self._producer._transaction_manager.producer_id_and_epoch
+            if last and now.producer_id == last.producer_id and now.epoch > last.epoch + 1:
+                self._ended = last._replace(how="abort")
+        else:
+            within(self._patience + 2, self._producer.init_transactions)
+        return self._ended
 
     def _settle(self, *, abort: bool) -> None:
         """End whatever is still open of this id, wherever it may have written, as it ended before.

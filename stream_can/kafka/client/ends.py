@@ -1,0 +1,82 @@
+"""Where partitions end, as the answers to fetches say: to ask for it takes a request, and waits.
+
+Every answer names the last stable offset of its partitions, up to which `read_committed` reads, and
+leaves out those of which there is nothing new. It works on private parts of kafka-python.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+
+STALE_SECONDS = 5.0
+"""What is older is not believed. The brokers answer every fetch within ``fetch_max_wait_ms``."""
+
+
+class End(NamedTuple):
+    """Where a partition ended when it was looked at."""
+
+    offset: int
+    at: float
+    """When that was asked, by a fetch or otherwise: it held at that moment or later."""
+
+
+class Ends:
+    """The ends of the partitions that a consumer fetches.
+
+    Parameters
+    ----------
+    consumer
+        Of kafka-python; it must not have fetched yet.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        # Written by the client's I/O thread alone.
+        self._told: dict[TopicPartition, End] = {}
+        self._asked: dict[TopicPartition, End] = {}
+        self._forgotten: dict[TopicPartition, float] = {}
+        try:
+            handle = consumer._fetcher._handle_fetch_response
+        except AttributeError as error:
+            raise kafka_errors.UnsupportedVersionError(
+                f"this kafka-python's consumer is not as 3.0.12's: {error}; install"
+                " kafka-python>=3.0.12,<3.1"
+            ) from error
+
+        def note_and_handle(node: Any, fetched: Any, sent: float, response: Any) -> None:
+            # First the end, then the records: never is a position past what is known.
+            self._note(fetched, sent, response)
+            handle(node, fetched, sent, response)
+
+        consumer._fetcher._handle_fetch_response = note_and_handle
+
+    def _note(self, fetched: Mapping[TopicPartition, int], sent: float, response: Any) -> None:
+        if not response.error_code and not response.throttle_time_ms:
+            for tp in fetched:
+                if tp in self._told:  # and left out below: nothing new
+                    self._told[tp] = End(self._told[tp].offset, sent)
+        for topic in response.responses:
+            for part in topic.partitions:
+                tp = TopicPartition(topic.topic, part.partition_index)
+                if part.error_code or part.last_stable_offset < 0:
+                    self._told.pop(tp, None)
+                else:
+                    self._told[tp] = End(part.last_stable_offset, sent)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Believe nothing that was heard until now: it was not fetched for a while."""
+        self._forgotten[tp] = time.monotonic()
+
+    def asked(self, offsets: Mapping[TopicPartition, int], at: float) -> None:
+        """What the brokers answered when they were asked, at that moment."""
+        self._asked.update((tp, End(offset, at)) for tp, offset in offsets.items())
+
+    def of(self, tp: TopicPartition) -> End | None:
+        """The furthest that is known of a partition's end, or None where that is too old."""
+        after = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
+        ends = [end for end in (self._told.get(tp), self._asked.get(tp)) if end and end.at > after]
+        return End(*map(max, zip(*ends, strict=True))) if ends else None
