@@ -67,7 +67,8 @@ class Waiting:
     def take(self, most: int) -> dict[int, list[Any]]:
         """The next records of each partition that has any, together at most so many.
 
-        Each gets the same share, and what one leaves of its share goes to the others.
+        Each gets the same share, and what one leaves of its share goes to the others. Who got
+        something is the last in turn: fewer records than partitions reach all of them in the end.
         """
         taken: dict[int, list[Any]] = {}
         asking, left = [p for p, order in self._orders.items() if order], most
@@ -82,7 +83,8 @@ class Waiting:
                     given.append(p)
             asking = given
         self.more = left <= 0
-        for records in taken.values():
+        for p, records in taken.items():
+            self._orders[p] = self._orders.pop(p)
             for record in records:
                 self._bytes[record.topic, record.partition] -= size(record)
         return taken

@@ -62,6 +62,13 @@ def test_a_transaction_has_records_of_every_partition() -> None:
     assert waiting.take(1000) == {}
 
 
+def test_fewer_places_than_partitions_go_round() -> None:
+    waiting = Waiting(Held(), "in", None)  # type: ignore[arg-type]
+    waiting.assign(range(5))
+    waiting.add({("in", p): records(50, 1, p) for p in range(5)})
+    assert [sorted(waiting.take(2)) for _ in range(5)] == [[0, 1], [2, 3], [0, 4], [1, 2], [3, 4]]
+
+
 def test_shares_keep_the_order_of_both_sides() -> None:
     member = Held(labels=7)
     waiting = Waiting(member, "in", "labels")  # type: ignore[arg-type]
