@@ -32,6 +32,7 @@ with warnings.catch_warnings():
     from kafka import KafkaProducer
     from kafka.errors import KafkaError
 
+from stream_can.kafka.client.guards import close
 from tests.kafka.broker.broker import VERSIONS, Broker, Cluster
 from tests.kafka.streams import App, label, prediction
 from tests.programs import PATIENCE, wait
@@ -47,6 +48,8 @@ CLIENT = {
 UNREADABLE = [b"", b"{", b'{"probs":[NaN,1]}', b'{"probs":[1,2,3,4]}', b"\xff\xfe", b"[" * 10_000]
 LABEL_DELAY = 1.0
 """Seconds from a prediction to its label."""
+STUCK_SECONDS = 75.0
+"""Trap: kafka-python's producer can wait for a batch for ever, past its own delivery time-out."""
 
 
 class Writer(threading.Thread):
@@ -56,7 +59,8 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self.app, self.rate, self.rng = app, rate, random.Random(seed)
         self.ended = threading.Event()
-        self.failed = 0
+        self.open = 0
+        self.moved = time.monotonic()
         self.start()
 
     def run(self) -> None:
@@ -85,18 +89,26 @@ class Writer(threading.Thread):
                     self._send(producer, given["labels"], partition, key, value)
             except (KafkaError, OSError, ValueError):  # or a partition not known yet
                 time.sleep(0.2)
+            if self.open and time.monotonic() - self.moved > STUCK_SECONDS:
+                close(producer, 0)
+                producer, self.open = None, 0
             time.sleep(rng.expovariate(self.rate))
         if producer is not None:
-            producer.flush(PATIENCE)
-            producer.close(10)
+            with contextlib.suppress(KafkaError):
+                producer.flush(STUCK_SECONDS)
+            close(producer, 1)
 
     def _send(self, producer: KafkaProducer, *record: object) -> None:
         topic, partition, key, value = record
         future = producer.send(topic, value, key, partition=partition)
-        future.add_errback(self._failure)
+        self.moved = time.monotonic() if not self.open else self.moved
+        self.open += 1
+        future.add_both(self._settled)
 
-    def _failure(self, _: object) -> None:
-        self.failed += 1  # what is stored counts, not what was meant to be
+    def _settled(self, _: object) -> None:
+        """Stored or given up: what is stored counts, not what was meant to be."""
+        self.open -= 1
+        self.moved = time.monotonic()
 
 
 class Chaos:

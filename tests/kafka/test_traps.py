@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, NoOffsetForPartitionError
 
@@ -535,3 +535,12 @@ class TestEvicted:
         with pytest.raises(AssertionError):
             app.verify()
         assert len(app.outputs(0)) > 600, "expected duplicates"
+
+
+def test_a_producer_with_undelivered_records_leaves_no_thread(broker: Broker) -> None:
+    topic = unique("undelivered")
+    create(broker.bootstrap_servers, {topic: {}})
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000)
+    producer.send(topic, b"x", partition=0)
+    close(producer, 0)
+    wait("its thread has ended", lambda: not producer._sender.is_alive(), 30)

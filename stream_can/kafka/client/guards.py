@@ -116,11 +116,20 @@ def within(
 
 
 def close(client: Any, *args: Any) -> None:
-    """Close a client of kafka-python that may be None. Trap: it can raise, can hang, and can leave
-    its thread behind."""
-    if client is not None:
-        with contextlib.suppress(ClientError):
-            within(5, client.close, *args)
+    """Close a client of kafka-python that may be None.
+
+    Trap: it can raise, can hang, and can leave its thread behind. A producer with records that are
+    not delivered raises before it ends its thread, which goes on trying to send them, and once more
+    when it is collected.
+    """
+    if client is None:
+        return
+    with contextlib.suppress(ClientError):
+        within(5, client.close, *args)
+        return
+    if (sender := getattr(client, "_sender", None)) is not None:
+        sender.force_close()
+        client._closed = True
 
 
 def patch_await_ready(producer: Any) -> None:
