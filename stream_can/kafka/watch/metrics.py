@@ -329,7 +329,6 @@ class Metrics:
             self._coverage.labels(partition).set(corrector.coverage)
             self._silent.labels(partition).set(len(corrector.silent_classes))
         for partition, found in self.partitions.items():
-            if found.requests is not None:
-                n, oldest = found.requests
-                self._open_requests.labels(partition).set(n)
-                self._oldest_request.labels(partition).set(age(oldest) if oldest else 0)
+            n, oldest = found.requests or (0, None)
+            self._open_requests.labels(partition).set(n)
+            self._oldest_request.labels(partition).set(0 if oldest is None else age(oldest))
