@@ -245,7 +245,7 @@ class TestMarkerLeftOut:
     ) -> None:
         p = self.leave_open(own_broker)
         committed = Ended("commit", -1, 0)
-        monkeypatch.setattr(transaction_module, "last_ended", lambda *_, **__: committed)
+        monkeypatch.setattr(transaction_module, "last_ended", lambda *_: committed)
         assert self.go_on(p) == [b"unheard", b"0", b"1"]
 
     def test_an_owner_that_commits_before_it_is_fenced(
@@ -271,6 +271,31 @@ class TestMarkerLeftOut:
 
         assert self.go_on_while(monkeypatch, p, begin) == [b"0", b"0", b"1"]
 
+    def test_an_owner_that_goes_on_before_it_is_fenced_commits_all_or_nothing(
+        self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        p = self.open(own_broker)
+        p.open()
+        owner, p.client.transaction._producer = p.client.transaction._producer, None
+        owner.begin_transaction()
+        owner.send(p.out, b"first", partition=0).get(10)
+        waiting = [owner]
+
+        def looked(*args: Any, **options: Any) -> Any:
+            answer = last_ended(*args, **options)
+            if waiting:
+                waiting.pop()
+                owner.send(p.input, b"second", partition=0).get(10)
+                owner.commit_transaction()
+            return answer
+
+        monkeypatch.setattr(transaction_module, "last_ended", looked)
+        try:
+            assert self.go_on(p) == [b"first", b"0", b"1"]
+        finally:
+            close(owner, 0)
+        assert [record.value for record in read(p.servers, p.input, 0)] == [b"second"]
+
     def test_how_the_last_transaction_ended(self, broker: Broker) -> None:
         p = Pass(broker.bootstrap_servers)
 
@@ -283,7 +308,7 @@ class TestMarkerLeftOut:
         token = p.open().token
         p.send(1)
         p.client.transaction.deliver()
-        assert ended() == "abort"
+        assert ended() == "open"
         p.commit(token)
         assert ended() == "commit"
         p.client.close()

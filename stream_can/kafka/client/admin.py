@@ -60,15 +60,6 @@ class Admin:
         """What a method of kafka-python's client answers within so many seconds."""
         return within(seconds, getattr(self._admin, name), *args, otherwise=RetryError)
 
-    def send(self, request: Any, node: int) -> Any:
-        """A broker's answer to a request that kafka-python has no method for."""
-        manager = self._admin._manager
-
-        async def send() -> Any:
-            return await manager.send(request, node_id=node)
-
-        return within(15, manager.run, send, otherwise=RetryError)
-
     # -- topics ----------------------------------------------------------------------------------
 
     def check(

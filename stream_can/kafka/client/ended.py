@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from kafka import errors as kafka_errors
-from kafka.protocol.producer.transaction import EndTxnRequest
 
 from stream_can.kafka.client.admin import COORDINATOR_SECONDS, Admin
 from stream_can.kafka.client.guards import DeniedError, RetryError
-
-log = logging.getLogger(__name__)
 
 _NO_COORDINATOR_YET = (
     kafka_errors.CoordinatorNotAvailableError,
@@ -22,21 +18,15 @@ _NO_COORDINATOR_YET = (
 
 
 class Ended(NamedTuple):
-    """How it ended, or will, and whose it was."""
+    """How it ended, or that it is open, and whose it was."""
 
-    how: Literal["commit", "abort"]
+    how: Literal["commit", "abort", "open"]
     producer_id: int
     epoch: int
 
 
-def last_ended(admin: Admin, transactional_id: str, *, abort_open: bool = False) -> Ended | None:
-    """How the last transaction of an id ended, or will; None where it never had one.
-
-    Parameters
-    ----------
-    abort_open
-        Abort one that is open. Otherwise it counts as aborted, which whoever takes the id over
-        makes true, unless its owner lives and is faster.
+def last_ended(admin: Admin, transactional_id: str) -> Ended | None:
+    """How the last transaction of an id ended; None where it never had one.
 
     Raises
     ------
@@ -61,24 +51,9 @@ def last_ended(admin: Admin, transactional_id: str, *, abort_open: bool = False)
             time.sleep(0.1)
             continue
         found = described[transactional_id]
-        if not abort_open or found.state.value != "Ongoing":
-            committed = found.state.value in ("PrepareCommit", "CompleteCommit")
-            return Ended(
-                "commit" if committed else "abort", found.producer_id, found.producer_epoch
-            )
-        if time.monotonic() > deadline:
-            raise RetryError(f"the transaction of {transactional_id} stays open")
-        _abort(admin, transactional_id, found)
-
-
-def _abort(admin: Admin, transactional_id: str, found: Any) -> None:
-    """Abort a transaction in its owner's name; refused where the owner has ended it meanwhile."""
-    request = EndTxnRequest(
-        transactional_id=transactional_id, producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch, committed=False,
-        max_version=3,  # as kafka-python's producer; from 5 on, each end changes the epoch
-    )  # fmt: skip
-    error = kafka_errors.for_code(admin.send(request, found.coordinator_id).error_code)
-    if error is not kafka_errors.NoError:
-        log.info("the transaction of %s is not aborted: %s", transactional_id, error.__name__)
-        time.sleep(0.05)
+        how: Literal["commit", "abort", "open"] = "abort"
+        if found.state.value in ("PrepareCommit", "CompleteCommit"):
+            how = "commit"
+        elif found.state.value == "Ongoing":
+            how = "open"
+        return Ended(how, found.producer_id, found.producer_epoch)

@@ -110,20 +110,30 @@ class Transaction:
     def _fence(self) -> Ended | None:
         """Take over the id; how the last transaction before that ended, or None.
 
-        Brokers tell how it ended only until a producer takes over. An owner that lives on may go on
-        between the answer and the fence, so what is open is aborted before the answer counts. One
-        begun after that is aborted by the fence, which then counts up the epoch twice.
+        Brokers tell how it ended only until a producer takes over, and an owner that lives on may
+        go on between the answer and the fence. A transaction that is open at the fence is aborted
+        by it, and the epoch then counts up twice; one that was open before and no more at the
+        fence, its owner has ended: owners commit. (To abort it in its owner's name instead would
+        not stop the owner: it would commit the rest alone.)
         """
-        if self._ended is None:  # otherwise what it was when the last try to settle it began
-            with Admin(self._options, self.group) as admin:
-                last = self._ended = last_ended(admin, self.identity, abort_open=True)
-                within(self._patience + 2, self._producer.init_transactions)
-            now = self._producer._transaction_manager.producer_id_and_epoch
-            if last and now.producer_id == last.producer_id and now.epoch > last.epoch + 1:
-                self._ended = last._replace(how="abort")
-        else:
+        if self._ended is not None:  # what it was when the last try to settle it began
             within(self._patience + 2, self._producer.init_transactions)
-        return self._ended
+            return self._ended
+        with Admin(self._options, self.group) as admin:
+            last = last_ended(admin, self.identity)
+        within(self._patience + 2, self._producer.init_transactions)
+        if last is not None:
+            now = self._producer._transaction_manager.producer_id_and_epoch
+            if now.producer_id != last.producer_id:  # all of its epochs were used up
+                ended_by_fence = last.how == "open"
+            else:
+                ended_by_fence = now.epoch > last.epoch + 1
+            if ended_by_fence:
+                last = last._replace(how="abort")
+            elif last.how == "open":
+                last = last._replace(how="commit")
+        self._ended = last
+        return last
 
     def _settle(self, *, abort: bool) -> None:
         """End whatever is still open of this id, wherever it may have written, as it ended before.
