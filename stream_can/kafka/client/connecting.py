@@ -97,10 +97,10 @@ def connect(options: Options) -> Any:
             where, failed = ", ".join(options.servers), reasons.failed
             # Asked first: whether kafka-python hears a broker's refusal before the end of the
             # connection is chance, and what it then says does not name what would be right.
-            said = isinstance(error, ValueError)
-            if meant := None if said else probe.wrong(options.servers, options.given):
+            in_words = isinstance(error, ValueError)
+            if not in_words and (meant := probe.wrong(options.servers, options.given)):
                 raise DeniedError(f"cannot connect: {meant}") from error
-            if reasons.fatal or said:
+            if reasons.fatal or in_words:
                 reason = str(reasons.fatal or error)
                 if "SaslAuthenticationFailed" in reason:
                     reason += "; are user and password right?"

@@ -24,6 +24,19 @@ class Ended(NamedTuple):
     producer_id: int
     epoch: int
 
+    def at_fence(self, producer_id: int, epoch: int) -> Literal["commit", "abort"]:
+        """How it has ended once a producer with this id and epoch has taken over.
+
+        Its owner may have gone on after it was asked for. A transaction that is open at the fence
+        is aborted by it, and the epoch then counts up twice; one that was open before and no more
+        at the fence, its owner has ended: owners commit.
+        """
+        if producer_id != self.producer_id:  # all of its epochs were used up
+            aborted = self.how != "commit"
+        else:
+            aborted = epoch > self.epoch + 1 or self.how == "abort"
+        return "abort" if aborted else "commit"
+
 
 def last_ended(admin: Admin, transactional_id: str) -> Ended | None:
     """How the last transaction of an id ended; None where it never had one.

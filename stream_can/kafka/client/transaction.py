@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -13,7 +13,7 @@ from kafka import errors as kafka_errors
 from stream_can.kafka.client import appending
 from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
-from stream_can.kafka.client.ended import Ended, last_ended
+from stream_can.kafka.client.ended import last_ended
 from stream_can.kafka.client.guards import (
     ClientError,
     FencedError,
@@ -66,7 +66,7 @@ class Transaction:
         self._producer: Any = None
         self._sent: list[Any] = []
         self._begun: float | None = None
-        self._ended: Ended | None = None
+        self._ended: Literal["commit", "abort"] | None = None
 
     @property
     def limits(self) -> dict[str, int]:
@@ -98,42 +98,29 @@ class Transaction:
                 )
             patch_await_ready(self._producer)
             appending.check(self._producer)
-            last = self._fence()
-            if last is not None:
+            self._fence()
+            if self._ended is not None:
                 try:
-                    self._settle(abort=last.how == "abort")
+                    self._settle(abort=self._ended == "abort")
                 except FencedError as error:
                     self._ended = None  # who took over has settled it
                     raise self._own_fault(error) from error
                 self._ended = None
 
-    def _fence(self) -> Ended | None:
-        """Take over the id; how the last transaction before that ended, or None.
+    def _fence(self) -> None:
+        """Take over the id, and note how the last transaction before that ended.
 
-        Brokers tell how it ended only until a producer takes over, and an owner that lives on may
-        go on between the answer and the fence. A transaction that is open at the fence is aborted
-        by it, and the epoch then counts up twice; one that was open before and no more at the
-        fence, its owner has ended: owners commit. (To abort it in its owner's name instead would
-        not stop the owner: it would commit the rest alone.)
+        Brokers tell how it ended only until a producer takes over. What is open then must not be
+        aborted in its owner's name: the owner is not stopped by that, and commits the rest alone.
         """
-        if self._ended is not None:  # what it was when the last try to settle it began
-            within(self._patience + 2, self._producer.init_transactions)
-            return self._ended
-        with Admin(self._options, self.group) as admin:
-            last = last_ended(admin, self.identity)
+        last = None
+        if self._ended is None:  # otherwise what it was when the last try to settle it began
+            with Admin(self._options, self.group) as admin:
+                last = last_ended(admin, self.identity)
         within(self._patience + 2, self._producer.init_transactions)
         if last is not None:
             now = self._producer._transaction_manager.producer_id_and_epoch
-            if now.producer_id != last.producer_id:  # all of its epochs were used up
-                ended_by_fence = last.how == "open"
-            else:
-                ended_by_fence = now.epoch > last.epoch + 1
-            if ended_by_fence:
-                last = last._replace(how="abort")
-            elif last.how == "open":
-                last = last._replace(how="commit")
-        self._ended = last
-        return last
+            self._ended = last.at_fence(now.producer_id, now.epoch)
 
     def _settle(self, *, abort: bool) -> None:
         """End whatever is still open of this id, wherever it may have written, as it ended before.
