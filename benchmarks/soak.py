@@ -21,18 +21,16 @@ import warnings
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaProducer
 
 import numpy as np
-from prometheus_client.parser import text_string_to_metric_families
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.kafka.broker.broker import VERSIONS, Broker, free_ports
-from tests.kafka.served import text_at
+from tests.kafka.served import scrape, text_at
 from tests.kafka.streams import App, caught_up
 from tests.programs import wait
 
@@ -73,29 +71,24 @@ def resident(pid: int) -> float:
     raise RuntimeError(f"process {pid} is gone")
 
 
-def metrics(url: str) -> dict[Any, float]:
-    """The samples of /metrics by name and labels."""
-    families = text_string_to_metric_families(text_at(f"{url}/metrics") or "")
-    return {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in families
-        for sample in family.samples
-    }
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def below(now: dict[Any, float], before: dict[Any, float], share: float) -> str:
+def below(now: Samples, before: Samples, share: float) -> str:
     """The bucket of the commits between two looks in which a quantile lies."""
     name = "stream_can_commit_seconds_bucket"
     counts = {
-        float(key[1]): count - before.get(key, 0) for key, count in now.items() if key[0] == name
+        float(dict(key[1])["le"]): count - before.get(key, 0)
+        for key, count in now.items()
+        if key[0] == name
     }
     total = counts[float("inf")]
     ends = sorted(end for end, count in counts.items() if count >= share * total)
     return f"< {1000 * ends[0]:g} ms" if total else "none"
 
 
-def lag(found: dict[Any, float]) -> float:
-    return sum(value for key, value in found.items() if key[0] == "stream_can_lag_records")
+def lag(found: Samples) -> float:
+    return sum(value for (name, _), value in found.items() if name == "stream_can_lag_records")
 
 
 def main() -> None:
@@ -137,21 +130,21 @@ def main() -> None:
         )
         writer.start()
         stack.callback(writer.kill)
-        watch(process, writer, url, int(given.minutes))
+        watch(process, writer, port, int(given.minutes))
 
 
-def watch(worker: subprocess.Popen[bytes], writer: BaseProcess, url: str, minutes: int) -> None:
+def watch(worker: subprocess.Popen[bytes], writer: BaseProcess, port: int, minutes: int) -> None:
     """A line a minute, and the level of memory over the second half."""
-    before, level = metrics(url), []
+    before, level = scrape(port), []
     for minute in range(1, minutes + 1):
         begin = time.monotonic()
         while time.monotonic() - begin < 60:
             time.sleep(1)
             if worker.poll() is not None or not writer.is_alive():
                 raise SystemExit(f"ended early: worker {worker.poll()}, writer {writer.exitcode}")
-        now, took = metrics(url), time.monotonic() - begin
+        now, took = scrape(port), time.monotonic() - begin
         level.append(resident(worker.pid))
-        name = ("stream_can_predictions_total", "corrected")
+        name = "stream_can_predictions_total", frozenset({("result", "corrected")})
         print(
             f"| {minute} | {(now[name] - before[name]) / took:.0f} | {level[-1]:.1f}"
             f" | {below(now, before, 0.5)} | {below(now, before, 0.99)} | {lag(now):.0f} |",

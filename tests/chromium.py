@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -85,11 +84,6 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             text = {"text": key} if kind == "keyDown" else {}
             self._ask("Input.dispatchKeyEvent", type=kind, key=key, code=KEYS[key], **text)
-
-    def picture(self, path: Path) -> None:
-        """The whole page as a PNG."""
-        done = self._ask("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(done["data"]))
 
     def _ask(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1

@@ -6,6 +6,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from stream_can.kafka.watch.port import Port
 from tests.kafka.streams import Running
 from tests.programs import wait
@@ -29,6 +31,17 @@ def get(port: Port | int, path: str, accept: str = "") -> tuple[int, str]:
     """Status and text alone."""
     status, _, text = answer(port, path, accept=accept)
     return status, text
+
+
+def scrape(port: Port | int) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Every sample by name and labels."""
+    code, text = get(port, "/metrics")
+    assert code == 200
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 def text_at(url: str) -> str | None:

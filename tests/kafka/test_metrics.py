@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 import stream_can
 from stream_can import Corrector
@@ -25,21 +24,10 @@ from stream_can.kafka.watch.port import Port
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker, free_ports
-from tests.kafka.served import get, ready
+from tests.kafka.served import get, ready, scrape
 from tests.kafka.streams import STAMP, App, Running, caught_up, label, prediction, scores
 from tests.kafka.topics import produce
 from tests.programs import program, wait
-
-
-def scrape(port: Port) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Every sample by name and labels."""
-    code, text = get(port, "/metrics")
-    assert code == 200
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 def value(samples: dict[Any, float], name: str, **labels: str) -> float:
