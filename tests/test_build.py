@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from array import array
 from pathlib import Path
 
 import msgspec
@@ -51,5 +50,4 @@ def test_without_the_library_msgspec_reads_and_writes(fallback):
     assert not fallback.COMPILED
     assert fallback.read_array(b"[0.25,0.75]", 2) is None
     row = np.array([0.1, -0.0, 1e16, 5e-324, np.nan])
-    for one in (row, array("d", row)):
-        assert fallback.array_text(one) == msgspec.json.encode(row.tolist())
+    assert fallback.array_texts(row[None]) == [msgspec.json.encode(row.tolist())]

@@ -22,7 +22,7 @@ from stream_can.errors import UnknownClass
 from stream_can.method.classes import ClassIndex
 from stream_can.stream.fields import Fields
 from stream_can.stream.forms import BadMessage, Entry, Form, Forms, Largest
-from stream_can.stream.numbers import array_text, read_array
+from stream_can.stream.numbers import array_texts, read_array
 
 if TYPE_CHECKING:
     Row = array[float]
@@ -168,11 +168,20 @@ class Messages:
 
         ``row`` must be finite: JSON has no NaN, and msgspec would write null.
         """
-        inner, form = prediction.inner, prediction.form
-        inner[self._probs] = Raw(array_text(row)) if form is None else form.of(row.tolist())
-        if self._raw:
-            inner[self._raw] = prediction.original
-        return _write(prediction.fields)
+        return self.write_all([prediction], row[None])[0]
+
+    def write_all(
+        self, predictions: Sequence[Prediction], rows: NDArray[np.float64]
+    ) -> list[bytes]:
+        """:meth:`write` for each prediction and row of ``rows``, shape (n, m)."""
+        name, raw, out = self._probs, self._raw, []
+        for i, (prediction, text) in enumerate(zip(predictions, array_texts(rows), strict=True)):
+            inner, form = prediction.inner, prediction.form
+            inner[name] = Raw(text) if form is None else form.of(rows[i].tolist())
+            if raw:
+                inner[raw] = prediction.original
+            out.append(_write(prediction.fields))
+        return out
 
     def largest(self, prediction: Prediction) -> int:
         """Bytes that :meth:`write` makes at most, whatever the row."""

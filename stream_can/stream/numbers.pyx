@@ -36,17 +36,19 @@ def read_array(text, Py_ssize_t m):
     return row if known else None
 
 
-def array_text(row):
-    """The text of a row of float64, lying in one piece; null for a number that is not finite."""
+def array_texts(rows):
+    """The text of each row of a matrix of float64, lying in one piece; null for what is not finite."""
     if not HAS_FROM_CHARS:
-        return msgspec.json.encode(row.tolist())
-    cdef Py_buffer view
-    PyObject_GetBuffer(row, &view, PyBUF_SIMPLE)
-    cdef Py_ssize_t m = view.len // sizeof(double)
+        return [msgspec.json.encode(row) for row in rows.tolist()]
+    cdef const double[:, ::1] view = rows
+    cdef Py_ssize_t i, size, m = view.shape[1]
     cdef bytes room = PyBytes_FromStringAndSize(NULL, m * (WIDEST + 1) + 2)
-    cdef Py_ssize_t size = write_numbers(<const double *>view.buf, m, PyBytes_AS_STRING(room))
-    PyBuffer_Release(&view)
-    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(room), size)
+    cdef char *text = PyBytes_AS_STRING(room)
+    cdef list texts = []
+    for i in range(view.shape[0]):
+        size = write_numbers(&view[i, 0] if m else NULL, m, text)
+        texts.append(PyBytes_FromStringAndSize(text, size))
+    return texts
 
 
 def _fill_powers():

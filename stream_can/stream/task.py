@@ -288,11 +288,12 @@ class Task:
         if not np.isfinite(Q).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         asked = self._ask(batch, Q)
-        write = self.messages.write
-        for i, (row, (prediction, output, _)) in enumerate(zip(Q, batch.predictions, strict=True)):
-            if i in asked:
-                prediction.fields[FIELD] = asked[i][1].reason
-            output.value = write(prediction, row)
+        predictions = [prediction for prediction, _, _ in batch.predictions]
+        for i, (_, request) in asked.items():
+            predictions[i].fields[FIELD] = request.reason
+        values = self.messages.write_all(predictions, Q)
+        for (_, output, _), value in zip(batch.predictions, values, strict=True):
+            output.value = value
         if keeps and receipts is not None:
             fair = None
             if self.requests is not None:

@@ -129,6 +129,8 @@ class Chaos:
         self.counts: collections.Counter[str] = collections.Counter()
         self.script: list[Callable[[], None]] = []
         """What to do first; afterwards it is drawn."""
+        self.behind = 0.0
+        """Seconds from the last fault until everything written was committed."""
         self.writer = Writer(self.app, rate, seed)
 
     def run(self, seconds: float) -> int:
@@ -147,9 +149,11 @@ class Chaos:
                 )[0]  # fmt: skip
                 trouble()
                 self.revive()
+            last = time.monotonic()
             self.writer.ended.set()
             self.writer.join(PATIENCE)
             self.catch_up()
+            self.behind = time.monotonic() - last
             for name, process in self.workers.items():
                 self.wait_for(name)
                 process.terminate()
@@ -290,7 +294,8 @@ def main() -> None:
     print(
         f"{options.version} seed {options.seed}: exact, {compared} records,"
         f" {checked.learned} labels in {checked.entries} entries,"
-        f" {checked.unknown} without receipt; {done}"
+        f" {checked.unknown} without receipt; {done};"
+        f" caught up {chaos.behind:.0f} s after the last"
     )
 
 

@@ -12,7 +12,7 @@ from stream_can.stream.records import Record
 from tests.kafka.broker.broker import HERE, Broker, libraries
 from tests.kafka.streams import App, label, prediction, run_once
 from tests.kafka.topics import read
-from tests.programs import PATIENCE
+from tests.programs import PATIENCE, wait
 
 KINDS = ["none", "gzip", "snappy", "lz4", "zstd"]
 ODD = [("", b""), ("ü ", None), ("h", None), ("h", b"2"), ("\u0000", b"\xff\xfe")]
@@ -114,3 +114,32 @@ def test_java_to_java(own_broker: Broker) -> None:
             seen = [told(record) for record in records if record.partition == partition]
             assert seen == [told(record) for record in read(app.servers, topic, partition)]
     assert any(value is None for out in stored[2] for _, value in out.headers)
+
+
+def test_a_compacted_input_has_gaps(own_broker: Broker) -> None:
+    """Offsets are gone, in the middle of batches too; so are the predictions of some labels."""
+    compacted = {"cleanup.policy": "compact", "segment.ms": "60000",
+                 "min.cleanable.dirty.ratio": "0.001"}  # fmt: skip
+    app = App(own_broker.bootstrap_servers, configs={"in": compacted})
+    script, topic = Script(app), app.given["input"]
+    script.lines.append("config compression.type=zstd linger.ms=5")
+    script.predictions(600)
+    for n in script.rng.sample(range(600), 400):  # the same key again, or a tombstone
+        script.n = n
+        key, value, _ = prediction(script.rng, n)
+        script.send(topic, key, value if n % 3 else None, headers=ODD)
+    script.n, script.now = 600, script.now + 61_000  # a new segment: the newest is not cleaned
+    script.predictions(200)
+    peer(own_broker, "produce", app.servers, lines=script.lines)
+
+    def stored() -> int:
+        return sum(len(read(app.servers, topic, p)) for p in range(app.partitions))
+
+    wait("the cleaner", lambda: stored() == 800)
+    run_once(app)
+    assert app.verify() == stored() == 800
+    assert app.checked.learned == 800
+    for partition in range(app.partitions):
+        seen = [told(record) for record in app.outputs(partition) if record.value is None]
+        kept = [told(record) for record in read(app.servers, topic, partition)]
+        assert [key for key, *_ in seen] == [key for key, value, *_ in kept if value is None]

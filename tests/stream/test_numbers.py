@@ -67,6 +67,11 @@ def numbers_in(text: bytes) -> list[float] | None:
         return None
 
 
+def array_text(row) -> bytes:
+    (text,) = numbers.array_texts(row[None])
+    return text
+
+
 def bits(row) -> bytes:
     return array("d", row).tobytes()
 
@@ -116,7 +121,7 @@ def test_every_bit_pattern_is_written_as_msgspec_writes_it_and_reads_back(number
     @given(st.lists(st.integers(0, 2**64 - 1), max_size=8))
     def compare(patterns):
         row = np.array(patterns, np.uint64).view(np.float64)
-        text = numbers.array_text(row)
+        text = array_text(row)
         assert text == msgspec.json.encode(row.tolist())
         if np.isfinite(row).all() and len(row):
             assert numbers.read_array(text, len(row)).tobytes() == row.tobytes()
@@ -132,12 +137,18 @@ def test_bits_at_random_and_where_the_form_changes(number_examples):
         near = np.nextafter(decades, rng.choice([-np.inf, 0, np.inf], 1000))
         short = np.round(rng.random(1000), rng.integers(17)) * decades
         for row in (any_bits, decades, near, short, rng.dirichlet(np.ones(1000))):
-            text = numbers.array_text(row)
+            text = array_text(row)
             assert text == msgspec.json.encode(row.tolist()), start
             row = row[np.isfinite(row)]
-            assert numbers.read_array(numbers.array_text(row), len(row)).tobytes() == row.tobytes()
+            assert numbers.read_array(array_text(row), len(row)).tobytes() == row.tobytes()
 
 
 def test_a_row_lies_in_one_piece():
     with pytest.raises(ValueError, match="contiguous"):
-        numbers.array_text(np.ones(6)[::2])
+        numbers.array_texts(np.ones((2, 6))[:, ::2])
+
+
+def test_a_text_for_each_row():
+    rows = np.arange(6.0).reshape(3, 2)
+    assert numbers.array_texts(rows) == [b"[0.0,1.0]", b"[2.0,3.0]", b"[4.0,5.0]"]
+    assert numbers.array_texts(np.empty((0, 2))) == []
