@@ -12,7 +12,7 @@ from stream_can.corrector import Corrector
 from stream_can.scores import Scores
 from stream_can.stream.entry import OpenPart
 from stream_can.stream.messages import Label, Prediction
-from stream_can.stream.recent import Recent
+from stream_can.stream.recent import Recent, row_bytes
 from stream_can.stream.records import Output
 
 __all__ = ["Batch"]
@@ -79,7 +79,7 @@ class Batch:
         of, here, row, receipt = -1, False, None, None
         if entry is not None:
             self.join(label, entry)
-            of, here = entry.number, entry.number >= 0
+            of, here = entry.number, not entry.rows
             row, receipt = (None, None) if here else (entry.raw, entry.receipt)
         if label.number >= 0:  # the row that it brings goes before another that was kept
             brought = self._rows[label.number].tobytes()
@@ -153,19 +153,16 @@ class Batch:
 
         ``fair`` are those whose labels are a sample to score by; all where it is None.
         """
-        raw, corrected, width = P.tobytes(), sent.tobytes(), 8 * self._m
-        tickets = receipts.tobytes()
+        rows = row_bytes(P, sent, receipts)
         for i, (_, _, entry) in enumerate(self.predictions):
             if entry is not None:
-                cut = slice(i * width, (i + 1) * width)
-                entry.raw, entry.number = raw[cut], -1
-                if fair is None or i in fair:
-                    entry.sent = corrected[cut]
-                entry.receipt = tickets[3 * i * width // 2 : 3 * (i + 1) * width // 2]
+                entry.rows, entry.fair = rows[i], fair is None or i in fair
 
     def score(self, P: Array, sent: Array, before: Scores, after: Scores) -> None:
         """Add the predictions whose labels came to the scores; after :meth:`keep`."""
-        known = [(entry.raw, entry.sent, y) for entry, y in self._joined if entry.sent is not None]
+        known = [
+            (entry.raw, was, y) for entry, y in self._joined if (was := entry.sent) is not None
+        ]
         if known:
             raw, was_sent, ys = zip(*known, strict=True)
             add(self._matrix(raw), self._matrix(was_sent), ys, before, after)

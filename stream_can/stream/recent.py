@@ -18,25 +18,63 @@ from numpy.typing import NDArray
 from stream_can.errors import SnapshotMismatch
 from stream_can.method.kernel import bad_rows
 
-__all__ = ["Recent", "RecentPredictions"]
+__all__ = ["Recent", "RecentPredictions", "raw_bytes", "row_bytes"]
+
+Array = NDArray[np.float64]
+Receipts = NDArray[np.float32]
+
+WIDTH = 8 + 8 + 3 * 4
+"""Bytes of a prediction for each class: its raw number, the one sent, and those of the receipt."""
+UNKNOWN, UNKNOWN_32 = np.array(np.nan).tobytes(), np.array(np.nan, np.float32).tobytes()
 
 HEAD = 2
 """Numbers before the rows in a snapshot: offset and timestamp, exact in a float64 up to 2^53."""
 
 
 class Recent(msgspec.Struct, gc=False):
-    """One prediction; its rows are the bytes of m float64."""
+    """One prediction."""
 
     offset: int
     timestamp: int
-    raw: bytes = b""
-    sent: bytes | None = None
-    """The corrected row as it was sent, to score it; None where that is not known (any more), or
-    where its label would be no fair sample."""
-    receipt: bytes | None = None
-    """3 m float32, what it was mixed from; None where that is not known (any more)."""
     number: int = -1
-    """Which prediction of the batch at hand, whose rows are not here yet; -1 once they are."""
+    """Which prediction of the batch at hand it is."""
+    rows: bytes = b""
+    """One of :func:`row_bytes`; nothing while its batch is at hand."""
+    fair: bool = True
+    """Whether its label would be a sample to score by."""
+
+    @property
+    def raw(self) -> bytes:
+        """m float64: the row as it came."""
+        return self.rows[: 8 * (len(self.rows) // WIDTH)]
+
+    @property
+    def sent(self) -> bytes | None:
+        """m float64: the row as it was sent, where that is known and to be scored."""
+        m = len(self.rows) // WIDTH
+        row = self.rows[8 * m : 16 * m]
+        return row if self.fair and not row.startswith(UNKNOWN) else None
+
+    @property
+    def receipt(self) -> bytes | None:
+        """3 m float32: what it was mixed from, where that is known."""
+        row = self.rows[16 * (len(self.rows) // WIDTH) :]
+        return None if row.startswith(UNKNOWN_32) else row
+
+
+def row_bytes(raw: Array, sent: Array, receipts: Receipts) -> list[bytes]:
+    """The rows of predictions, each in one piece: raw, as sent, receipt; NaN is "not known"."""
+    n, m = raw.shape
+    pieces = (raw, sent, receipts.reshape(n, 3 * m))
+    together = np.concatenate([np.ascontiguousarray(x).view(np.uint8) for x in pieces], axis=1)
+    data, width = together.tobytes(), together.shape[1]
+    return [data[i : i + width] for i in range(0, len(data), width)]
+
+
+def raw_bytes(raw: Array) -> list[bytes]:
+    """:func:`row_bytes` where no more than the raw rows, shape (n, m), is known."""
+    n, m = raw.shape
+    return row_bytes(raw, np.full((n, m), np.nan), np.full((n, 3, m), np.nan, np.float32))
 
 
 class RecentPredictions:
@@ -84,20 +122,19 @@ class RecentPredictions:
         """The prediction of an id; None where it is not kept."""
         return None if name is None else self._entries.get(name)
 
-    def dump(self) -> tuple[list[bytes], NDArray[np.float64], NDArray[np.float32]]:
+    def dump(self) -> tuple[list[bytes], Array, Receipts]:
         """The ids, oldest first, a row for each, shape (n, 2 + 2 m): offset, timestamp, the raw row
         and the corrected one, and the receipts, shape (n, 3 m); NaN where one is not known."""
-        entries = self._entries.values()
-        unknown = np.full(self._m, np.nan).tobytes()
-        block = np.empty((len(entries), HEAD + 2 * self._m))
+        entries, n, m = self._entries.values(), len(self._entries), self._m
+        rows = np.frombuffer(b"".join(entry.rows for entry in entries), np.uint8)
+        raw, sent, receipts = np.split(rows.reshape(n, WIDTH * m), [8 * m, 16 * m], axis=1)
+        block = np.empty((n, HEAD + 2 * m))
         block[:, 0] = [entry.offset for entry in entries]
         block[:, 1] = [entry.timestamp for entry in entries]
-        rows = b"".join(entry.raw + (entry.sent or unknown) for entry in entries)
-        block[:, HEAD:] = np.frombuffer(rows).reshape(-1, 2 * self._m)
-        blank = np.full(3 * self._m, np.nan, np.float32).tobytes()
-        receipts = b"".join(entry.receipt or blank for entry in entries)
-        shape = (len(entries), 3 * self._m)
-        return list(self._entries), block, np.frombuffer(receipts, np.float32).reshape(shape)
+        block[:, HEAD : HEAD + m] = raw.copy().view(np.float64)
+        block[:, HEAD + m :] = sent.copy().view(np.float64)
+        block[[not entry.fair for entry in entries], HEAD + m :] = np.nan
+        return list(self._entries), block, receipts.copy().view(np.float32)
 
     def load(
         self,
@@ -120,14 +157,14 @@ class RecentPredictions:
             raise SnapshotMismatch(
                 f"snapshot: {len(ids)} ids of recent predictions, rows {what}, expected {expected}"
             )
-        numbers, raw, sent = block[:, :HEAD], block[:, HEAD : HEAD + m], block[:, HEAD + m :]
+        numbers, raw, sent = np.split(block, [HEAD, HEAD + m], axis=1)
         offsets = numbers[:, 0]
         if not (abs(numbers) < 2.0**63).all() or (numbers % 1).any():
             raise SnapshotMismatch("snapshot: offsets and timestamps of recent predictions")
         if not ((offsets >= 0) & (offsets < end)).all():
             raise SnapshotMismatch(f"snapshot: a recent prediction's offset is not below {end}")
-        for row, reason in bad_rows(np.ascontiguousarray(raw)).items():
-            raise SnapshotMismatch(f"snapshot: recent prediction {row}: {reason}")
+        for number, reason in bad_rows(np.ascontiguousarray(raw)).items():
+            raise SnapshotMismatch(f"snapshot: recent prediction {number}: {reason}")
         # Rounded to a few digits, what was sent need not sum to 1.
         if not (((sent >= 0) & (sent <= 1.001)) | np.isnan(sent).all(axis=1, keepdims=True)).all():
             raise SnapshotMismatch("snapshot: a recent prediction's corrected row")
@@ -141,10 +178,10 @@ class RecentPredictions:
         unknown = np.isnan(receipts).all(axis=1, keepdims=True)
         if not (((receipts >= 0) & (receipts <= 1.001)) | unknown).all():
             raise SnapshotMismatch("snapshot: a recent prediction's receipt")
-        for name, row, receipt in zip(ids, block, receipts, strict=True):
-            raw, sent = row[HEAD : HEAD + m], row[HEAD + m :]
-            known = None if np.isnan(sent[0]) else sent.tobytes()
-            entry = Recent(int(row[0]), int(row[1]), raw.tobytes(), known)
-            if not np.isnan(receipt[0]):
-                entry.receipt = receipt.tobytes()
-            self.add(name, entry)
+        # One NaN for all: it is looked for by its bytes.
+        sent = np.where(np.isnan(sent), np.nan, sent)
+        receipts = np.where(unknown, np.float32(np.nan), receipts)
+        places, stamps = numbers.astype(np.int64).T.tolist()
+        rows = row_bytes(raw, sent, receipts)
+        for name, offset, timestamp, data in zip(ids, places, stamps, rows, strict=True):
+            self.add(name, Recent(offset, timestamp, rows=data))

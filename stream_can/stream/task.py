@@ -54,7 +54,7 @@ from stream_can.stream.fields import Fields
 from stream_can.stream.head import FORMAT, LearnedAlone, read_head
 from stream_can.stream.messages import Label, Messages, Prediction
 from stream_can.stream.opening import Opened, open_records
-from stream_can.stream.recent import Recent, RecentPredictions
+from stream_can.stream.recent import Recent, RecentPredictions, raw_bytes
 from stream_can.stream.records import (
     Counts,
     Header,
@@ -344,10 +344,11 @@ class Task:
                     f"the task is at {self.next_prediction}"
                 )
         self._rebuild_from = None
-        opened, rows, _ = self._open(records)
+        opened, raw, _ = self._open(records)
+        rows = raw_bytes(raw)
         for record, says in zip(records, opened, strict=True):
             if isinstance(says, Prediction):
-                self._keep(record, says).raw = rows[says.number].tobytes()
+                self._keep(record, says).rows = rows[says.number]
 
     def _keep(self, record: Source, prediction: Prediction) -> Recent:
         """Put a prediction among the recent ones; its rows are filled in later."""
