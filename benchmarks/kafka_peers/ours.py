@@ -19,6 +19,7 @@ import pstats
 import signal
 import sys
 import warnings
+from array import array
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,9 +57,12 @@ class Identity(Task):
 class Uncorrected(Task):
     """Corrected rows replaced by those that came."""
 
-    def _correct_and_learn(self, batch: Any) -> None:
-        for prediction, output, _ in batch.predictions:
-            output.value = self.messages.write(prediction, batch._rows[prediction.number])
+    def _correct_and_learn(self, batch: Any) -> list[Output]:
+        predictions = [prediction for prediction, _, _ in batch.predictions]
+        values = self.messages.write_all(predictions, batch._predicted())
+        for (_, output, _), value in zip(batch.predictions, values, strict=True):
+            output.value = value
+        return []
 
 
 class WithoutJson:
@@ -69,15 +73,14 @@ class WithoutJson:
     def __init__(self, m: int) -> None:
         self.classes, self.slack = range(m), 0
         rows = np.random.default_rng(m).dirichlet(np.full(m, 0.3), 1000)
-        self._rows = itertools.cycle(rows.tolist())
+        self._rows = itertools.cycle([array("d", row) for row in rows.tolist()])
         self._longer = b" " * (24 * m)  # as a second row would
 
     def read(self, value: bytes) -> Prediction:
         return Prediction(next(self._rows), {"": value}, {}, Raw(), None)
 
-    def write(self, prediction: Prediction, row: list[float]) -> bytes:
-        value: bytes = prediction.fields[""]
-        return value + self._longer
+    def write_all(self, predictions: list[Prediction], rows: object) -> list[bytes]:
+        return [prediction.fields[""] + self._longer for prediction in predictions]
 
 
 class WithoutTransaction(Transaction):
