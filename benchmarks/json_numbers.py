@@ -58,7 +58,7 @@ def main(rounds: int = 50) -> None:
             lambda: np.array([decode(text) for text in texts]),
             lambda: np.frombuffer(bytearray().join([read_array(text, m) for text in texts])),
             lambda: [encode(row) for row in P.tolist()],
-            lambda: array_texts(P),
+            lambda: list(array_texts(P)),
         ]
         tasks = handling(m, values, False), handling(m, values, True)
         taken = [

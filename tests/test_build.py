@@ -50,4 +50,4 @@ def test_without_the_library_msgspec_reads_and_writes(fallback):
     assert not fallback.COMPILED
     assert fallback.read_array(b"[0.25,0.75]", 2) is None
     row = np.array([0.1, -0.0, 1e16, 5e-324, np.nan])
-    assert fallback.array_texts(row[None]) == [msgspec.json.encode(row.tolist())]
+    assert list(fallback.array_texts(row[None])) == [msgspec.json.encode(row.tolist())]

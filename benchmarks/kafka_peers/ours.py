@@ -20,7 +20,7 @@ import signal
 import sys
 import warnings
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 with warnings.catch_warnings():
@@ -36,7 +36,7 @@ from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.transaction import Transaction
 from stream_can.kafka.partitions import Partitions
-from stream_can.stream.messages import Prediction
+from stream_can.stream.messages import Messages, Prediction
 from stream_can.stream.records import Output, Result
 from stream_can.stream.task import VERSION_HEADER, Task
 
@@ -65,13 +65,11 @@ class Uncorrected(Task):
         return []
 
 
-class WithoutJson:
-    """In place of a Task's Messages."""
-
-    id_of = None  # asked for where there are labels
+class WithoutJson(Messages):
+    """Reads and writes no JSON; for a stream without labels."""
 
     def __init__(self, m: int) -> None:
-        self.classes, self.slack = range(m), 0
+        super().__init__(range(m))
         rows = np.random.default_rng(m).dirichlet(np.full(m, 0.3), 1000)
         self._rows = itertools.cycle([array("d", row) for row in rows.tolist()])
         self._longer = b" " * (24 * m)  # as a second row would
@@ -79,7 +77,7 @@ class WithoutJson:
     def read(self, value: bytes) -> Prediction:
         return Prediction(next(self._rows), {"": value}, {}, Raw(), None)
 
-    def write_all(self, predictions: list[Prediction], rows: object) -> list[bytes]:
+    def write_all(self, predictions: Sequence[Prediction], rows: object) -> list[bytes]:
         return [prediction.fields[""] + self._longer for prediction in predictions]
 
 
@@ -122,8 +120,8 @@ class Metered(Partitions):
         self.meter.begin()
         super().handle(partition, records)
 
-    def commit(self) -> None:
-        super().commit()
+    def commit(self, last: bool = False) -> None:
+        super().commit(last)
         if self.enough and self.committed >= self.enough:
             self.meter.end(self.committed)
             self.worker.stop()
@@ -158,7 +156,7 @@ def main() -> None:
         worker.start.fresh = without  # type: ignore[method-assign]
     if kind == "pass-through-one-by-one":
         worker.client.transaction.__class__ = OneByOne
-        unpacking.install = lambda consumer: None  # type: ignore[assignment]
+        unpacking.install = lambda consumer, **_: None  # type: ignore[assignment]
     elif kind == "at-least-once":
         worker.client.transaction.__class__ = WithoutTransaction
         worker.client.transaction.member = worker.client.member  # type: ignore[attr-defined]

@@ -1,4 +1,5 @@
 from array import array
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,4 +9,4 @@ COMPILED: bool
 """Whether the C++ library reads and writes the numbers; else msgspec does."""
 
 def read_array(text: Any, m: int) -> array[float] | None: ...
-def array_texts(rows: NDArray[np.float64]) -> list[bytes]: ...
+def array_texts(rows: NDArray[np.float64]) -> Iterator[bytes]: ...

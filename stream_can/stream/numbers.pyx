@@ -37,18 +37,20 @@ def read_array(text, Py_ssize_t m):
 
 
 def array_texts(rows):
-    """The text of each row of a matrix of float64, lying in one piece; null for what is not finite."""
+    """The text of each row of a matrix of float64, lying in one piece; null for what is not finite.
+
+    One at a time: those of a batch together would be memory that is fetched from the system anew for each.
+    """
     if not HAS_FROM_CHARS:
-        return [msgspec.json.encode(row) for row in rows.tolist()]
+        yield from map(msgspec.json.encode, rows.tolist())
+        return
     cdef const double[:, ::1] view = rows
     cdef Py_ssize_t i, size, m = view.shape[1]
     cdef bytes room = PyBytes_FromStringAndSize(NULL, m * (WIDEST + 1) + 2)
     cdef char *text = PyBytes_AS_STRING(room)
-    cdef list texts = []
     for i in range(view.shape[0]):
         size = write_numbers(&view[i, 0] if m else NULL, m, text)
-        texts.append(PyBytes_FromStringAndSize(text, size))
-    return texts
+        yield PyBytes_FromStringAndSize(text, size)
 
 
 def _fill_powers():

@@ -145,10 +145,10 @@ def test_bits_at_random_and_where_the_form_changes(number_examples):
 
 def test_a_row_lies_in_one_piece():
     with pytest.raises(ValueError, match="contiguous"):
-        numbers.array_texts(np.ones((2, 6))[:, ::2])
+        next(numbers.array_texts(np.ones((2, 6))[:, ::2]))
 
 
 def test_a_text_for_each_row():
     rows = np.arange(6.0).reshape(3, 2)
-    assert numbers.array_texts(rows) == [b"[0.0,1.0]", b"[2.0,3.0]", b"[4.0,5.0]"]
-    assert numbers.array_texts(np.empty((0, 2))) == []
+    assert list(numbers.array_texts(rows)) == [b"[0.0,1.0]", b"[2.0,3.0]", b"[4.0,5.0]"]
+    assert list(numbers.array_texts(np.empty((0, 2)))) == []
