@@ -2,9 +2,9 @@
 
     python benchmarks/state_size.py [M:PARTITIONS ...]
 
-One worker, 500 predictions and as many labels a second for ten seconds, commit interval 200 ms. A
-label is learned once the worker has folded the entry that holds it, which every other worker does
-at about the same time. Bytes a commit leave out shared records, one in 30 s.
+One worker, 500 predictions and as many labels a second for ten seconds from another process, commit
+interval 200 ms. A label is learned once the worker has folded the entry that holds it, which every
+other worker does at about the same time. Bytes a commit leave out shared records, one in 30 s.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,22 @@ from tests.programs import wait
 RATE, SECONDS = 500, 10
 
 
+def write(servers: str, topics: tuple[str, str], rows: list[bytes], partitions: int) -> list[float]:
+    """Predictions, a label right behind each; when each label was sent."""
+    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=0)
+    sent = []
+    begin = time.monotonic()
+    for number in range(RATE * SECONDS):
+        time.sleep(max(0.0, begin + number / RATE - time.monotonic()))
+        where = {"key": b"%d" % number, "partition": number % partitions}
+        producer.send(topics[0], rows[number % len(rows)], **where)
+        sent.append(time.monotonic())
+        producer.send(topics[1], b'{"label": %d}' % (number % 10), **where)
+    producer.flush()
+    producer.close()
+    return sent
+
+
 def measure(servers: str, m: int, partitions: int) -> str:
     app = App(servers, partitions=partitions, classes=list(range(m)))
     rng = np.random.default_rng(0)
@@ -37,7 +55,6 @@ def measure(servers: str, m: int, partitions: int) -> str:
     running = app.worker()
     wait("ready", lambda: running.error or running.worker.health.ready)
     learned = running.worker.learned.replicas[0]
-    sent: list[float] = []
     folded: list[float] = []
     ended = threading.Event()
 
@@ -49,17 +66,10 @@ def measure(servers: str, m: int, partitions: int) -> str:
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=0)
     begin = time.monotonic()
-    for number in range(RATE * SECONDS):
-        time.sleep(max(0.0, begin + number / RATE - time.monotonic()))
-        where = {"key": b"%d" % number, "partition": number % partitions}
-        producer.send(app.given["input"], values[number % 200], **where)
-        sent.append(time.monotonic())
-        label = json.dumps({"label": number % m}).encode()
-        producer.send(app.given["labels"], label, **where)
-    producer.flush()
-    producer.close()
+    topics = app.given["input"], app.given["labels"]
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        sent = pool.submit(write, servers, topics, values, partitions).result()
     caught_up(app, running)
     wait("all learned", lambda: len(folded) == len(sent))
     ended.set()
