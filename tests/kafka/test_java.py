@@ -122,12 +122,14 @@ def test_a_compacted_input_has_gaps(own_broker: Broker) -> None:
                  "min.cleanable.dirty.ratio": "0.001"}  # fmt: skip
     app = App(own_broker.bootstrap_servers, configs={"in": compacted})
     script, topic = Script(app), app.given["input"]
-    script.lines.append("config compression.type=zstd linger.ms=5")
+    config = "config compression.type=zstd linger.ms=5"
+    script.lines.append(config)
     script.predictions(600)
     for n in script.rng.sample(range(600), 400):  # the same key again, or a tombstone
         script.n = n
         key, value, _ = prediction(script.rng, n)
         script.send(topic, key, value if n % 3 else None, headers=ODD)
+    script.lines.append(config)  # what was sent is stored
     script.n, script.now = 600, script.now + 61_000  # a new segment: the newest is not cleaned
     script.predictions(200)
     peer(own_broker, "produce", app.servers, lines=script.lines)
