@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, NoOffsetForPartitionError
 
 from stream_can.kafka.client import member as member_module
+from stream_can.kafka.client import probe
 from stream_can.kafka.client import transaction as transaction_module
 from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
@@ -30,6 +32,7 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.ended import Ended, last_ended
 from stream_can.kafka.client.guards import RebuildError, RetryError, close
 from stream_can.kafka.client.member import Assignment, Member
+from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.transaction import Offset, Transaction
 from stream_can.kafka.patience import Patience
 from tests.kafka.broker.broker import Broker
@@ -569,3 +572,18 @@ def test_a_producer_with_undelivered_records_leaves_no_thread(broker: Broker) ->
     producer.send(topic, b"x", partition=0)
     close(producer, 0)
     wait("its thread has ended", lambda: not producer._sender.is_alive(), 30)
+
+
+def test_a_server_that_hangs_is_not_waited_for(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failure, each client of a restore asked it again, for four seconds."""
+    monkeypatch.setattr(probe, "SECONDS", 600.0)
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        servers = [f"127.0.0.1:{hung.getsockname()[1]}", broker.bootstrap_servers]
+        options = Options(servers, {"max_block_ms": 7000})
+        options.failed = time.monotonic()
+        assert options.seconds("max_block") == 7
+        assert options.consumer["bootstrap_servers"] == [broker.bootstrap_servers]
+        asked, _ = hung.accept()
+        asked.close()

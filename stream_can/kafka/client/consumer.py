@@ -16,13 +16,12 @@ def open_consumer(options: Options, isolation: str = "read_committed", **more: A
     """A connected consumer that commits nothing and never chooses an offset by itself."""
     with errors_as(RetryError), options.noting():
         consumer = KafkaConsumer(
-            **options.consumer,
+            **{**options.consumer, **more},
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="none",
             allow_auto_create_topics=False,
             partition_assignment_strategy=(RangePartitionAssignor,),
-            **more,
         )
         unpacking.install(consumer, skip_damaged=options.skip_damaged)
         return consumer

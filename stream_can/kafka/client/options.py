@@ -93,11 +93,15 @@ class Options:
 
     def _chosen(self, known: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in self.given.items() if name in known}
+        return {"bootstrap_servers": self._well(), **defaults, **given}
+
+    def _well(self) -> list[str]:
+        """The servers to begin with."""
         servers = self.servers
         if len(servers) > 1 and time.monotonic() - self.failed < HUNG_SECONDS:
             # Trap: a client gives one server, drawn by lot, all its time, though another is well.
             servers = answering(servers)
-        return {"bootstrap_servers": servers, **defaults, **given}
+        return servers
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
@@ -129,4 +133,5 @@ class Options:
 
     def seconds(self, name: str) -> float:
         """A time-out of the producer, without its ``_ms``, such as ``max_block``."""
-        return float(self.producer[f"{name}_ms"]) / 1000
+        known = {**KafkaProducer.DEFAULT_CONFIG, **PRODUCER, **self.given}
+        return float(known[f"{name}_ms"]) / 1000

@@ -11,7 +11,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, Literal
 
 SECONDS = 2.0
@@ -77,9 +77,15 @@ def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
 
 
 def answering(servers: Sequence[str]) -> list[str]:
-    """Those servers of which something is heard; all of them where nothing is of any."""
-    heard = [s for s, spoken in zip(servers, _all(servers), strict=True) if spoken]
-    return heard or list(servers)
+    """The server that is heard of first; all of them where nothing is of any."""
+    pool = ThreadPoolExecutor(max_workers=min(8, len(servers)))
+    try:
+        asked = {pool.submit(listens, server): server for server in servers}
+        heard = (asked[one] for one in as_completed(asked) if one.result())
+        first = next(heard, None)
+        return list(servers) if first is None else [first]
+    finally:
+        pool.shutdown(wait=False)  # one that hangs is not waited for
 
 
 def _all(servers: Sequence[str]) -> list[Literal["plain", "tls"] | None]:

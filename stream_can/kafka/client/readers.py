@@ -18,6 +18,8 @@ from stream_can.kafka.client.guards import (
 )
 from stream_can.kafka.client.options import Options
 
+QUICK = {"request_timeout_ms": 5_000, "fetch_max_wait_ms": 500}
+"""A partition waits for what is read here: a leader that hangs is soon asked for elsewhere."""
 STILL_SECONDS = 30
 """A range without a new record for so long is given up."""
 
@@ -37,7 +39,7 @@ class Readers:
 
     def _reader(self, isolation: str) -> Any:
         if isolation not in self._open:
-            self._open[isolation] = open_consumer(self._options, isolation)
+            self._open[isolation] = open_consumer(self._options, isolation, **QUICK)
         return self._open[isolation]
 
     def read_at(self, topic: str, partition: int, offset: int) -> Any | None:
