@@ -21,7 +21,8 @@ DOCKER = ROOT / "docker"
 
 
 def succeeds(*command: str, **options: Any) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)
+    # A wheel is compiled from nothing, with tools that are fetched for it.
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, **options)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 

@@ -24,7 +24,8 @@ def fill(app: App, codec: str, partition: int, seed: int) -> None:
         stamp = STAMP + seed * 1000 + i
         records.append((app.given["input"], partition, key, value, [("h", b"1")], stamp))
         records.append((app.given["labels"], partition, key, label(truth), [], stamp + 5))
-    produce(app.servers, records, compression_type=codec)
+    # In few batches: one that compressing makes no smaller is stored as it is.
+    produce(app.servers, records, compression_type=codec, linger_ms=10_000)
 
 
 def stored(broker: Broker, topic: str, partition: int) -> set[int]:
