@@ -11,10 +11,12 @@ import socket
 import ssl
 import struct
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from typing import Any, Literal
 
 SECONDS = 2.0
+GRACE_SECONDS = 0.2
+"""How much later than the first the others may answer."""
 API_VERSIONS, SASL_HANDSHAKE = 18, 17
 
 
@@ -77,13 +79,13 @@ def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
 
 
 def answering(servers: Sequence[str]) -> list[str]:
-    """The server that is heard of first; all of them where nothing is of any."""
+    """Those that are heard of as soon as one is; all of them where nothing is of any."""
     pool = ThreadPoolExecutor(max_workers=min(8, len(servers)))
     try:
-        asked = {pool.submit(listens, server): server for server in servers}
-        heard = (asked[one] for one in as_completed(asked) if one.result())
-        first = next(heard, None)
-        return list(servers) if first is None else [first]
+        asked = {server: pool.submit(listens, server) for server in servers}
+        if any(one.result() for one in as_completed(asked.values())):
+            wait(asked.values(), GRACE_SECONDS)
+        return [s for s, one in asked.items() if one.done() and one.result()] or list(servers)
     finally:
         pool.shutdown(wait=False)  # one that hangs is not waited for
 
