@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, Self
 
 __all__ = ["Stop", "read_lines"]
 
-CHUNK = 1 << 18
+CHUNK = 1 << 16
+"""Bytes read at once: what a pipe of Linux holds. Batches of more no longer fit the cache."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

@@ -126,15 +126,15 @@ class RecentPredictions:
         """The ids, oldest first, a row for each, shape (n, 2 + 2 m): offset, timestamp, the raw row
         and the corrected one, and the receipts, shape (n, 3 m); NaN where one is not known."""
         entries, n, m = self._entries.values(), len(self._entries), self._m
-        rows = np.frombuffer(b"".join(entry.rows for entry in entries), np.uint8)
-        raw, sent, receipts = np.split(rows.reshape(n, WIDTH * m), [8 * m, 16 * m], axis=1)
+        row = np.dtype([("raw and sent", np.float64, 2 * m), ("receipt", np.float32, 3 * m)])
+        rows = np.frombuffer(b"".join([entry.rows for entry in entries]), row)
         block = np.empty((n, HEAD + 2 * m))
-        block[:, 0] = [entry.offset for entry in entries]
-        block[:, 1] = [entry.timestamp for entry in entries]
-        block[:, HEAD : HEAD + m] = raw.copy().view(np.float64)
-        block[:, HEAD + m :] = sent.copy().view(np.float64)
-        block[[not entry.fair for entry in entries], HEAD + m :] = np.nan
-        return list(self._entries), block, receipts.copy().view(np.float32)
+        block[:, 0] = np.fromiter([entry.offset for entry in entries], np.int64, n)
+        block[:, 1] = np.fromiter([entry.timestamp for entry in entries], np.int64, n)
+        block[:, HEAD:] = rows["raw and sent"]
+        unfair = np.fromiter([not entry.fair for entry in entries], np.bool_, n)
+        block[unfair, HEAD + m :] = np.nan
+        return list(self._entries), block, rows["receipt"].copy()
 
     def load(
         self,
