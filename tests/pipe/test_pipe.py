@@ -575,7 +575,7 @@ def test_kill_9_at_random_moments(tmp_path):
             )
             if more and rng.random() < 0.2:  # most of these as it starts
                 time.sleep(rng.uniform(0, begin))
-            elif more:  # and these as it works: counted in what is out, for time depends on the machine
+            elif more:  # and these as it works; counted in what is out, time depends on the machine
                 enough = rng.uniform(0, size / 4)
                 while process.poll() is None and out.stat().st_size < enough:
                     time.sleep(0.001)
