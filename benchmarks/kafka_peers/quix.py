@@ -10,6 +10,7 @@ store, written with every message.)
 from __future__ import annotations
 
 import sys
+import tempfile
 from typing import Any
 
 from meter import Meter
@@ -34,14 +35,15 @@ def main() -> None:
         message["probs_raw"] = raw
         return message
 
-    app = Application(
-        broker_address=servers, consumer_group=application, auto_offset_reset="earliest",
-        processing_guarantee="exactly-once", commit_interval=int(interval) / 1000,
-        loglevel="ERROR",
-    )  # fmt: skip
-    stream = app.dataframe(app.topic(source)).apply(correct)
-    stream.to_topic(app.topic(target))
-    app.run(count=int(records))
+    with tempfile.TemporaryDirectory() as state:
+        app = Application(
+            broker_address=servers, consumer_group=application, auto_offset_reset="earliest",
+            processing_guarantee="exactly-once", commit_interval=int(interval) / 1000,
+            loglevel="ERROR", state_dir=state,
+        )  # fmt: skip
+        stream = app.dataframe(app.topic(source)).apply(correct)
+        stream.to_topic(app.topic(target))
+        app.run(count=int(records))
     if int(records):
         meter.end(int(records))
 
