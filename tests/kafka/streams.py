@@ -50,7 +50,7 @@ def fill(app: App, n: int, seed: int = 0, *, delay: int = 40) -> None:
         partition, stamp = i % app.partitions, STAMP + seed * 1_000_000 + i
         predictions.append((app.given["input"], partition, key, value, [("h", b"1")], stamp))
         labels.append((app.given["labels"], partition, key, label(truth), [], stamp + delay))
-    produce(app.servers, predictions + labels if app.given["labels"] else predictions)
+    produce(app.servers, predictions, labels if app.given["labels"] else [])
 
 
 def write_config(app: App, directory: Path, instance: str = "0") -> str:

@@ -29,6 +29,8 @@ from tests.kafka.streams import STAMP, App, Running, caught_up, label, predictio
 from tests.kafka.topics import produce
 from tests.programs import program, wait
 
+SIDES = "input", "labels"
+
 
 def value(samples: dict[Any, float], name: str, **labels: str) -> float:
     return samples[name, frozenset(labels.items())]
@@ -36,7 +38,8 @@ def value(samples: dict[Any, float], name: str, **labels: str) -> float:
 
 def mixed(app: App, n: int, seed: int = 0) -> Counter[str]:
     """Predictions, tombstones and unreadable records, labels of every kind; what was sent."""
-    rng, sent, records = random.Random(seed), Counter[str](), []
+    rng, sent = random.Random(seed), Counter[str]()
+    predictions, labels = [], []
     topics = app.given["input"], app.given["labels"]
     for i in range(n):
         key, message, truth = prediction(rng, i)
@@ -44,7 +47,7 @@ def mixed(app: App, n: int, seed: int = 0) -> Counter[str]:
         sent["input " + kind] += 1
         message = {"corrected": message, "tombstone": None, "dead_letter": b"{"}[kind]
         partition = i % app.partitions
-        records.append((topics[0], partition, key, message, [], STAMP + 1000 * i))
+        predictions.append((topics[0], partition, key, message, [], STAMP + 1000 * i))
         late = rng.choice([500, 5_000, 50_000])
         answer: bytes | None = label(truth)
         if kind == "corrected":
@@ -57,9 +60,10 @@ def mixed(app: App, n: int, seed: int = 0) -> Counter[str]:
         sent["labels " + result] += 1
         if result == "matched":
             sent[f"delay {late}"] += 1
-        records.append((topics[1], partition, key, answer, [], STAMP + 1000 * i + late))
-    # By time: a worker that is faster than the producer must not find a label before its time.
-    produce(app.servers, sorted(records, key=lambda record: record[5]))
+        labels.append((topics[1], partition, key, answer, [], STAMP + 1000 * i + late))
+    labels.sort(key=lambda record: record[5])
+    # A worker that is faster than the producer must find no label before its prediction.
+    produce(app.servers, predictions, labels)
     return sent
 
 
@@ -95,7 +99,7 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
          {(n, v) for (n, _), v in scrape(port).items()})  # fmt: skip
     samples = scrape(port)
     expect(samples, sent)
-    for side in ("input", "labels"):
+    for side in SIDES:
         for partition in ("0", "1"):
             value(samples, "stream_can_lag_records", source=side, partition=partition)
     committed = value(samples, "stream_can_transactions_total", outcome="committed")
@@ -154,8 +158,9 @@ def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Brok
     records.sort(key=lambda record: record[5])
     labels = 0
     for part in (records[:3000], records[3000:]):  # what the first teaches corrects the second
-        produce(app.servers, part)
-        labels += sum(record[0] == app.given["labels"] for record in part)
+        found = [[record for record in part if record[0] == app.given[side]] for side in SIDES]
+        produce(app.servers, *found)
+        labels += len(found[1])
         wait("all learned", lambda: running.error or learned_labels(running) == labels)  # noqa: B023
     caught_up(app, running)
     samples = scrape(port)

@@ -41,17 +41,22 @@ def grow(servers: str, topics: Iterable[str], partitions: int) -> None:
     admin.close()
 
 
-def produce(servers: str, records: Iterable[tuple[Any, ...]], **options: Any) -> None:
-    """Send (topic, partition, key, value[, headers[, timestamp]]), idempotently."""
+def produce(servers: str, *groups: Iterable[tuple[Any, ...]], **options: Any) -> None:
+    """Send (topic, partition, key, value[, headers[, timestamp]]), idempotently.
+
+    A group is sent when those before it are stored. Within one, a partition's records may be stored
+    before those of another that were sent earlier: their batches fill at other times.
+    """
     producer = KafkaProducer(bootstrap_servers=servers, **{"linger_ms": 5, **options})
-    futures = []
-    for topic, partition, key, value, *rest in records:
-        headers = rest[0] if rest else None
-        stamp = rest[1] if len(rest) > 1 else None
-        futures.append(producer.send(topic, value, key, headers, partition, stamp))
-    producer.flush(PATIENCE)
-    for future in futures:
-        future.get(0)
+    for records in groups:
+        futures = []
+        for topic, partition, key, value, *rest in records:
+            headers = rest[0] if rest else None
+            stamp = rest[1] if len(rest) > 1 else None
+            futures.append(producer.send(topic, value, key, headers, partition, stamp))
+        producer.flush(PATIENCE)
+        for future in futures:
+            future.get(0)
     producer.close()
 
 
