@@ -50,19 +50,9 @@ class Decoded(NamedTuple):
 
 def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     """Bytes that :func:`decode` turns back into exactly these arrays."""
-    payload = _encoder.encode(
-        Payload(
-            head,
-            {
-                k: (
-                    a.dtype.newbyteorder("<").str,
-                    list(a.shape),
-                    a.astype(a.dtype.newbyteorder("<")).tobytes(),
-                )
-                for k, a in arrays.items()
-            },
-        )
-    )
+    little = {k: np.ascontiguousarray(a, a.dtype.newbyteorder("<")) for k, a in arrays.items()}
+    blocks = {k: (a.dtype.str, list(arrays[k].shape), a.data) for k, a in little.items()}
+    payload = _encoder.encode({"head": head, "arrays": blocks})  # a Payload
     return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
 
 
