@@ -252,10 +252,16 @@ class Labels(NamedTuple):
     known: NDArray[np.float32]
 
 
+def _floats(data: bytes) -> Array:
+    """Numbers, not yet checked: changed bytes may be a signalling NaN, of which a cast warns."""
+    with np.errstate(invalid="ignore"):
+        return np.frombuffer(data, "<f4").astype(np.float64)
+
+
 def _sums(data: bytes | None, shape: tuple[int, ...]) -> Array | None:
     if data is None:
         return None
-    sums = np.frombuffer(data, "<f4").astype(np.float64).reshape(shape)
+    sums = _floats(data).reshape(shape)
     if not ((sums >= 0) & (sums < 2**40)).all():
         raise ValueError("sums out of range")
     return sums
@@ -263,7 +269,7 @@ def _sums(data: bytes | None, shape: tuple[int, ...]) -> Array | None:
 
 def _labels(parts: Sequence[Part], m: int) -> Labels:
     classes = np.frombuffer(b"".join(part.classes for part in parts), "<i4").astype(np.int64)
-    P = np.frombuffer(b"".join(part.rows for part in parts), "<f4").astype(np.float64)
+    P = _floats(b"".join(part.rows for part in parts))
     known = np.frombuffer(b"".join(part.known for part in parts), "<f4").astype(np.float32)
     with_row = classes >= 0
     ys, rows = np.where(with_row, classes, ~classes), np.where(with_row, with_row.cumsum() - 1, -1)

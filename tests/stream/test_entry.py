@@ -15,6 +15,7 @@ from stream_can.stream.task import Record
 
 pytestmark = pytest.mark.fast
 M = 4
+SIGNALLING_NAN = (0x7FA00000).to_bytes(4, "little")  # which numpy warns of as it is cast
 
 
 def part(corrector, seed, n=20, labels=15):
@@ -118,6 +119,7 @@ def fits_not(corrector):
     yield replace(good, sums=good.sums[4:])
     yield replace(good, sums=np.full(len(good.sums) // 4, np.nan, "<f4").tobytes())
     yield replace(good, sums=np.full(len(good.sums) // 4, -1, "<f4").tobytes())
+    yield replace(good, sums=SIGNALLING_NAN + good.sums[4:])
     yield replace(good, start=b"nonsense", reset=True)
     yield replace(good, settings={"half_life": -1.0})
     yield replace(good, settings={"colour": 1})
