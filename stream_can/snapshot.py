@@ -50,8 +50,8 @@ class Decoded(NamedTuple):
 
 def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     """Bytes that :func:`decode` turns back into exactly these arrays."""
-    little = {k: np.ascontiguousarray(a, a.dtype.newbyteorder("<")) for k, a in arrays.items()}
-    blocks = {k: (a.dtype.str, list(arrays[k].shape), a.data) for k, a in little.items()}
+    little = {k: np.asarray(a, a.dtype.newbyteorder("<"), order="C") for k, a in arrays.items()}
+    blocks = {k: (a.dtype.str, list(a.shape), a.data) for k, a in little.items()}
     payload = _encoder.encode({"head": head, "arrays": blocks})  # a Payload
     return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
 

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -75,20 +74,23 @@ def test_a_snapshot_beside_learning_is_whole():
     for i in range(0, len(P), batch):
         plain.learn_many(P[i : i + batch], y[i : i + batch])
         whole.add(plain.to_bytes())
-    taken, done = [], threading.Event()
+    taken, twice, done = [], threading.Event(), threading.Event()
 
     def learn():
         for i in range(0, len(P), batch):
+            if i == len(P) // 2:
+                twice.wait(60)  # where the other thread had no processor yet
             corrector.learn_many(P[i : i + batch], y[i : i + batch])
-            while i > len(P) // 2 and len(taken) < 2:  # the other thread had no processor yet
-                time.sleep(0.001)
         done.set()
 
     def save():
         while not done.is_set():
             taken.append(corrector.to_bytes())
+            if len(taken) == 2:
+                twice.set()
 
     run([learn, save])
+    assert len(taken) > 1
     assert whole.issuperset(taken)
 
 

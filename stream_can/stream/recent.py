@@ -129,11 +129,10 @@ class RecentPredictions:
         row = np.dtype([("raw and sent", np.float64, 2 * m), ("receipt", np.float32, 3 * m)])
         rows = np.frombuffer(b"".join([entry.rows for entry in entries]), row)
         block = np.empty((n, HEAD + 2 * m))
-        block[:, 0] = np.fromiter([entry.offset for entry in entries], np.int64, n)
-        block[:, 1] = np.fromiter([entry.timestamp for entry in entries], np.int64, n)
+        block[:, 0] = [entry.offset for entry in entries]
+        block[:, 1] = [entry.timestamp for entry in entries]
         block[:, HEAD:] = rows["raw and sent"]
-        unfair = np.fromiter([not entry.fair for entry in entries], np.bool_, n)
-        block[unfair, HEAD + m :] = np.nan
+        block[[not entry.fair for entry in entries], HEAD + m :] = np.nan
         return list(self._entries), block, rows["receipt"].copy()
 
     def load(

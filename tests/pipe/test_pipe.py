@@ -602,3 +602,4 @@ def test_kill_9_at_random_moments(tmp_path):
             state.unlink()
             row = 0
     print(f"{kills} kills, {in_the_middle} in the middle of the work")
+    assert in_the_middle >= 3, "the kills came before or after the work"
