@@ -1,5 +1,6 @@
 """Better probabilities for a deployed classifier, from late labels, never worse than they were."""
 
+import stream_can_command  # noqa: F401  # first: it says how the process ends until all is imported
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method.asking import LabelRequest, LabelRequests

@@ -2,6 +2,6 @@
 
 import sys
 
-from stream_can.cli.main import main
+from stream_can_command import main
 
 sys.exit(main())

@@ -13,22 +13,28 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
+from stream_can.method import receipts as receipt_rows
 from stream_can.method import sums as decayed
 from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
-from stream_can.method.kernel import Kernel, Lock, Mode
+from stream_can.method.kernel import Kernel, Mode, Model
 from stream_can.method.prior import laplace
 from stream_can.method.rows import names_of, unordered
+from stream_can.method.segments import Texts, column_names, text_of, texts_of
 from stream_can.method.settings import DEFAULTS, Settings, check_settings
 from stream_can.method.state import (
     SHARED,
+    WEIGHTS,
+    WITH_COLUMNS,
     State,
     check_state,
+    check_values,
     from_format_1,
     grown,
     new_state,
     start_weights,
 )
+from stream_can.method.values import Values
 
 __all__ = ["Corrector"]
 
@@ -42,12 +48,40 @@ class Played(NamedTuple):
     rows: Array
     """The corrected rows, shape (n, m)."""
     receipts: Receipts | None
-    """What each was mixed from, shape (n, 3, m), where asked for."""
+    """What each was mixed from, shape (n, 3, m), or (n, 5, m) with columns; where asked for."""
     paths: Array | None
     """What each path made of each row, shape (paths, n, m), where asked for."""
 
 
-class Head(msgspec.Struct):
+OWN = ("_fewest", "_settings", "_kernel")
+"""The attributes of a Corrector itself; a subclass may have more."""
+
+
+class Content(NamedTuple):
+    """What a new class, or fit, replaces together with the arrays: all of it in one step."""
+
+    classes: tuple[Any, ...]
+    train_counts: Array | None
+    paths: tuple[str, ...]
+    fit_report: validation.FitReport | None
+    columns: tuple[str, ...] = ()
+
+    @property
+    def train_prior(self) -> Array:
+        """The class prior of the training set, shape (m,)."""
+        counts = self.train_counts
+        return laplace(np.zeros(len(self.classes)) if counts is None else counts)
+
+
+class SegmentsHead(msgspec.Struct):
+    """What a snapshot says of columns: names, the bound in bytes, the values in their order."""
+
+    columns: list[str]
+    limit: int
+    values: list[tuple[int, str]]
+
+
+class CorrectorHead(msgspec.Struct):
     """What a snapshot says beside its arrays."""
 
     classes: list[ClassName]
@@ -55,6 +89,7 @@ class Head(msgspec.Struct):
     paths: list[str]
     settings: dict[str, float | int | str | None]
     fit: validation.FitReport | None
+    segments: SegmentsHead | None = None
 
 
 class Corrector:
@@ -68,8 +103,8 @@ class Corrector:
     Parameters
     ----------
     classes
-        The names of the classes in the order of the columns (str, int, float or bool), or their
-        number m for 0..m-1.
+        The names of the classes in the order of the columns (str, int of 64 bits, float or bool),
+        or their number m for 0..m-1. A member of a str or int Enum stands for its value.
     train_counts
         Training rows per class: shape (m,), or {class: count}. Uniform where not given.
     paths
@@ -86,6 +121,12 @@ class Corrector:
     prior_strength
         Weight of the training prior against the labels that arrived, in labels; m by default,
         ``inf`` for a prior that never moves.
+    segments
+        The names of columns that come with predictions: tenant, country. What the labels of a value
+        say moves its rows, as far as it has proved right.
+    segments_mb
+        The most that the values of all columns may take, in MiB, about 350 bytes a value at m = 10;
+        then the one whose last label is oldest is dropped.
 
     Raises
     ------
@@ -120,11 +161,14 @@ class Corrector:
         threshold: float = DEFAULTS.threshold,
         pseudo_count: float | None = DEFAULTS.pseudo_count,
         prior_strength: float | None = DEFAULTS.prior_strength,
+        segments: Iterable[str] = (),
+        segments_mb: float = 64,
     ) -> None:
-        self._set_classes(class_names(classes))
-        m = len(self._classes)
-        self._train_counts = None if train_counts is None else self._counts_in_order(train_counts)
-        self._paths = path_names.default_paths(m) if paths is None else path_names.in_order(paths)
+        names = class_names(classes)
+        self._fewest = m = len(names)
+        index = ClassIndex(names)
+        counts = None if train_counts is None else _counts_in_order(train_counts, index)
+        own = path_names.default_paths(m) if paths is None else path_names.in_order(paths)
         self._settings = check_settings(
             {
                 "half_life": half_life,
@@ -135,62 +179,59 @@ class Corrector:
                 "prior_strength": prior_strength,
             }
         )
-        self._fit_report: validation.FitReport | None = None
-        self._lock = Lock()
-        self._state = new_state(m, self._paths)
-        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
+        columns = column_names(segments)
+        if columns:
+            own = path_names.segmented(own)
+        content = Content(names, counts, own, None, columns)
+        values = Values(columns, m, _bytes_of(segments_mb)) if columns else None
+        self._begin(new_state(m, own, len(columns)), content, index, values)
 
-    def _set_classes(self, names: tuple[Any, ...]) -> None:
-        self._classes, self._index = names, ClassIndex(names)
-        self._is_range = names == tuple(range(len(names))) and all(
-            type(name) is int for name in names
-        )
+    def _begin(
+        self, state: State, content: Content, index: ClassIndex, values: Values | None
+    ) -> None:
+        """Work with these arrays from now on."""
+        self._kernel = Kernel(self._model(state, content, values), state, content, index)
 
-    def _counts_in_order(self, counts: ArrayLike | Mapping[Any, float]) -> Array:
-        if unordered(counts):
-            raise ValueError("train_counts: a set has no order; give {class: count}")
-        if (names := names_of(counts)) is not None:
-            counts = dict(zip(names, np.asarray(counts).tolist(), strict=True))
-        if isinstance(counts, Mapping):
-            strange = [name for name in counts if name not in self._index]
-            if strange:
-                raise ValueError(f"train_counts: {strange[0]!r} is not one of the classes")
-            counts = [counts.get(name, 0) for name in self._classes]
-        try:
-            laplace(counts)
-        except ValueError as error:
-            raise ValueError(f"train_counts: {error}") from None
-        array = np.array(counts, np.float64)
-        if len(array) != len(self._classes):
-            raise ValueError(f"train_counts: {len(array)} counts for {len(self._classes)} classes")
-        return array
-
-    def _new_kernel(
-        self,
-        paths: tuple[str, ...],
-        state: State,
-        counts: Array | None,
-        lock: Lock | None = None,
-        index: ClassIndex | None = None,
-    ) -> Kernel:
-        """A kernel that works on these arrays, in place."""
-        m, settings = len(state["labels"]), dict(self._settings)
+    def _model(self, state: State, content: Content, values: Values | None) -> Model:
+        """The compiled half, which works on these arrays in place."""
+        m, settings = len(content.classes), dict(self._settings)
         for name in ("pseudo_count", "prior_strength"):
             settings[name] = m if settings[name] is None else settings[name]
-        return Kernel(
+        return Model(
             m,
-            paths,
+            content.paths,
             state,
-            lock=lock,
-            index=self._index if index is None else index,
-            train=laplace(np.zeros(m) if counts is None else counts),
-            start_weights=start_weights(paths),
+            train=content.train_prior,
+            start_weights=start_weights(content.paths),
+            values=values,
             **settings,
         )
 
+    @property
+    def _content(self) -> Content:
+        return self._kernel.content  # type: ignore[no-any-return]
+
+    @property
+    def _index(self) -> ClassIndex:
+        return self._kernel.index  # type: ignore[no-any-return]
+
+    @property
+    def _state(self) -> State:
+        return self._kernel.state
+
+    @property
+    def _values(self) -> Values | None:
+        """A copy of the values of columns."""
+        return self._kernel.copied()[3]
+
+    def _texts(self, segments: Any, *, many: bool = True) -> Texts | None:
+        """What the values that rows, or one row, give are called; calls for one row that gives none
+        skip it."""
+        return None if segments is None else texts_of(self._content.columns, segments, many=many)
+
     # ---- correct, observe
 
-    def correct_one(self, p: ArrayLike) -> Array:
+    def correct_one(self, p: ArrayLike, *, segments: Any = None) -> Array:
         """The corrected row with the state as it is; nothing is learned.
 
         Parameters
@@ -208,13 +249,14 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is anything else.
         """
-        return self._kernel.rows(p, 1, Mode.CORRECT)  # type: ignore[no-any-return]
+        texts = None if segments is None else self._texts(segments, many=False)
+        return self._kernel.rows(p, 1, Mode.CORRECT, False, texts)  # type: ignore[no-any-return]
 
-    def correct_many(self, P: ArrayLike) -> Array:
+    def correct_many(self, P: ArrayLike, *, segments: Any = None) -> Array:
         """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`."""
-        return self._kernel.rows(P, 2, Mode.CORRECT)  # type: ignore[no-any-return]
+        return self._kernel.rows(P, 2, Mode.CORRECT, texts=self._texts(segments))  # type: ignore[no-any-return]
 
-    def observe_one(self, p: ArrayLike) -> None:
+    def observe_one(self, p: ArrayLike, *, segments: Any = None) -> None:
         """An unlabelled prediction, shape (m,), went by: CAN learns it where it is confident.
 
         Raises
@@ -222,17 +264,24 @@ class Corrector:
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
         """
-        self._kernel.rows(p, 1, Mode.OBSERVE)
+        texts = None if segments is None else self._texts(segments, many=False)
+        self._kernel.rows(p, 1, Mode.OBSERVE, False, texts)
 
-    def observe_many(self, P: ArrayLike) -> None:
+    def observe_many(self, P: ArrayLike, *, segments: Any = None) -> None:
         """:meth:`observe_one` for each row of ``P``, shape (n, m); all rows are checked first."""
-        self._kernel.rows(P, 2, Mode.OBSERVE)
+        self._kernel.rows(P, 2, Mode.OBSERVE, texts=self._texts(segments))
 
     @overload
-    def process_one(self, p: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
+    def process_one(
+        self, p: ArrayLike, *, receipt: Literal[False] = False, segments: Any = None
+    ) -> Array: ...
     @overload
-    def process_one(self, p: ArrayLike, *, receipt: Literal[True]) -> tuple[Array, Receipts]: ...
-    def process_one(self, p: ArrayLike, *, receipt: bool = False) -> Array | tuple[Array, Receipts]:
+    def process_one(
+        self, p: ArrayLike, *, receipt: Literal[True], segments: Any = None
+    ) -> tuple[Array, Receipts]: ...
+    def process_one(
+        self, p: ArrayLike, *, receipt: bool = False, segments: Any = None
+    ) -> Array | tuple[Array, Receipts]:
         """Correct, then observe: the one call for each prediction of a stream.
 
         Parameters
@@ -243,46 +292,66 @@ class Corrector:
             Also return what the corrected row was mixed from: anchor, mixture and tempered mixture.
             Where labels come late, keep it with ``p`` and hand it back to :meth:`learn_one`: then
             what was sent is judged, not what would be sent by then.
+        segments
+            {column: value} of the declared columns. A value is a text, an integer or a boolean: 12,
+            12.0 and "12" are one. None, NaN or a missing column: not given.
 
         Returns
         -------
         The corrected row: a new float64 array, shape (m,). With ``receipt`` a second array, float32
-        of shape (3, m).
+        of shape (3, m); with columns (5, m), with the mixture that knows them and this tempered.
 
         Raises
         ------
         InvalidPrediction
             Where ``p`` is not a probability vector; nothing was learned.
+        ValueError
+            Where a column is not declared, or a value is none.
         """
-        return self._kernel.rows(p, 1, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
+        texts = None if segments is None else self._texts(segments, many=False)
+        return self._kernel.rows(p, 1, Mode.PROCESS, receipt, texts)  # type: ignore[no-any-return]
 
     @overload
-    def process_many(self, P: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
-    @overload
-    def process_many(self, P: ArrayLike, *, receipt: Literal[True]) -> tuple[Array, Receipts]: ...
     def process_many(
-        self, P: ArrayLike, *, receipt: bool = False
+        self, P: ArrayLike, *, receipt: Literal[False] = False, segments: Any = None
+    ) -> Array: ...
+    @overload
+    def process_many(
+        self, P: ArrayLike, *, receipt: Literal[True], segments: Any = None
+    ) -> tuple[Array, Receipts]: ...
+    def process_many(
+        self, P: ArrayLike, *, receipt: bool = False, segments: Any = None
     ) -> Array | tuple[Array, Receipts]:
         """:meth:`process_one` for each row of ``P``, shape (n, m), in order.
 
         The same bits as that loop, but all rows are checked before the first is processed. With
-        ``receipt`` a second array, float32 of shape (n, 3, m). Ctrl-C ends it between two rows;
-        ``n_predictions`` says how many it has taken.
+        ``receipt`` a second array, float32 of shape (n, 3, m), or (n, 5, m) with columns.
+        ``segments`` is {column: n values}, or a DataFrame with these columns. Ctrl-C ends it
+        between two rows; ``n_predictions`` says how many it has taken.
         """
-        return self._kernel.rows(P, 2, Mode.PROCESS, receipt)  # type: ignore[no-any-return]
+        return self._kernel.rows(P, 2, Mode.PROCESS, receipt, self._texts(segments))  # type: ignore[no-any-return]
 
-    def explain_one(self, p: ArrayLike) -> dict[str, Array]:
+    def explain_one(self, p: ArrayLike, *, segments: Any = None) -> dict[str, Array]:
         """What each path makes of a row, {path: shape (m,)}, with the state as it is."""
-        return dict(zip(self._paths, self._kernel.rows(p, 1, Mode.EXPLAIN), strict=True))
+        rows, content = self._kernel.rows(
+            p, 1, Mode.EXPLAIN, texts=self._texts(segments, many=False)
+        )
+        return dict(zip(content.paths, rows, strict=True))
 
-    def explain_many(self, P: ArrayLike) -> dict[str, Array]:
+    def explain_many(self, P: ArrayLike, *, segments: Any = None) -> dict[str, Array]:
         """What each path makes of each row, {path: shape (n, m)}, with the state as it is."""
-        return dict(zip(self._paths, self._kernel.rows(P, 2, Mode.EXPLAIN), strict=True))
+        rows, content = self._kernel.rows(P, 2, Mode.EXPLAIN, texts=self._texts(segments))
+        return dict(zip(content.paths, rows, strict=True))
 
     # ---- learn
 
     def learn_one(
-        self, p: ArrayLike | None, y: Hashable, *, receipt: ArrayLike | None = None
+        self,
+        p: ArrayLike | None,
+        y: Hashable,
+        *,
+        receipt: ArrayLike | None = None,
+        segments: Any = None,
     ) -> None:
         """The label of a prediction arrived, now or much later.
 
@@ -299,6 +368,8 @@ class Corrector:
         receipt
             What :meth:`process_one` handed out with this prediction, shape (3, m). None, or NaN,
             where it is not known: then the rows are judged as they would be now.
+        segments
+            {column: value} as they were given with the prediction.
 
         Raises
         ------
@@ -309,7 +380,8 @@ class Corrector:
         known = None
         if receipt is not None:
             known = self._known(np.asarray(receipt)[None], np.array([index]), p is None)[0]
-        self._kernel.learn_one(p, index, known)
+        texts = None if segments is None else self._texts(segments, many=False)
+        self._kernel.learn_one(p, index, known, texts)
 
     def learn_many(
         self,
@@ -317,6 +389,7 @@ class Corrector:
         ys: Iterable[Hashable],
         *,
         receipts: ArrayLike | None = None,
+        segments: Any = None,
     ) -> None:
         """:meth:`learn_one` for each row of ``P``, shape (n, m), or None, and label of ``ys``.
 
@@ -327,36 +400,16 @@ class Corrector:
         known = None
         if receipts is not None:
             known = self._known(np.asarray(receipts), indices, P is None)
-        self._kernel.learn_many(P, indices, known)
+        self._kernel.learn_many(P, indices, known, self._texts(segments))
 
     def _known(
-        self, receipts: NDArray[Any], ys: NDArray[np.int64], gone: bool
+        self, brought: NDArray[Any], ys: NDArray[np.int64], gone: bool
     ) -> NDArray[np.float32]:
-        """What the three rows of each receipt, shape (n, 3, m), gave the label, shape (n, 3)."""
-        m = len(self._classes)
+        """What the receipts that came back with labels gave them, shape (n, 3), or (n, 5)."""
         if gone:
             raise InvalidPrediction("receipts belong to predictions, and p is None")
-        if (
-            receipts.ndim != 3
-            or receipts.shape[:2] != (len(ys), 3)
-            or not 1 <= receipts.shape[2] <= m
-            or receipts.dtype.kind != "f"
-        ):
-            raise InvalidPrediction(
-                f"receipts are {receipts.dtype} of shape {receipts.shape},"
-                f" expected float32 of shape ({len(ys)}, 3, {m})"
-            )
-        # A class that appeared since has no column.
-        told = ys < receipts.shape[2]
-        known = np.zeros((len(ys), 3), np.float32)
-        known[told] = receipts[told, :, ys[told]]
-        wrong = ~((known >= 0) & (known <= 1.001) | np.isnan(known)).all(axis=1)
-        if wrong.any():
-            i = int(wrong.argmax())
-            raise InvalidPrediction(
-                f"receipt of row {i}: {known[i].tolist()}, expected probabilities, or NaN"
-            )
-        return known
+        m, n_sent = len(self.classes), self._kernel.n_sent
+        return receipt_rows.brought(brought, ys, m, self._fewest, n_sent)
 
     def play(
         self,
@@ -369,6 +422,7 @@ class Corrector:
         known: NDArray[np.float32] | None = None,
         receipt: bool = False,
         explain: bool = False,
+        segments: Any = None,
     ) -> Played:
         """Process rows and learn labels in one call: what replays and partitions are made of.
 
@@ -387,8 +441,9 @@ class Corrector:
         first
             How many rows of ``P`` were processed before.
         known
-            What the receipt of each label's prediction gave the label, float32 of shape (k, 3); NaN
-            where it is not known. Not needed for rows of this call where ``receipt`` is asked for.
+            What the receipt of each label's prediction gave the label, float32 of shape (k, 3), or
+            (k, 5) with columns; NaN where it is not known. Not needed for rows of this call where
+            ``receipt`` is asked for.
         receipt
             Whether to hand out receipts, and to judge labels of this call's rows by them.
         explain
@@ -403,24 +458,36 @@ class Corrector:
         InvalidPrediction, ValueError
             A row is no probability vector, or an index is out of range; nothing was learned.
         """
-        return Played(*self._kernel.play(P, first, ys, rows, due, known, receipt, explain))
+        numbers = (_int64(ys, "ys"), _int64(rows, "rows"), _int64(due, "due"))
+        if known is not None:
+            known = _float32(known)
+        texts = self._texts(segments)
+        return Played(*self._kernel.play(P, first, *numbers, known, receipt, explain, texts))
 
     # ---- what many correct and all learn
 
+    @property
+    def parts_of_sums(self) -> tuple[decayed.Part, ...]:
+        """What each row of :meth:`new_sums` is of."""
+        return decayed.parts(self._state)
+
     def new_sums(self) -> Array:
         """Where :meth:`correct_and_sum` adds up: zeros, shape (parts, m + 1)."""
-        return np.zeros((len(decayed.parts(self._state)), len(self._classes) + 1))
+        return np.zeros(self._shape_of_sums())
+
+    def _shape_of_sums(self) -> tuple[int, int]:
+        return len(self.parts_of_sums), len(self.classes) + 1
 
     @overload
     def correct_and_sum(
-        self, P: ArrayLike, sums: Array, *, receipt: Literal[False] = False
+        self, P: ArrayLike, sums: Array, *, receipt: Literal[False] = False, segments: Any = None
     ) -> Array: ...
     @overload
     def correct_and_sum(
-        self, P: ArrayLike, sums: Array, *, receipt: Literal[True]
+        self, P: ArrayLike, sums: Array, *, receipt: Literal[True], segments: Any = None
     ) -> tuple[Array, Receipts]: ...
     def correct_and_sum(
-        self, P: ArrayLike, sums: Array, *, receipt: bool = False
+        self, P: ArrayLike, sums: Array, *, receipt: bool = False, segments: Any = None
     ) -> Array | tuple[Array, Receipts]:
         """:meth:`correct_many`, for a process that is one of many which learn together.
 
@@ -435,20 +502,37 @@ class Corrector:
             Of the rows before them, changed in place; see :meth:`new_sums`.
         receipt
             Also return receipts, as :meth:`process_many` does.
+
+        Raises
+        ------
+        InvalidPrediction, ValueError
+            A row is no probability vector, or the sums are none of this corrector's.
         """
-        return self._kernel.correct_and_sum(P, sums, receipt)  # type: ignore[no-any-return]
+        sums = decayed.writable(sums, self._shape_of_sums())
+        texts = self._texts(segments)
+        return self._kernel.correct_and_sum(P, sums, receipt, texts)  # type: ignore[no-any-return]
 
-    def add_sums(self, sums: Array) -> None:
-        """Rows that were corrected elsewhere went by: :meth:`observe_many`, from their sums."""
-        with self._lock:
-            decayed.add(self._state, sums, self._kernel.g)
-            self._kernel.changed()
+    def add_sums(self, sums: ArrayLike) -> None:
+        """Rows that were corrected elsewhere went by: :meth:`observe_many`, from their sums.
 
-    def merge_sums(self, into: Array, later: Array) -> None:
+        Raises
+        ------
+        ValueError
+            The sums are of another shape than :meth:`new_sums`, or hold what no sum can be.
+        """
+        added = decayed.checked(sums, self._shape_of_sums())
+        decays = decayed.decays(self.parts_of_sums, added, self._kernel.g)
+        self._kernel.add_sums(added, decays)
+
+    def merge_sums(self, into: Array, later: ArrayLike) -> None:
         """Make of sums, in place, those of their rows and then of later ones."""
-        decayed.merge(decayed.parts(self._state), into, later, self._kernel.g)
+        shape = self._shape_of_sums()
+        added = decayed.checked(later, shape)
+        if np.may_share_memory(into, added):
+            added = added.copy()
+        decayed.merge(self.parts_of_sums, decayed.writable(into, shape), added, self._kernel.g)
 
-    def fit(self, P: ArrayLike, ys: Iterable[Hashable]) -> None:
+    def fit(self, P: ArrayLike, ys: Iterable[Hashable], *, segments: Any = None) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.
 
         Adds two paths, ``fitted`` and ``fitted+can``: a recalibration fitted to these rows and
@@ -461,6 +545,8 @@ class Corrector:
             Predictions of the deployed classifier on rows it was not trained on, shape (n, m).
         ys
             Their labels: n names of classes.
+        segments
+            {column: n values} of the declared columns.
 
         Raises
         ------
@@ -476,36 +562,51 @@ class Corrector:
         UserWarning
             Where a class has no row: ``fit`` cannot help it.
         """
-        with self._lock:
-            if self._fit_report is not None:
-                raise StreamCANError(
-                    "fit: called a second time; make a new Corrector to fit other rows"
-                )
-            if self._state["counts"].any():
-                raise StreamCANError(
-                    "fit: the stream has started; call fit before the first prediction or label"
-                )
-            fitted = validation.fit(P, self._indices_of(ys), self._classes)
-            paths = (*self._paths, *path_names.FITTED_PATHS)
-            state = {name: array.copy() for name, array in self._state.items()} | fitted.state
-            state["weights"] = start_weights(paths)
-            # Weights, guards and the judging of what was sent do not see these labels.
-            unseen = {name: state[name].copy() for name in SHARED if name != "labels"}
-            kernel = self._new_kernel(paths, state, self._train_counts)
-            kernel.learn_many(fitted.rows, fitted.labels, None)
-            state |= unseen
-            kernel = self._new_kernel(paths, state, self._train_counts, self._lock)
-            self._kernel.successor = kernel
-            self._paths, self._state, self._fit_report = paths, state, fitted.report
-            self._kernel = kernel
+        state, changes, values = self._before_fit()
+        content = self._content
+        # Warnings are given in here: nothing has changed yet, and nobody waits.
+        fitted = validation.fit(P, self._indices_of(ys), content.classes)
+        paths = (*content.paths, *path_names.FITTED_PATHS)
+        after = content._replace(paths=paths, fit_report=fitted.report)
+        state |= fitted.state
+        state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
+        # Weights, guards and the judging of what was sent do not see these labels.
+        hidden = {*SHARED, *WITH_COLUMNS} - {"labels"}
+        unseen = {name: array.copy() for name, array in state.items() if name in hidden}
+        kernel = Kernel(self._model(state, after, values), state)
+        kernel.learn_many(fitted.rows, fitted.labels, None, fitted.in_order(self._texts(segments)))
+        state |= unseen
+        if values is not None:
+            values.forget_odds()
+        model = self._model(state, after, values)
+        while not self._kernel.replace(model, state, after, self._index, changes):
+            _, changes, _ = self._before_fit()
+
+    def _before_fit(self) -> tuple[State, int, Values | None]:
+        """Copies of the arrays, how often they were changed, and the values of columns.
+
+        Nothing may have been learned.
+        """
+        content, state, changes, values = self._kernel.copied()
+        if content.fit_report is not None:
+            raise StreamCANError(
+                "fit: called a second time; make a new Corrector to fit other rows"
+            )
+        if state["counts"].any():
+            raise StreamCANError(
+                "fit: the stream has started; call fit before the first prediction or label"
+            )
+        return state, changes, values
 
     def _index_of(self, y: Hashable, where: str) -> int:
         try:
-            return self._index.column(y)
+            return self._kernel.index.column(y)  # type: ignore[no-any-return]
         except UnknownClass as error:
             raise UnknownClass(f"{where} {error}") from None
 
     def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
+        """The index of each label's class. Where the classes are 0..m-1 an array of integers is
+        checked as a whole."""
         if isinstance(ys, str):
             raise UnknownClass(f"labels: expected one name per row, got the string {ys!r}")
         if unordered(ys) or isinstance(ys, Mapping) or hasattr(ys, "columns"):
@@ -513,11 +614,11 @@ class Corrector:
         array = ys if isinstance(ys, np.ndarray) else None
         if array is not None and array.ndim != 1:
             raise UnknownClass(f"labels have shape {array.shape}, expected (n,)")
-        if self._is_range and array is not None and array.dtype.kind in "iu":
-            outside = np.flatnonzero((array < 0) | (array >= len(self._classes)))
+        if array is not None and array.dtype.kind in "iu" and self._index.is_range:
+            outside = np.flatnonzero((array < 0) | (array >= len(self.classes)))
             if len(outside):
                 self._index_of(array[outside[0]].item(), f"label of row {outside[0]}")
-            return np.ascontiguousarray(array, np.int64)
+            return np.array(array, np.int64)
         names = array.tolist() if array is not None else ys
         return np.fromiter(
             (self._index_of(y, f"label of row {i}") for i, y in enumerate(names)), np.int64
@@ -525,37 +626,41 @@ class Corrector:
 
     def _add_class(self, name: Hashable) -> None:
         """Append a class that was not known before: zero rows and columns, weights kept."""
-        with self._lock:
-            if self._fit_report is not None:
+        while True:
+            content, state, changes, values = self._kernel.copied()
+            if content.fit_report is not None:
                 raise StreamCANError(
                     "a fitted corrector cannot take another class: its validation rows lacked it"
                 )
-            names = (*self._classes, *class_names([name]))
+            names = (*content.classes, *class_names([name]))
             index = ClassIndex(names)  # refuses a name that is there already
-            counts = self._train_counts
+            counts = content.train_counts
             counts = None if counts is None else np.append(counts, 0.0)
-            state = grown(self._state)
-            kernel = self._new_kernel(self._paths, state, counts, self._lock, index)
-            self._kernel.successor = kernel
-            self._set_classes(names)
-            self._train_counts, self._state, self._kernel = counts, state, kernel
+            after = content._replace(classes=names, train_counts=counts)
+            state = grown(state)
+            values = None if values is None else values.grown(len(names))
+            model = self._model(state, after, values)
+            if self._kernel.replace(model, state, after, index, changes):
+                return
 
     # ---- the whole state
 
     def to_bytes(self) -> bytes:
         """The whole state with its classes and settings, versioned and checksummed; no pickle."""
-        with self._lock:
-            counts = self._train_counts
-            return snapshot.encode(
-                {
-                    "classes": list(self._classes),
-                    "train_counts": None if counts is None else counts.tolist(),
-                    "paths": list(self._paths),
-                    "settings": self._settings,
-                    "fit": self._fit_report,
-                },
-                self._state,
-            )
+        content, state, _, values = self._kernel.copied()
+        counts = content.train_counts
+        head = {
+            "classes": list(content.classes),
+            "train_counts": None if counts is None else counts.tolist(),
+            "paths": list(content.paths),
+            "settings": self._settings,
+            "fit": content.fit_report,
+        }
+        if values is None:
+            return snapshot.encode(head, state)
+        names, state["values"] = values.dump()
+        head["segments"] = SegmentsHead(list(content.columns), values.limit, names)
+        return snapshot.encode(head, state, snapshot.WITH_COLUMNS)
 
     @classmethod
     def from_bytes(
@@ -570,9 +675,9 @@ class Corrector:
         classes
             Where given, the classes the snapshot must have.
         **settings
-            ``half_life``, ``uncertainty``, ``k``, ``threshold``, ``pseudo_count`` and
-            ``prior_strength`` replace those of the snapshot; ``paths`` and ``train_counts`` must
-            match it.
+            ``half_life``, ``uncertainty``, ``k``, ``threshold``, ``pseudo_count``,
+            ``prior_strength`` and ``segments_mb`` replace those of the snapshot; ``paths``,
+            ``train_counts`` and ``segments`` must match it.
 
         Raises
         ------
@@ -586,56 +691,77 @@ class Corrector:
                 "snapshot: a task's, of one partition of a stream; see stream_can.stream.task.Task"
             )
         self = cls.__new__(cls)
-        self._lock = Lock()
-        self._restore(snapshot.typed(head, Head), state, version)
+        state, content, values = self._restore(snapshot.typed(head, CorrectorHead), state, version)
+        self._fewest = len(content.classes)
         if classes is not None:
-            snapshot.match("classes", self._classes, class_names(classes))
+            snapshot.match("classes", content.classes, class_names(classes))
         if settings.get("paths") is not None:
-            own = tuple(path for path in self._paths if path not in path_names.FITTED_PATHS)
-            wanted = [path for path in settings["paths"] if path not in path_names.FITTED_PATHS]
-            snapshot.match("paths", own, path_names.in_order(wanted))
+            own = path_names.own(content.paths)
+            snapshot.match("paths", own, path_names.in_order(path_names.own(settings["paths"])))
         if settings.get("train_counts") is not None:
-            counts = self._counts_in_order(settings["train_counts"])
-            own_counts = () if self._train_counts is None else tuple(self._train_counts.tolist())
-            snapshot.match("train_counts", own_counts, tuple(counts.tolist()))
-        changed = {k: v for k, v in settings.items() if k not in ("paths", "train_counts")}
+            counts = _counts_in_order(settings["train_counts"], ClassIndex(content.classes))
+            own_counts = content.train_counts
+            have = () if own_counts is None else tuple(own_counts.tolist())
+            snapshot.match("train_counts", have, tuple(counts.tolist()))
+        if settings.get("segments") is not None:
+            snapshot.match("columns", content.columns, column_names(settings["segments"]))
+        if settings.get("segments_mb") is not None and values is not None:
+            values.limit = _bytes_of(settings["segments_mb"])
+        apart = ("paths", "train_counts", "segments", "segments_mb")
+        changed = {k: v for k, v in settings.items() if k not in apart}
         unknown = sorted(changed.keys() - self._settings.keys())
         if unknown:
             raise TypeError(
                 f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(self._settings)}"
             )
         self._settings |= check_settings(changed)
-        self._kernel = self._new_kernel(self._paths, self._state, self._train_counts, self._lock)
+        self._begin(state, content, ClassIndex(content.classes), values)
         return self
 
-    def _restore(self, head: Head, state: State, version: int) -> None:
-        """Take what a snapshot holds, checked as if it had been given."""
+    def _restore(
+        self, head: CorrectorHead, state: State, version: int
+    ) -> tuple[State, Content, Values | None]:
+        """What a snapshot holds, checked as if it had been given."""
         try:
-            self._set_classes(class_names(head.classes))
-            self._train_counts = (
-                None if head.train_counts is None else self._counts_in_order(head.train_counts)
-            )
-            own = path_names.in_order(p for p in head.paths if p not in path_names.FITTED_PATHS)
-            self._paths = own if head.fit is None else (*own, *path_names.FITTED_PATHS)
-            if list(self._paths) != head.paths:
-                raise ValueError(f"paths: {head.paths}, expected {list(self._paths)}")
-            self._fit_report = head.fit
+            names = class_names(head.classes)
+            index = ClassIndex(names)
+            counts = head.train_counts
+            in_order = None if counts is None else _counts_in_order(counts, index)
+            paths = path_names.in_order(path_names.own(head.paths))
+            columns = () if head.segments is None else column_names(head.segments.columns)
+            if columns:
+                paths = path_names.segmented(paths)
+            if head.fit is not None:
+                paths = (*paths, *path_names.FITTED_PATHS)
+            if list(paths) != head.paths:
+                raise ValueError(f"paths: {head.paths}, expected {list(paths)}")
             if strange := head.settings.keys() ^ set(Settings.__struct_fields__):
                 raise ValueError(f"settings: {min(strange)!r} is missing or unknown")
             self._settings = check_settings(head.settings)
             if version == 1:
-                state = from_format_1(state, len(self._classes))
-            check_state(state, len(self._classes), self._paths)
+                state = from_format_1(state, len(names))
+            values = None
+            if head.segments is not None and columns:
+                if not 0 < head.segments.limit < 1 << 53:
+                    raise ValueError(f"segments: {head.segments.limit} bytes")
+                values = Values(columns, len(names), head.segments.limit)
+                known = [(column, text_of(text) or "") for column, text in head.segments.values]
+                values.load(known, check_values(state.pop("values", np.empty((0, 0)))))
+            check_state(state, len(names), paths, len(columns))
         except ValueError as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
-        self._state = state
+        return state, Content(names, in_order, paths, head.fit, columns), values
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).from_bytes, (self.to_bytes(),)
+        """For copy and pickle: the bytes, and what they do not hold: attributes of a subclass."""
+        more = {name: value for name, value in vars(self).items() if name not in OWN}
+        if self._fewest < len(self.classes):
+            more["_fewest"] = self._fewest
+        return type(self).from_bytes, (self.to_bytes(),), more or None
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({len(self._classes)} classes, "
+            f"{type(self).__name__}({len(self.classes)} classes, "
             f"{self.n_predictions} predictions, {self.n_labels} labels)"
         )
 
@@ -644,12 +770,12 @@ class Corrector:
     @property
     def classes(self) -> tuple[Any, ...]:
         """The names of the classes, in the order of the columns."""
-        return self._classes
+        return self._content.classes
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The names of the paths in the mixture, in their order."""
-        return self._paths
+        return self._content.paths
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -657,16 +783,43 @@ class Corrector:
         return dict(self._settings)
 
     @property
+    def segments(self) -> tuple[str, ...]:
+        """The names of the declared columns."""
+        return self._content.columns
+
+    def segment_values(self, column: str) -> dict[str, float]:
+        """{value: its odds} of the labelled values of a column, oldest label first.
+
+        Odds above 0 say that the value's labels spoke for what the columns say, in nats.
+        """
+        values = self._values
+        if values is None or column not in values.columns:
+            raise ValueError(f"column {column!r} was not declared; declared: {self.segments}")
+        k, (names, numbers) = values.columns.index(column), values.dump()
+        return {
+            text: row[-1].item() for (of, text), row in zip(names, numbers, strict=True) if of == k
+        }
+
+    @property
+    def evicted_values(self) -> int:
+        """How often a value was dropped because ``segments_mb`` was full, since the start here."""
+        values = self._values
+        return 0 if values is None else values.evicted
+
+    @property
+    def n_sent(self) -> int:
+        """How many rows a receipt has: 3, or 5 where columns are declared."""
+        return self._kernel.n_sent
+
+    @property
     def prior(self) -> Array:
         """The class prior in use now, shape (m,)."""
-        with self._lock:
-            return self._kernel.prior
+        return self._kernel.prior
 
     @property
     def train_prior(self) -> Array:
         """The class prior of the training set, shape (m,)."""
-        counts = self._train_counts
-        return laplace(np.zeros(len(self._classes)) if counts is None else counts)
+        return self._content.train_prior
 
     @property
     def temperature(self) -> float:
@@ -685,18 +838,20 @@ class Corrector:
     @property
     def weights(self) -> dict[str, float]:
         """{path: its weight in the mixture}; they sum to 1."""
-        with self._lock:
-            return dict(zip(self._paths, self._state["weights"].tolist(), strict=True))
+        content, state, *_ = self._kernel.copied(("weights",))
+        return dict(zip(content.paths, state["weights"].tolist(), strict=True))
 
     @property
     def final_weights(self) -> dict[str, float]:
         """Weights of "anchor", "mixture" and "tempered" mixture in the row that goes out.
 
+        With columns also of "segmented mixture" and "segmented tempered", where no value is given.
+
         Earned by how well each has done as it was sent. A single path is its own anchor.
         """
-        with self._lock:
-            names = ("anchor", "mixture", "tempered")
-            return dict(zip(names, self._kernel.final_weights, strict=True))
+        all_of = ("anchor", "mixture", "tempered", "segmented mixture", "segmented tempered")
+        names = all_of[: self._kernel.n_sent]
+        return dict(zip(names, self._kernel.final_weights, strict=True))
 
     @property
     def silent_classes(self) -> tuple[Any, ...]:
@@ -705,9 +860,9 @@ class Corrector:
         The classifier predicts them and other predictions get labels, but no label of theirs has
         ever come.
         """
-        with self._lock:
-            heard = self._state["heard"].tolist()
-            return tuple(n for n, h in zip(self._classes, heard, strict=True) if h < 0)
+        content, state, *_ = self._kernel.copied(("heard",))
+        heard = state["heard"].tolist()
+        return tuple(n for n, h in zip(content.classes, heard, strict=True) if h < 0)
 
     @property
     def coverage(self) -> float:
@@ -716,18 +871,13 @@ class Corrector:
         Below 1 where labels are no fair sample: predictions of some class get no labels, or only
         corrections, or only confirmations come back.
         """
-        with self._lock:
-            return self._kernel.coverage
+        return self._kernel.coverage
 
     @property
     def confident_sums(self) -> dict[str, Array]:
         """{base: decayed column sums of its confident rows, shape (m,)}, for each base with CAN."""
-        with self._lock:
-            return {
-                name.removeprefix("S."): array.copy()
-                for name, array in self._state.items()
-                if name.startswith("S.")
-            }
+        _, state, *_ = self._kernel.copied()
+        return {name.removeprefix("S."): array for name, array in state.items() if name[:2] == "S."}
 
     @property
     def n_predictions(self) -> int:
@@ -742,14 +892,12 @@ class Corrector:
     @property
     def effective_sample_size(self) -> float:
         """The decayed number of labels behind what is learned now."""
-        with self._lock:
-            return float(self._state["labels"].sum())
+        return float(self.label_counts.sum())
 
     @property
     def label_counts(self) -> Array:
         """The decayed number of labels of each class, shape (m,)."""
-        with self._lock:
-            return self._state["labels"].copy()
+        return self._copy("labels")
 
     @property
     def recent_log_loss(self) -> dict[str, float]:
@@ -759,8 +907,7 @@ class Corrector:
         the label came; else of what would be sent then. NaN before the first label that came with
         its prediction.
         """
-        with self._lock:
-            raw, corrected, weight = self._state["recent"].tolist()
+        raw, corrected, weight = self._copy("recent").tolist()
         return (
             {"raw": raw / weight, "corrected": corrected / weight}
             if weight
@@ -770,4 +917,54 @@ class Corrector:
     @property
     def fit_report(self) -> dict[str, Any] | None:
         """What :meth:`fit` did and why: rows, step, the gain of each step. None without it."""
-        return None if self._fit_report is None else {**self._fit_report}
+        report = self._content.fit_report
+        return None if report is None else {**report}
+
+    def _copy(self, name: str) -> NDArray[Any]:
+        """One array as it is between two rows."""
+        return self._kernel.copied((name,))[1][name]
+
+
+def _bytes_of(mb: float) -> int:
+    """A bound in MiB as bytes."""
+    if isinstance(mb, bool) or not isinstance(mb, int | float) or not 0 < mb < 1 << 30:
+        raise ValueError(f"segments_mb: {mb!r}, expected a number > 0: the memory for values")
+    return max(1, int(mb * (1 << 20)))
+
+
+def _counts_in_order(counts: ArrayLike | Mapping[Any, float], index: ClassIndex) -> Array:
+    """Training counts in the order of the classes, checked."""
+    if unordered(counts):
+        raise ValueError("train_counts: a set has no order; give {class: count}")
+    if (names := names_of(counts)) is not None:
+        counts = dict(zip(names, np.asarray(counts).tolist(), strict=True))
+    if isinstance(counts, Mapping):
+        strange = [name for name in counts if name not in index]
+        if strange:
+            raise ValueError(f"train_counts: {strange[0]!r} is not one of the classes")
+        counts = [counts.get(name, 0) for name in index]
+    try:
+        laplace(counts)
+    except ValueError as error:
+        raise ValueError(f"train_counts: {error}") from None
+    array = np.array(counts, np.float64)
+    if len(array) != len(index):
+        raise ValueError(f"train_counts: {len(array)} counts for {len(index)} classes")
+    return array
+
+
+def _int64(numbers: ArrayLike, name: str) -> NDArray[np.int64]:
+    """A copy of integers: what the loop has checked nobody changes while it runs."""
+    array = np.asarray(numbers)
+    if array.ndim != 1 or not (np.can_cast(array.dtype, np.int64, "safe") or not array.size):
+        raise ValueError(f"{name}: {array.dtype} of shape {array.shape}, expected int64, (k,)")
+    return np.array(array, np.int64)
+
+
+def _float32(known: ArrayLike) -> NDArray[np.float32]:
+    """A copy of what receipts gave labels."""
+    array = np.asarray(known)
+    if array.dtype.kind != "f":
+        raise ValueError(f"known: {array.dtype}, expected float32")
+    with np.errstate(over="ignore"):  # infinite, and refused as that
+        return np.array(array, np.float32, order="C")

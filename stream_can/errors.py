@@ -4,15 +4,30 @@ StreamCANError
 ├── InvalidPrediction          (ValueError) a row is not a probability vector
 ├── UnknownClass               (ValueError) a label is none of the classes
 ├── SnapshotMismatch           (ValueError) bytes that are no snapshot, or one of another corrector
+│   └── stream.head.LearnedAlone            one of a partition that learned alone
 ├── recording.InvalidRecording (ValueError) a file that cannot be replayed
-├── stream.messages.BadMessage (ValueError) a message that cannot be read
+├── stream.forms.BadMessage    (ValueError) a message that cannot be read
+├── stream.entry.BadEntry      (ValueError) a record of the learned log that cannot be read
+├── stream.entry.NewerEntry                 a record of the log that needs a newer release
+├── stream.replica.BegunAnew                the learned log of a task began anew
 ├── report.NoLabels            (ValueError) a replay without a label: nothing to draw
 ├── pipe.StateInUse                         another pipe has the state file
 ├── pipe.BadLine                            the line at which `--errors fail` stopped
+├── cli.watch.NoAnswer                      a worker that says nothing to `stream-can watch`
 ├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
 ├── kafka.refusals.RefusedOutput            what the output topic would not take: a dead letter
+├── kafka.labelling.pending.NotOpen         a label request that was answered already
 ├── kafka.ClientError                       what a Kafka client cannot do, and what to do about it
+│   ├── kafka.client.guards.RetryError      wait and try again
+│   ├── kafka.client.guards.RebuildError    make the client anew
+│   ├── kafka.client.guards.FencedError     another process has this one's name
+│   └── kafka.client.guards.DeniedError     no retry helps
+│       ├── kafka.client.guards.NoRight     a right is missing
+│       └── kafka.learned.NewerRelease      the log holds what a newer release wrote
 └── kafka.UnreadableRecord                  the record at which `--errors fail` stopped
+
+Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have
+changed, and pipe.lines.StopReading, which ends a read that waits.
 """
 
 from typing import ClassVar

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.method.kernel import checked
+from stream_can.method.checks import checked
 
 __all__ = [
     "Reliability",
@@ -122,7 +122,7 @@ class Scores:
         self.log_loss_sum += loss
         self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
         bins = len(self._count)
-        # Bins are open to the left: 1/15 belongs to the first, as in Guo et al.'s own code.
+        # Bins are open to the left, so 1/15 is in the first, as in the code of Guo et al.
         inside = np.clip(np.ceil(confidence * bins).astype(np.intp) - 1, 0, bins - 1)
         self._count += np.bincount(inside, minlength=bins)
         self._confidence += np.bincount(inside, confidence, bins)
@@ -147,6 +147,7 @@ class Scores:
         return both
 
     def _mean(self, total: float) -> float:
+        """A sum as a mean over the rows; nan before the first row."""
         return total / self.n if self.n else float("nan")
 
     @property
@@ -206,6 +207,7 @@ def check_rows(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray
 
 
 def _of(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Scores:
+    """The scores of one chunk."""
     scores = Scores(bins)
     scores.add(P, y)
     return scores
@@ -381,7 +383,7 @@ def adaptive_ece(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
     if n == 0:
         return float("nan")
     confidence = probs.max(axis=1)
-    ends = -(-np.arange(1, bins) * n // bins) - 1
+    ends = -(-np.arange(1, bins) * n // bins) - 1  # the last row of each bin but the last
     edges = np.unique(np.sort(confidence)[np.maximum(ends, 0)])
     inside = np.searchsorted(edges, confidence, "left")
     gap = np.bincount(inside, (probs.argmax(axis=1) == labels) - confidence)

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from stream_can.errors import SnapshotMismatch
 
 MAGIC = b"strmcan\x00"
-VERSION = 2
+VERSION, WITH_COLUMNS = 2, 3
+"""What is written; where columns are declared, releases before 0.3 must not read it, nor a shared
+record that says whose its log is."""
 ENVELOPE = struct.Struct("<8sHIQ")
 DTYPES = ("<f8", "<f4", "<i8")
 
@@ -34,8 +36,8 @@ class Payload(msgspec.Struct):
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
-# Of bytes that are no payload, or hold what no payload holds: beside msgspec's own errors a deep
-# nesting, bad UTF-8, a map as a key, a shape that is not that of its bytes.
+# What corrupt bytes raise. Beside msgspec's own errors: deep nesting, bad UTF-8, a map as a key, a
+# shape that does not fit its bytes.
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, TypeError, ValueError, OverflowError)
 _T = TypeVar("_T")
 
@@ -48,12 +50,12 @@ class Decoded(NamedTuple):
     version: int
 
 
-def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]], version: int = VERSION) -> bytes:
     """Bytes that :func:`decode` turns back into exactly these arrays."""
     little = {k: np.asarray(a, a.dtype.newbyteorder("<"), order="C") for k, a in arrays.items()}
     blocks = {k: (a.dtype.str, list(a.shape), a.data) for k, a in little.items()}
     payload = _encoder.encode({"head": head, "arrays": blocks})  # a Payload
-    return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
+    return ENVELOPE.pack(MAGIC, version, zlib.crc32(payload), len(payload)) + payload
 
 
 def decode(data: bytes) -> Decoded:
@@ -66,9 +68,10 @@ def decode(data: bytes) -> Decoded:
         raise SnapshotMismatch("snapshot: these bytes are no stream_can snapshot")
     if version < 1:
         raise SnapshotMismatch(f"snapshot: format {version}, which never was; bytes are corrupt")
-    if version > VERSION:
+    if version > WITH_COLUMNS:
         raise SnapshotMismatch(
-            f"snapshot: format {version}, this release reads up to {VERSION}; upgrade stream_can"
+            f"snapshot: format {version}, this release reads up to {WITH_COLUMNS};"
+            " upgrade stream_can"
         )
     payload = data[ENVELOPE.size :]
     if len(payload) != length:
@@ -88,6 +91,9 @@ def decode(data: bytes) -> Decoded:
             )
     except _UNREADABLE as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
+    head = content.head
+    if (head.get("segments") is None and head.get("shared", 1) == 1) == (version == WITH_COLUMNS):
+        raise SnapshotMismatch(f"snapshot: format {version} of another's content; corrupt bytes")
     return Decoded(content.head, arrays, version)
 
 
@@ -109,6 +115,7 @@ def save(data: bytes, path: str | Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
+        # The new name is safe only once its directory is on the disk too.
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)

@@ -28,6 +28,9 @@ from tests.fixtures import make
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NOW = f"format-{snapshot.VERSION}-task-{task.FORMAT}"
+NOW_WITH_COLUMNS = f"format-{snapshot.WITH_COLUMNS}-task-{task.FORMAT}"
+
+TASKS = {*make.TASKS, *make.TASKS_WITH_COLUMNS}
 
 NUMBERS = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e30, 1e-320, 5e-324, 0.0, -1.0, 1.0, 7.5]
 INTEGERS = [0, 1, -1, 2, 255, 2**31, 2**53, 2**63 - 1, -(2**63), 2**64 - 1]
@@ -163,13 +166,14 @@ def use_corrector(corrector: Corrector) -> None:
     P, y = make.stream(m, 4, seed=3)
     P = np.vstack([P, np.eye(m)[:2], np.full((1, m), 1 / m)])
     labels = [corrector.classes[k] for k in [*y, *[0] * (len(P) - len(y))]]
+    given = make.values(corrector.segments, len(P))
     for _ in range(2):
-        check_rows(corrector.process_many(P))
-        for rows in corrector.explain_many(P).values():
+        check_rows(corrector.process_many(P, segments=given))
+        for rows in corrector.explain_many(P, segments=given).values():
             check_rows(rows)
-        corrector.learn_many(P, labels)
+        corrector.learn_many(P, labels, segments=given)
         corrector.learn_many(None, labels)
-        check_rows(corrector.correct_many(P))
+        check_rows(corrector.correct_many(P, segments=given))
         check_rows(corrector.prior)
     corrector.to_bytes()
 
@@ -177,10 +181,11 @@ def use_corrector(corrector: Corrector) -> None:
 def use_task(found: Task) -> None:
     if len(found.corrector.classes) == 3:
         start = max(found.next_prediction, found.next_label)
-        names = found.messages.classes
+        names = found.lane.messages.classes
         if found.oldest < found.next_prediction:
             found.rebuild([])
-        records = [r for r in make.records(20, 6) if r.topic == "in" or names == tuple(make.NAMES)]
+        more = make.records(20, 6, found.corrector.segments)
+        records = [r for r in more if r.topic == "in" or names == tuple(make.NAMES)]
         for record in records:
             record.offset += start
         result = found.handle(records)
@@ -206,7 +211,7 @@ def main() -> None:
         data = mutation(kinds[kind], rng)
         try:
             try:
-                if kind[1] in make.TASKS:
+                if kind[1] in TASKS:
                     found = Task.from_bytes(data, labels_topic="labels")
                 else:
                     corrector = Corrector.from_bytes(data)
@@ -214,7 +219,7 @@ def main() -> None:
                 seen[f"{mutation.__name__} refused"] += 1
                 continue
             seen[f"{mutation.__name__} taken"] += 1
-            use_task(found) if kind[1] in make.TASKS else use_corrector(corrector)
+            use_task(found) if kind[1] in TASKS else use_corrector(corrector)
         except BaseException as error:
             error.add_note(f"mutation {i} of seed {options.seed}: {mutation.__name__} of {kind}")
             raise

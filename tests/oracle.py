@@ -6,7 +6,11 @@ import math
 
 import numpy as np
 
-from stream_can.method.paths import FITTED_PATHS, MATRIX_LIMIT, PATHS, anchor, split
+from stream_can.method.paths import FITTED_PATHS, PATHS, anchor, split
+
+MATRIX_LIMIT = 256
+MOST_LOG_B, MOST_T, MOST_C = 2, 3, 6
+SEGMENTED_PATHS = ("segmented", "segmented+can")
 
 
 def normalised(r):
@@ -52,6 +56,28 @@ def uncertainty(r, kind, k):
     return max(topk_entropy(r, j) for j in range(2, m + 1))
 
 
+def text_of(value):
+    """The text of a value of a column; None where it is not given."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, (int, str)):
+        return str(value)
+    raise ValueError(f"{value!r} is no value of a column")
+
+
+class Value:
+    """What the labels of one value of a column say."""
+
+    def __init__(self, m):
+        self.L, self.E = np.zeros((2, m)), np.zeros((2, m))  # slow, fast
+        self.S, self.last = 0.0, 0
+
+
 class Base:
     """Temperature, vector or (sparse) matrix scaling, fitted online by Newton steps.
 
@@ -94,13 +120,13 @@ class Base:
         self.Q = g * self.Q + (r * centred) @ centred.T
         gradient = E - F[:, y] + (1 - g) * self.Lambda @ self.u
         curvature = self.Q + self.Lambda + 1e-9 * np.eye(len(self.u))
-        bounds = [2, 3, 3][: len(self.u)]
+        bounds = [MOST_LOG_B] + [MOST_T] * (len(self.u) - 1)
         self.u = np.clip(self.u - np.linalg.solve(curvature, gradient), np.negative(bounds), bounds)
         if self.name == "temperature":
             return
         d = r - np.eye(self.m)[y]
         self.H = g * self.H + r * (1 - r)
-        self.c = np.clip(self.c - (d + (1 - g) * a * self.c) / (self.H + a), -6, 6)
+        self.c = np.clip(self.c - (d + (1 - g) * a * self.c) / (self.H + a), -MOST_C, MOST_C)
         self.c[silent] = self.H[silent] = 0
         if self.name == "vector":
             return
@@ -108,7 +134,7 @@ class Base:
             A = self.A[j].astype(np.float64)
             G = g * self.G[j].astype(np.float64) + w**2 * r * (1 - r)
             self.G[j] = G
-            self.A[j] = np.clip(A - (w * d + (1 - g) * a * A) / (G + a), -6, 6)
+            self.A[j] = np.clip(A - (w * d + (1 - g) * a * A) / (G + a), -MOST_C, MOST_C)
             self.A[j, silent] = self.G[j, silent] = 0
 
     def add_class(self):
@@ -119,7 +145,15 @@ class Base:
 
 
 class Oracle:
-    """What a Corrector does, row by row; classes are 0..m-1."""
+    """What a Corrector does, row by row; classes are 0..m-1.
+
+    With `segments`, the names of columns, a row may give a value of each: {column: value}.
+    """
+
+    STRENGTH = 20.0
+    HALF_LIVES = 5000, 20
+    ODDS_HALF_LIFE = 500
+    CAP = 1.5
 
     def __init__(
         self,
@@ -133,8 +167,12 @@ class Oracle:
         threshold=0.9,
         pseudo_count=None,
         prior_strength=None,
+        segments=(),
+        segments_bytes=1 << 26,
     ):
         self.m, self.paths = m, tuple(path for path in PATHS if path in paths)
+        self.columns, self.limit, self.values = tuple(segments), segments_bytes, {}
+        self.value_labels = 0
         self.g = 2 ** (-1 / half_life)
         self.kind, self.k, self.threshold = uncertainty, k, threshold
         self.pseudo_count, self.prior_strength = pseudo_count, prior_strength
@@ -145,6 +183,14 @@ class Oracle:
             name: Base(name, m, self.g, precisions=precisions.get(name, (10.0,)))
             for name in ("raw", "temperature", "vector", "matrix")
         }
+        if self.columns:
+            named = {split(path)[0] for path in self.paths}
+            if self.alone or "vector" not in named:
+                raise ValueError("segments need the base vector and another path")
+            self.paths += SEGMENTED_PATHS
+            like = "matrix" if "matrix" in named else "vector"
+            precisions = (10.0, 3.0, 3.0, *(3.0, 3.0) * len(self.columns))
+            self.bases["segmented"] = Base(like, m, self.g, precisions=precisions)
         self.S = {name: np.zeros(m) for name in (*self.bases, "fitted")}
         self.frozen = None
         # the shared features and the guards
@@ -153,16 +199,23 @@ class Oracle:
         self.heard, self.silent = np.zeros(m, bool), np.zeros(m, bool)
         self.agree, self.differ, self.top = 0, 0, 0.0
         # the second mixture
-        self.odds = np.zeros(3)
+        tails = [1 / 8] * 4 if self.columns else [1 / 4] * 2
+        self.pi = np.array([1 / 2, *tails])
+        self.odds = np.zeros(len(self.pi))
         self.last = Base("temperature", m, self.g)
+        self.last_with = Base("temperature", m, self.g)
         self.recent = np.zeros(3)
         self.start()
         self.refresh_prior()
 
     def start(self):
-        self.w0 = np.full(len(self.paths), 0.001)
-        self.w0[self.paths.index(anchor(self.paths))] = 1 - 0.001 * (len(self.paths) - 1)
-        self.w, self.n = self.w0.copy(), 0
+        """The weights w, which are 0 for the segmented paths, and w', both without evidence."""
+        own = np.array([path not in SEGMENTED_PATHS for path in self.paths])
+        self.w0, self.w0_with = np.where(own, 0.001, 0.0), np.full(len(self.paths), 0.001)
+        for w0 in (self.w0, self.w0_with):
+            first = self.paths.index(anchor(self.paths))
+            w0[first] += 1 - w0.sum()
+        self.w, self.w_with, self.n = self.w0.copy(), self.w0_with.copy(), 0
 
     @property
     def alone(self):
@@ -188,15 +241,33 @@ class Oracle:
 
     # ---- bases and paths
 
-    def shared(self, name):
-        """f1 and f2, for the bases that have weights t for them."""
-        if name not in ("vector", "matrix"):
+    def shared(self, name, segments=None):
+        """f1 and f2, for the bases that have weights t for them, and what a row's values say."""
+        if name not in ("vector", "matrix", "segmented"):
             return ()
-        return np.log((self.M + 1) / (self.N + self.m)), np.log(self.q_train)
+        f1, f2 = np.log((self.M + 1) / (self.N + self.m)), np.log(self.q_train)
+        return (f1, f2) if name != "segmented" else (f1, f2, *self.features(segments))
 
-    def base_row(self, name, p):
+    def given(self, segments):
+        """A (column, text), or None, for each column."""
+        segments = segments or {}
+        if strange := [name for name in segments if name not in self.columns]:
+            raise ValueError(f"{strange[0]!r} is not one of the columns")
+        texts = [text_of(segments.get(name)) for name in self.columns]
+        return [None if text is None else (k, text) for k, text in enumerate(texts)]
+
+    def features(self, segments):
+        """f of each column, slow and fast: what was observed over what was expected."""
+        found = []
+        for key in self.given(segments):
+            value = self.values.get(key) or Value(self.m)
+            s = self.STRENGTH
+            found += [np.log((value.L[i] + s * self.q) / (value.E[i] + s * self.q)) for i in (0, 1)]
+        return found
+
+    def base_row(self, name, p, segments=None):
         if name != "fitted":
-            return self.bases[name].row(p, self.shared(name))
+            return self.bases[name].row(p, self.shared(name, segments))
         r = self.frozen.row(p)
         if self.ref is None:
             return r
@@ -212,28 +283,51 @@ class Oracle:
         below = self.S[name] + self.kappa * self.q + r
         return normalised(np.divide(r, below, out=np.zeros(self.m), where=below > 0) * self.q)
 
-    def explain(self, p):
+    def explain(self, p, segments=None):
         p, out = normalised(np.asarray(p, float)), {}
         for path in self.paths:
             name, with_can = split(path)
-            r = self.base_row(name, p)
+            r = self.base_row(name, p, segments)
             out[path] = self.can(name, r) if with_can else r
         return out
 
     # ---- the row that is sent
 
-    def three_rows(self, rows, silent=()):
-        """Anchor, mixture and tempered mixture of the rows of the paths, shape (3, m)."""
-        mixture = tempered = sum(w * rows[path] for w, path in zip(self.w, self.paths, strict=True))
-        if self.last.u[0] != 0:
-            tempered = without(self.last.row(mixture), silent)
-        return np.array([rows[anchor(self.paths)], mixture, tempered])
+    def sent_rows(self, rows, silent=()):
+        """Anchor, mixture, tempered mixture; with columns mixture' and tempered' behind them."""
+        found = [rows[anchor(self.paths)]]
+        pairs = [(self.w, self.last), (self.w_with, self.last_with)]
+        for weights, last in pairs[: len(self.pi) // 2]:
+            mixture = tempered = sum(
+                w * rows[path] for w, path in zip(weights, self.paths, strict=True)
+            )
+            if last.u[0] != 0:
+                tempered = without(last.row(mixture), silent)
+            found += [mixture, tempered]
+        return np.array(found)
+
+    def weights_of(self, segments=None):
+        """The weights of those rows, for a row that gives these values."""
+        if self.alone:
+            return np.array([1.0, 0.0, 0.0])
+        own, log_own = self.group(slice(3))
+        if not self.columns:
+            return own
+        with_, log_with = self.group(slice(3, None))
+        kept = [self.values.get(key) for key in self.given(segments) if key is not None]
+        S = min((0.0 if value is None else value.S for value in kept), default=0.0)
+        share = 1 / (1 + np.exp(min(700.0, -min(log_with - log_own, self.CAP) - S)))
+        return np.append((1 - share) * own, share * with_)
+
+    def group(self, part):
+        """The weights within a group of rows, and the logarithm of what they are shares of."""
+        most = self.odds[part].max()
+        mass = self.pi[part] * np.exp(self.odds[part] - most)
+        return normalised(mass), most + math.log(mass.sum())
 
     @property
     def final_weights(self):
-        if self.alone:
-            return np.array([1.0, 0.0, 0.0])
-        return normalised(np.array([0.5, 0.25, 0.25]) * np.exp(self.odds - self.odds.max()))
+        return self.weights_of()
 
     @property
     def last_temperature(self):
@@ -273,17 +367,18 @@ class Oracle:
             return p
         return self.base_row("fitted", p)
 
-    def correct(self, p):
+    def correct(self, p, segments=None):
         if self.alone:
             return self.explain(p)[self.paths[0]]
         p = normalised(np.asarray(p, float))
         trust = self.trust(p.argmax())
-        learned = self.final_weights @ self.three_rows(self.explain(p))
+        learned = self.weights_of(segments) @ self.sent_rows(self.explain(p, segments))
         return trust * learned + (1 - trust) * self.unlearned(p)
 
-    def observe(self, p):
+    def observe(self, p, segments=None):
         p = normalised(np.asarray(p, float))
-        rows = {name: self.base_row(name, p) for name in {split(path)[0] for path in self.paths}}
+        names = {split(path)[0] for path in self.paths}
+        rows = {name: self.base_row(name, p, segments) for name in names}
         for name, r in rows.items():
             if self.uncertainty_of(r) < self.threshold:
                 S = self.g * self.S[name] + r
@@ -295,23 +390,24 @@ class Oracle:
         self.N_j, self.n_j = self.g * self.N_j, self.g * self.n_j
         self.N_j[p.argmax()] += 1
 
-    def process(self, p):
-        """The row sent and its receipt: the three rows as they were, before the guards."""
-        out, receipt = self.correct(p), self.three_rows(self.explain(p)).astype(np.float32)
-        self.observe(p)
+    def process(self, p, segments=None):
+        """The row sent and its receipt: what it was mixed from, before the guards."""
+        out = self.correct(p, segments)
+        receipt = self.sent_rows(self.explain(p, segments)).astype(np.float32)
+        self.observe(p, segments)
         return out, receipt
 
     # ---- labels
 
-    def learn(self, p, y, receipt=None):
+    def learn(self, p, y, receipt=None, segments=None):
         if p is None:
             self.heard[y], self.silent[y] = True, False
         else:
-            self.learn_row(normalised(np.asarray(p, float)), y, receipt)
+            self.learn_row(normalised(np.asarray(p, float)), y, receipt, segments)
         self.L = self.g * self.L + np.eye(self.m)[y]
         self.refresh_prior()
 
-    def learn_row(self, p, y, receipt):
+    def learn_row(self, p, y, receipt, segments):
         j = p.argmax()
         trust = self.trust(j)  # that of the row as it would be sent: before this label counts
         self.n_j[j] += 1
@@ -322,38 +418,76 @@ class Oracle:
             e = self.expected()
             self.silent = ~self.heard & (self.n_j < e - np.sqrt(e))
 
-        rows = {path: without(r, self.silent) for path, r in self.explain(p).items()}
-        three = self.three_rows(rows, self.silent)
-        sent = self.as_sent(receipt, y, three)
+        explained = self.explain(p, segments)
+        rows = {path: without(r, self.silent) for path, r in explained.items()}
+        now = self.sent_rows(rows, self.silent)
+        sent = self.as_sent(receipt, y, now)
         back = self.unlearned(p)
         if self.frozen is not None:
             back = without(back, self.silent)
-        corrected = trust * (self.final_weights @ sent) + (1 - trust) * back[y]
+        weights = self.weights_of(segments)
+        corrected = trust * (weights @ sent) + (1 - trust) * back[y]
         losses = -np.log(np.maximum([p[y], corrected], 1e-6))
         self.recent = self.g * self.recent + [*losses, 1]
+        if self.columns:
+            self.judge_values(sent, segments)
         if not self.alone:
             sent = np.maximum(sent, 1e-6)
             self.odds = self.g * self.odds + np.log(sent / sent[0])
-            self.last.learn(three[1], y, self.silent)
+            self.last.learn(now[1], y, self.silent)
+            if self.columns:
+                self.last_with.learn(now[3], y, self.silent)
         self.n += 1
-        w = self.w * [max(rows[path][y], 1e-6) for path in self.paths]
         h = 1 / (self.n + 2)
-        self.w = (1 - h) * w / w.sum() + h * self.w0
-        self.step_bases(p, y)
+        likely = [max(rows[path][y], 1e-6) for path in self.paths]
+        for w, w0 in ((self.w, self.w0), (self.w_with, self.w0_with)):
+            w[:] = (1 - h) * normalised(w * likely) + h * w0
+        self.step_bases(p, y, segments)
 
     def as_sent(self, receipt, y, now):
-        """What the three rows gave the class y: 0 where it was no class then, NaN is not known."""
+        """What the rows gave the class y: 0 where it was no class then, NaN is not known."""
         if receipt is None:
             return now[:, y]
         if y >= receipt.shape[1]:
-            return np.zeros(3)
+            return np.zeros(len(now))
         if np.isnan(receipt[:, y]).any():
             return now[:, y]
         return receipt[:, y].astype(np.float64)
 
-    def step_bases(self, p, y):
+    def judge_values(self, sent, segments):
+        """S of each value of the row: what "with" gained on "without", forgotten by its labels."""
+        (a, _), (b, _) = self.group(slice(3)), self.group(slice(3, None))
+        rho = math.log(max(b @ sent[3:], 1e-6) / max(a @ sent[:3], 1e-6))
+        for key in self.given(segments):
+            if key is not None:
+                value = self.values.setdefault(key, Value(self.m))
+                value.S = 2 ** (-1 / self.ODDS_HALF_LIFE) * value.S + rho
+
+    def step_bases(self, p, y, segments=None):
+        """Each base on what it says now; then the values, on what the base vector said."""
+        expected = without(self.base_row("vector", p), self.silent)
         for name, base in self.bases.items():
-            base.learn(p, y, self.silent, self.shared(name))
+            base.learn(p, y, self.silent, self.shared(name, segments))
+        self.value_labels += 1
+        for key in self.given(segments):
+            if key is None:
+                continue
+            value = self.values.setdefault(key, Value(self.m))
+            value.last = self.value_labels
+            for i, half_life in enumerate(self.HALF_LIVES):
+                g = 2 ** (-1 / half_life)
+                value.L[i] = g * value.L[i] + np.eye(self.m)[y]
+                value.E[i] = g * value.E[i] + expected
+        self.evict()
+
+    def size_of(self, key):
+        """Bytes that a value counts as: 4 m + 1 numbers, its text, when it last had a label."""
+        return 8 * (4 * self.m + 1) + len(key[1].encode()) + 16
+
+    def evict(self):
+        """The values whose last label is oldest go; ties: the column declared first."""
+        while sum(map(self.size_of, self.values)) > self.limit:
+            del self.values[min(self.values, key=lambda key: (self.values[key].last, key[0]))]
 
     def add_class(self):
         """A class that appears on the way."""
@@ -361,13 +495,15 @@ class Oracle:
         for name in ("train_counts", "L", "M", "N_j", "n_j", "heard", "silent"):
             setattr(self, name, np.pad(getattr(self, name), (0, 1)))
         self.S = {name: np.pad(sums, (0, 1)) for name, sums in self.S.items()}
-        for base in (*self.bases.values(), self.last):
+        for base in (*self.bases.values(), self.last, self.last_with):
             base.add_class()
+        for value in self.values.values():
+            value.L, value.E = (np.pad(sums, [(0, 0), (0, 1)]) for sums in (value.L, value.E))
         self.refresh_prior()
 
     # ---- validation data
 
-    def fit(self, P, y):
+    def fit(self, P, y, segments=None):
         P = np.array([normalised(np.asarray(p, float)) for p in P])
         n, m = P.shape
         rng = np.random.default_rng(0)
@@ -380,7 +516,7 @@ class Oracle:
             v = np.mean([self.frozen.row(p) for p in P], axis=0)
             self.ref, self.Q, self.N_Q = (n * v + 0.5) / (n + 0.5 * m), np.zeros(m), 0.0
         for i in orders[0]:
-            self.step_bases(P[i], y[i])
+            self.step_bases(P[i], y[i], None if segments is None else segments[i])
             self.L = self.g * self.L + np.eye(m)[y[i]]
             self.refresh_prior()
         self.paths += FITTED_PATHS

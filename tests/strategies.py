@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from stream_can.method.kernel import UNCERTAINTIES
 from stream_can.method.paths import PATHS
+from stream_can.method.uncertain import UNCERTAINTIES
 
 sizes = st.one_of(st.integers(1, 12), st.sampled_from([30, 33, 100, 257, 300]))
 path_sets = st.lists(st.sampled_from(PATHS), min_size=1, unique=True)
@@ -86,6 +86,26 @@ def events_of(draw, P):
                 continue
             events.append((verb, i % n, y, receipt))
     return events
+
+
+VALUES = ["a", "b", "", 12, 12.0, "12", True, None, float("nan"), 7, "ä"]
+
+
+@st.composite
+def segments_of(draw, n):
+    """(columns, [{column: value} of n rows]): values repeat, are missing, or come once."""
+    columns = draw(st.sampled_from([["x"], ["x", "y"], ["z", "y", "x"]]))
+    kinds = st.sampled_from([*VALUES, "once", "absent"])
+    rows = draw(st.lists(st.tuples(*[kinds] * len(columns)), min_size=n, max_size=n))
+    found = []
+    for i, row in enumerate(rows):
+        given = {
+            name: f"once {i}" if value == "once" else value
+            for name, value in zip(columns, row, strict=True)
+            if value != "absent"
+        }
+        found.append(given)
+    return columns, found
 
 
 @st.composite

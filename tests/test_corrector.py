@@ -3,6 +3,8 @@
 import copy
 import math
 import pickle
+from enum import Enum, IntEnum, StrEnum
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -265,6 +267,77 @@ def test_settings_out_of_range(arguments, why):
         Corrector(**({"classes": ["a", "b", "c"]} | arguments))
 
 
+class Name(str):
+    __slots__ = ()
+
+
+class Number(int):
+    pass
+
+
+class Share(float):
+    pass
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("caf\udce9", r"'caf\\udce9' holds '\\udce9', half a surrogate pair.*decode the name"),
+        (np.str_("\ud800"), "half a surrogate pair"),
+        (UUID(int=2**127 + 1).int, r"17014118.* is more than the 64 bits.*str\(name\)"),
+        (2**64, "more than the 64 bits"),
+        (-(2**63) - 1, "more than the 64 bits"),
+        pytest.param(10**5000, "an int of 16,610 bits is more than the 64", id="digits"),
+        (Name("a"), "'a' is Name, expected str, int, float or bool; give the plain str"),
+        (Number(1), "1 is Number, .*; give the plain int"),
+        (Share(0.5), "0.5 is Share, .*; give the plain float"),
+        (Colour.RED, "is Colour, expected str, int, float or bool$"),
+    ],
+)
+def test_a_name_that_cannot_be_saved_is_refused_where_it_enters(name, why):
+    with pytest.raises(ValueError, match=f"classes: {why}" if why[0] == "'" else why):
+        Corrector([name, "fine"])
+    corrector = lived_in()
+    before = corrector.to_bytes()
+    with pytest.raises(ValueError, match=why):
+        corrector._add_class(name)
+    assert corrector.to_bytes() == before
+
+
+def test_names_at_the_limits_are_saved():
+    corrector = Corrector([2**64 - 1, -(2**63), "\U0010ffff", math.inf, True])
+    assert Corrector.from_bytes(corrector.to_bytes()).classes == corrector.classes
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        StrEnum("Kind", {"A": "a", "B": "b"}),
+        Enum("Kind", {"A": "a", "B": "b"}, type=str),
+        IntEnum("Kind", {"A": 7, "B": 8}),
+    ],
+)
+def test_a_member_of_an_enum_is_its_value_before_and_after_a_save(kind):
+    corrector = Corrector(kind)
+    twin = Corrector.from_bytes(corrector.to_bytes(), kind)
+    for one in (corrector, twin):
+        assert [(type(name), name) for name in one.classes] == [
+            (type(member.value), member.value) for member in kind
+        ]
+        one.learn_one([0.5, 0.5], kind.B)
+        one.learn_one([0.5, 0.5], kind.B.value)
+        assert one.label_counts[0] == 0
+
+
+def test_a_label_of_many_digits_is_unknown():
+    with pytest.raises(UnknownClass, match="label an int of 16,610 bits is none of the 3 classes"):
+        lived_in().learn_one(GOOD, 10**5000)
+
+
 def test_train_counts_by_name_and_one_hot_counts():
     by_name = Corrector(["a", "b"], train_counts={"b": 3, "a": 1})
     assert by_name.prior.tolist() == Corrector(["a", "b"], train_counts=[1, 3]).prior.tolist()
@@ -282,6 +355,51 @@ def test_copies_are_independent_and_equal(duplicate):
     assert twin.to_bytes() != corrector.to_bytes()
     corrector.learn_one(GOOD, "a")
     assert twin.to_bytes() == corrector.to_bytes()
+
+
+class Named(Corrector):
+    """A corrector with more of its own."""
+
+    name = "none"
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
+)
+def test_attributes_of_a_subclass_are_copied(duplicate):
+    corrector = Named(["a", "b", "c"])
+    corrector.name, corrector.tags = "fraud", ["eu"]
+    corrector.process_one(GOOD)
+    twin = duplicate(corrector)
+    assert type(twin) is Named
+    assert (twin.name, twin.tags) == ("fraud", ["eu"])
+    assert twin.to_bytes() == corrector.to_bytes()
+    twin.learn_one(GOOD, "a")
+    assert (corrector.n_labels, twin.n_labels) == (0, 1)
+
+
+def test_a_receipt_of_a_corrector_of_fewer_classes_is_refused():
+    corrector = lived_in()
+    _, receipt = Corrector(2).process_one([0.5, 0.5], receipt=True)
+    for one in (corrector, Corrector.from_bytes(corrector.to_bytes()), copy.copy(corrector)):
+        before = one.to_bytes()
+        with pytest.raises(InvalidPrediction, match=r"shape \(1, 3, 2\), .* \(1, 3, 3\)"):
+            one.learn_one(GOOD, "a", receipt=receipt)
+        assert one.to_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "duplicate", [lambda c: c, copy.copy, lambda c: pickle.loads(pickle.dumps(c))]
+)
+def test_receipts_from_before_a_class_appeared_are_taken(duplicate):
+    corrector = lived_in()
+    _, old = corrector.process_one(GOOD, receipt=True)
+    corrector._add_class("d")
+    corrector = duplicate(corrector)
+    corrector.learn_one([*GOOD, 0], "a", receipt=old)
+    corrector.learn_one([*GOOD, 0], "d", receipt=old)
+    with pytest.raises(InvalidPrediction, match=r"shape \(1, 3, 2\)"):
+        corrector.learn_one([*GOOD, 0], "a", receipt=old[:, :2])
 
 
 def test_a_class_that_appears_later():

@@ -25,8 +25,13 @@ from tests.fixtures import make
 pytestmark = pytest.mark.fast
 
 ROOT = Path(__file__).parent.parent
-NOW, FIXTURES = mutations.NOW, mutations.FIXTURES
-OUTPUTS = {"format-1-task-1": None, "format-2-task-2": 0.0, "format-2-task-3": 0.0}
+NOW, NOW_WITH_COLUMNS, FIXTURES = mutations.NOW, mutations.NOW_WITH_COLUMNS, mutations.FIXTURES
+OUTPUTS = {
+    "format-1-task-1": None,
+    "format-2-task-2": 0.0,
+    "format-2-task-3": 0.0,
+    "format-3-task-3": 0.0,
+}
 """How far from those kept the outputs of a format may be; where it has none only the state counts:
 this release corrects otherwise than the one that wrote it."""
 
@@ -52,7 +57,7 @@ def test_every_released_format_stays_readable(file):
     gives = json.loads(file.with_suffix(".json").read_text())
     tolerance = OUTPUTS.get(file.parent.name)
     data = file.read_bytes()
-    if file.stem in make.TASKS:
+    if file.stem in mutations.TASKS:
         found = Task.from_bytes(data, labels_topic="labels")
         close(make.state_of_task(found), gives["state"], 0)
         if tolerance is not None:
@@ -77,23 +82,28 @@ def test_a_log_of_any_release_is_folded(folder):
     task = Task.from_bytes(
         (folder / "log.positions").read_bytes(), replica=replica, labels_topic="labels"
     )
-    assert task.learned == replica.offset
+    assert task.learned_offset == replica.offset
     close(make.state_of_task(task), gives["state"], 1e-9)
 
 
 def test_every_kind_of_this_format_is_kept():
     """Where this fails a format has risen: `python tests/fixtures/make.py` makes its files."""
-    assert {file.stem for file in (FIXTURES / NOW).glob("*.snapshot")} == {
-        *make.CORRECTORS,
-        *make.TASKS,
-    }
-    assert NOW in OUTPUTS
+    for folder, kinds in (
+        (NOW, {*make.CORRECTORS, *make.TASKS}),
+        (NOW_WITH_COLUMNS, {*make.WITH_COLUMNS, *make.TASKS_WITH_COLUMNS}),
+    ):
+        assert {file.stem for file in (FIXTURES / folder).glob("*.snapshot")} == kinds
+        assert folder in OUTPUTS
 
 
-@pytest.mark.parametrize("file", sorted((FIXTURES / NOW).glob("*.snapshot")), ids=lambda f: f.stem)
+@pytest.mark.parametrize(
+    "file",
+    [f for now in (NOW, NOW_WITH_COLUMNS) for f in sorted((FIXTURES / now).glob("*.snapshot"))],
+    ids=lambda f: f.stem,
+)
 def test_what_is_read_is_written_again(file):
     data = file.read_bytes()
-    if file.stem in make.CORRECTORS:
+    if file.stem not in mutations.TASKS:
         assert Corrector.from_bytes(data).to_bytes() == data
     else:
         recent = bool(snapshot.decode(data)[0]["ids"] is not None)
@@ -251,6 +261,19 @@ def test_recent_predictions_are_checked(at, value, why):
         Task.from_bytes(snapshot.encode(head, {}), labels_topic="labels")
 
 
+def test_what_recent_predictions_gave_of_columns_is_checked():
+    head, arrays, _ = snapshot.decode(make.taken(make.COLUMNS).to_bytes(recent=True))
+    given = head["given"]
+    for wrong in (None, [], given[1:], [*given[1:], ["a"]], [*given[1:], ["a", "b", "c"]]):
+        with pytest.raises(SnapshotMismatch, match="of columns, expected 20 times 2 values"):
+            Task.from_bytes(snapshot.encode(head | {"given": wrong}, arrays), labels_topic="labels")
+    with pytest.raises(SnapshotMismatch, match=r"\$.given"):
+        Task.from_bytes(snapshot.encode(head | {"given": [[1, 2]]}, arrays), labels_topic="labels")
+    plain, arrays, _ = snapshot.decode(make.taken().to_bytes(recent=True))
+    with pytest.raises(SnapshotMismatch, match="of columns"):
+        Task.from_bytes(snapshot.encode(plain | {"given": given}, arrays), labels_topic="labels")
+
+
 def test_other_bytes_are_refused():
     data = lived_in().to_bytes()
     for other, why in [
@@ -258,7 +281,7 @@ def test_other_bytes_are_refused():
         (b"x" * 100, "no stream_can snapshot"),
         (data + b"x", "bytes behind it"),
         (data[:8] + b"\x00" + data[9:], "format 0, which never was"),
-        (data[:8] + b"\x63" + data[9:], "format 99, this release reads up to 2; upgrade"),
+        (data[:8] + b"\x63" + data[9:], "format 99, this release reads up to 3; upgrade"),
     ]:
         with pytest.raises(SnapshotMismatch, match=why) as caught:
             Corrector.from_bytes(other)

@@ -66,6 +66,61 @@ def test_what_comes_out_is_that_of_some_order():
     assert both.to_bytes() in ends
 
 
+def test_with_columns_too_whatever_their_values_come_to():
+    """Values appear, are dropped and come again in one thread while another looks them up."""
+    P, y = stream(4000, 5)
+    rng = np.random.default_rng(1)
+    table = {"x": rng.integers(300, size=len(P)), "y": rng.integers(3, size=len(P)).astype(str)}
+    settings = {"segments": ["x", "y"], "segments_mb": 0.02}  # some 100 values
+
+    def process(corrector):
+        return corrector.process_many(P, receipt=True, segments=table)
+
+    def learn(corrector):
+        corrector.learn_many(P, y, segments=table)
+
+    both, sent = Corrector(5, **settings), []
+    run([lambda: sent.append(process(both)), lambda: learn(both)])
+    assert both.evicted_values > 1000
+    ends = []
+    for first, second in ((process, learn), (learn, process)):
+        corrector = Corrector(5, **settings)
+        made = [call(corrector) for call in (first, second)]
+        (rows,) = [found for found in made if found is not None]
+        ends.append((corrector.to_bytes(), rows[0].tobytes(), rows[1].tobytes()))
+    assert (both.to_bytes(), sent[0][0].tobytes(), sent[0][1].tobytes()) in ends
+
+
+def test_many_threads_that_correct_beside_one_that_learns_see_whole_values():
+    P, y = stream(30_000, 5)
+    tenant = np.random.default_rng(2).integers(50, size=len(P))
+    corrector, plain, done = (
+        Corrector(5, segments=["x"]),
+        Corrector(5, segments=["x"]),
+        threading.Event(),
+    )
+    batch = 3000
+    cuts = [slice(i, i + batch) for i in range(0, len(P), batch)]
+    here = {"x": tenant[:64]}
+    allowed = {plain.correct_many(P[:64], segments=here).tobytes()}
+    for cut in cuts:
+        plain.learn_many(P[cut], y[cut], segments={"x": tenant[cut]})
+        allowed.add(plain.correct_many(P[:64], segments=here).tobytes())
+
+    def learn():
+        for cut in cuts:
+            corrector.learn_many(P[cut], y[cut], segments={"x": tenant[cut]})
+        done.set()
+
+    def look():
+        while not done.is_set():
+            assert corrector.correct_many(P[:64], segments=here).tobytes() in allowed
+            assert len(corrector.segment_values("x")) in (0, 50)
+
+    run([learn, look, look])
+    assert corrector.to_bytes() == plain.to_bytes()
+
+
 def test_a_snapshot_beside_learning_is_whole():
     P, y = stream(20_000, 20)
     batch = 2_500
@@ -138,7 +193,8 @@ sent = []
 
 
 def interrupt():
-    time.sleep(0.7)
+    while not corrector.n_predictions + corrector.n_labels:  # it has begun
+        time.sleep(0.01)
     sent.append(time.perf_counter())
     os.kill(os.getpid(), signal.SIGINT)
 

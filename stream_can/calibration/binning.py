@@ -100,6 +100,10 @@ class BBQ(Binned):
     """
 
     def _fit_one(self, p: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """The average of all binnings as one step function: its edges and the value between them.
+
+        The rows are sorted once; each number of bins is then a few cuts of the sorted rows.
+        """
         n, root = len(p), len(p) ** (1 / 3)
         fewest = max(1, math.floor(root / SPREAD))
         most = max(fewest, min(math.ceil(SPREAD * root), math.ceil(n / FEWEST)))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction, StreamCANError
-from stream_can.method.kernel import normalised
+from stream_can.method.checks import normalised
 from stream_can.scores import check_rows
 
 __all__ = ["Calibration", "OneVersusRest", "rows_to_one"]

@@ -13,8 +13,8 @@ __all__ = ["MatrixScaling", "TemperatureScaling", "VectorScaling"]
 TINY = 1e-12
 """Is added to a probability before its logarithm is taken, as scikit-learn does."""
 STEPS = 200
-"""Where a class has few rows the maximum is far out; what is reached after these steps is better on
-other rows than the maximum itself, and most fits are done long before."""
+"""Most fits are done long before. Where a class has few rows, the maximum is far out, and what is
+reached after these steps is better on other rows than the maximum itself."""
 WIDEST = 10.0
 """The logarithm of the temperature stays between -10 and 10, as scikit-learn's does."""
 
@@ -175,9 +175,11 @@ def minimum(loss: object, start: Array, *arguments: object) -> Array:
 
 
 def softmax(z: Array) -> Array:
+    """The softmax of each row, without overflow."""
     z = np.exp(z - z.max(axis=1, keepdims=True))
     return np.asarray(z / z.sum(axis=1, keepdims=True))
 
 
 def logs(P: Array) -> NDArray[np.float64]:
+    """Logarithms of probabilities, which may be 0."""
     return np.asarray(np.log(P + TINY))

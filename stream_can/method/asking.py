@@ -37,7 +37,7 @@ class LabelRequest(NamedTuple):
     """With which a row was asked for at that moment, whatever was in it; 1 by margin."""
 
 
-class Head(msgspec.Struct):
+class AskingHead(msgspec.Struct):
     """What a snapshot says beside the requests of the window."""
 
     label_requests: Annotated[int, Meta(ge=1, le=1)]
@@ -140,6 +140,11 @@ class LabelRequests:
         return [self._ask(_digest(id, self._key), s) for id, s in zip(ids, scores, strict=True)]
 
     def _ask(self, digest: int, score: float) -> LabelRequest | None:
+        """Whether to ask for the label of one row, at random or because it is torn.
+
+        The threshold of "torn" follows the scores, so that the share of rows at or above it comes
+        to what is wanted. It moves with every row, also with one that is not asked for.
+        """
         self._rows += 1
         now = self._rows
         drawn, wanted = self._random.rate(now), self._margin.rate(now)
@@ -188,7 +193,7 @@ class LabelRequests:
         content, arrays, _ = snapshot.decode(data)
         if "label_requests" not in content:
             raise SnapshotMismatch("snapshot: holds no label requests")
-        head = snapshot.typed(content, Head)
+        head = snapshot.typed(content, AskingHead)
         self = cls(head.budget, head.random_share, seed=head.seed)
         self._rows, self._distance = head.rows, head.distance
         self._threshold = math.nan if head.threshold is None else head.threshold

@@ -8,8 +8,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
-from stream_can.method import kernel
+from stream_can.method.checks import normalised
 from stream_can.method.settings import DEFAULTS, check, check_settings
+from stream_can.method.uncertain import uncertainty as uncertainties
 
 __all__ = ["batch_can"]
 
@@ -83,7 +84,7 @@ def batch_can(
     >>> batch_can(P, laplace([7, 0, 0]), threshold=0.5, uncertainty="entropy")[-1].round(2)
     array([0.92, 0.  , 0.08])
     """
-    rows = kernel.normalised(P)
+    rows = normalised(P)
     m = rows.shape[1]
     q = np.asarray(prior, np.float64)
     if q.shape != (m,) or not (
@@ -97,9 +98,7 @@ def batch_can(
     sample = check("sample", sample, AT_LEAST_1 | None)
     settings = check_settings({"uncertainty": uncertainty, "k": k, "threshold": threshold})
 
-    uncertain = (
-        kernel.uncertainty(rows, settings["uncertainty"], settings["k"]) >= settings["threshold"]
-    )
+    uncertain = uncertainties(rows, settings["uncertainty"], settings["k"]) >= settings["threshold"]
     confident = rows[~uncertain]
     if sample is not None and sample < len(confident):
         confident = np.random.default_rng(seed).choice(

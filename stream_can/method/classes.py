@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from enum import Enum
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -12,7 +14,7 @@ import numpy as np
 
 from stream_can.errors import UnknownClass
 
-__all__ = ["ClassIndex", "class_names", "json_name", "preview"]
+__all__ = ["ClassIndex", "class_name", "class_names", "json_name", "preview"]
 
 ClassName = str | int | float | bool
 """What a class may be called."""
@@ -65,6 +67,11 @@ class ClassIndex(dict[Any, int]):
         self._numbers = {x: self[key] for key, x in numbers.items() if often[x] == 1}
         self._by_column = written == "file" and not numbers
 
+    @cached_property
+    def is_range(self) -> bool:
+        """Whether the classes are the numbers of their columns."""
+        return self._names == tuple(range(len(self))) and all(type(n) is int for n in self._names)
+
     def __missing__(self, label: Any) -> int:
         column = None if self._written == "exact" else self._other(label)
         if column is None:
@@ -72,7 +79,7 @@ class ClassIndex(dict[Any, int]):
         return column
 
     def _unknown(self, label: Any) -> str:
-        return f"{label!r} is none of the {len(self._names)} classes: {preview(self._names)}"
+        return f"{_shown(label)} is none of the {len(self._names)} classes: {preview(self._names)}"
 
     def column(self, label: Any) -> int:
         """The same for a label of any type: one that cannot be a key is no class either."""
@@ -119,15 +126,62 @@ def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
         raise ValueError(
             f"classes: a {type(classes).__name__}, expected a list in order of columns"
         )
-    names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
+    names = tuple(map(class_name, classes))
     if not names:
         raise ValueError("classes: expected at least 1, got none")
-    for name in names:
-        if not isinstance(name, (str, int, float)) or name != name:
-            raise ValueError(
-                f"classes: {name!r} is {type(name).__name__}, expected str, int, float or bool"
-            )
     return names
+
+
+def class_name(name: Any) -> ClassName:
+    """The name of a class as a snapshot keeps it, so that it is the same before and after a save.
+
+    A numpy scalar, or a member of a str or int Enum, stands for its value.
+
+    Raises
+    ------
+    ValueError
+        Where no snapshot could keep it: another type (a subclass of str, int or float included), an
+        int of more than 64 bits, half a surrogate pair, NaN.
+    """
+    if isinstance(name, np.generic):
+        name = name.item()
+    elif isinstance(name, Enum) and isinstance(name, str | int | float):
+        name = name.value
+    if type(name) is str:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"classes: {name!r} holds {name[error.start]!r}, half a surrogate pair, which "
+                "cannot be saved as UTF-8; decode the name with the encoding that it was written in"
+            ) from None
+    elif type(name) is int:
+        if not -(2**63) <= name < 2**64:
+            raise ValueError(
+                f"classes: {_shown(name)} is more than the 64 bits of an int that can be saved; "
+                "name the class by its text: str(name)"
+            )
+    elif type(name) is float and name != name:
+        raise ValueError(
+            "classes: nan is equal to no label, expected str, int, float or bool that is"
+        )
+    elif type(name) not in (float, bool):
+        base = next((base for base in (str, int, float) if isinstance(name, base)), None)
+        raise ValueError(
+            f"classes: {name!r} is {type(name).__name__}, expected str, int, float or bool"
+            + ("" if base is None else f"; give the plain {base.__name__}")
+        )
+    return name  # type: ignore[no-any-return]
+
+
+def _shown(name: Any) -> str:
+    """A label in a message; Python writes no int of more than 4,300 digits."""
+    try:
+        return repr(name)
+    except ValueError:
+        if isinstance(name, int):
+            return f"an int of {name.bit_length():,} bits"
+        return f"a {type(name).__name__} that cannot be shown"
 
 
 def preview(names: Sequence[Any], most: int = 8) -> str:

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from stream_can.method.segments import Texts
+from stream_can.method.values import Values
 
-UNCERTAINTIES: tuple[str, ...]
+Array = NDArray[np.float64]
 
 class Mode(IntEnum):
     CORRECT = 0
@@ -15,23 +16,13 @@ class Mode(IntEnum):
     PROCESS = 2
     EXPLAIN = 3
 
-class Lock:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
-
-class Kernel:
-    successor: Kernel | None
-    m: int
-    n_paths: int
-    g: float
+class Model:
     def __init__(
         self,
         m: int,
         paths: tuple[str, ...],
         state: dict[str, NDArray[Any]],
         *,
-        lock: Lock | None = None,
-        index: dict[Any, int] | None = None,
         train: Array,
         half_life: float,
         uncertainty: str,
@@ -39,19 +30,43 @@ class Kernel:
         threshold: float,
         pseudo_count: float,
         prior_strength: float,
-        start_weights: Array,
+        start_weights: Sequence[Array],
         precision: float = 5.0,
         exponent: float = 0.25,
         passes: float = 1.0,
         shared_features: bool = True,
+        values: Values | None = None,
     ) -> None: ...
+
+class Kernel:
+    state: dict[str, NDArray[Any]]
+    content: Any
+    index: Any
+    def __init__(
+        self,
+        model: Model,
+        state: dict[str, NDArray[Any]],
+        content: Any = None,
+        index: dict[Any, int] | None = None,
+    ) -> None: ...
+    @property
+    def n_sent(self) -> int: ...
+    @property
+    def g(self) -> float: ...
     @property
     def prior(self) -> Array: ...
     @property
-    def final_weights(self) -> tuple[float, float, float]: ...
+    def final_weights(self) -> tuple[float, ...]: ...
     @property
     def coverage(self) -> float: ...
-    def rows(self, P: ArrayLike, ndim: int, mode: Mode, receipt: bool = False) -> Any: ...
+    def rows(
+        self,
+        P: ArrayLike,
+        ndim: int,
+        mode: Mode,
+        receipt: bool = False,
+        texts: Texts | None = None,
+    ) -> Any: ...
     def play(
         self,
         P: ArrayLike,
@@ -62,15 +77,34 @@ class Kernel:
         known: NDArray[np.float32] | None,
         receipt: bool,
         explain: bool,
+        texts: Texts | None = None,
     ) -> tuple[Array, NDArray[np.float32] | None, Array | None]: ...
-    def correct_and_sum(self, P: ArrayLike, sums: Array, receipt: bool) -> Any: ...
-    def changed(self) -> None: ...
-    def learn_one(self, p: ArrayLike | None, y: int, known: NDArray[np.float32] | None) -> None: ...
-    def learn_many(
-        self, P: ArrayLike | None, ys: NDArray[np.int64], known: NDArray[np.float32] | None
+    def correct_and_sum(
+        self, P: ArrayLike, sums: Array, receipt: bool, texts: Texts | None = None
+    ) -> Any: ...
+    def add_sums(self, sums: Array, decays: Array) -> None: ...
+    def learn_one(
+        self,
+        p: ArrayLike | None,
+        y: int,
+        known: NDArray[np.float32] | None,
+        texts: Texts | None = None,
     ) -> None: ...
-
-def bad_rows(P: Array, names: Sequence[Any] | None = None) -> dict[int, str]: ...
-def checked(P: ArrayLike) -> Array: ...
-def normalised(P: ArrayLike) -> Array: ...
-def uncertainty(P: Array, kind: str, k: int) -> Array: ...
+    def learn_many(
+        self,
+        P: ArrayLike | None,
+        ys: NDArray[np.int64],
+        known: NDArray[np.float32] | None,
+        texts: Texts | None = None,
+    ) -> None: ...
+    def copied(
+        self, names: tuple[str, ...] | None = None
+    ) -> tuple[Any, dict[str, NDArray[Any]], int, Values | None]: ...
+    def replace(
+        self,
+        model: Model,
+        state: dict[str, NDArray[Any]],
+        content: Any,
+        index: dict[Any, int] | None,
+        changes: int,
+    ) -> bool: ...

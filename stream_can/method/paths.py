@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-BASES = ("raw", "temperature", "vector", "matrix", "fitted")
-"""Every base; ``fitted`` exists once :meth:`stream_can.Corrector.fit` has been called."""
+from stream_can.method.bases import BASES, FITTED_PATHS, PATHS, SEGMENTED_PATHS
 
-PATHS = (
-    "raw",
-    "can",
-    "temperature",
-    "temperature+can",
-    "vector",
-    "vector+can",
-    "matrix",
-    "matrix+can",
-)
-"""The paths a corrector can be made of, in their order."""
-
-FITTED_PATHS = ("fitted", "fitted+can")
-"""The paths that ``fit`` adds, behind the others."""
-
-MATRIX_LIMIT = 256
-"""Above this many classes ``matrix`` (2 m^2 numbers) is only used when asked for by name."""
+__all__ = [
+    "FITTED_PATHS", "PATHS", "SEGMENTED_PATHS", "anchor", "default_paths", "in_order", "own",
+    "segmented", "split",
+]  # fmt: skip
 
 
 def split(path: str) -> tuple[str, bool]:
@@ -35,8 +21,9 @@ def split(path: str) -> tuple[str, bool]:
 
 
 def default_paths(m: int) -> tuple[str, ...]:
-    """All eight paths; without ``matrix`` where m exceeds :data:`MATRIX_LIMIT`."""
-    return PATHS if m <= MATRIX_LIMIT else PATHS[:6]
+    """All paths, without those of bases that are too large for m classes."""
+    small = {name for name, base in BASES.items() if m <= (base.most_classes or m)}
+    return tuple(path for path in PATHS if split(path)[0] in small)
 
 
 def in_order(paths: Iterable[str]) -> tuple[str, ...]:
@@ -63,3 +50,18 @@ def anchor(paths: tuple[str, ...]) -> str:
     else ``raw``, else the first.
     """
     return next((name for name in ("fitted", "temperature", "raw") if name in paths), paths[0])
+
+
+def own(paths: Iterable[str]) -> tuple[str, ...]:
+    """Those that were asked for: without what columns and ``fit`` added."""
+    return tuple(path for path in paths if path not in FITTED_PATHS + SEGMENTED_PATHS)
+
+
+def segmented(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths that are asked for and those that columns add to them."""
+    if len(paths) == 1 or "vector" not in {split(path)[0] for path in paths}:
+        raise ValueError(
+            f"paths: {', '.join(paths)}; segments need the base vector, which values are compared "
+            "with, and another path"
+        )
+    return (*paths, *SEGMENTED_PATHS)

@@ -45,7 +45,9 @@ def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
     if isinstance(P, Mapping):
         P = list(P.values())
     try:
-        array = np.asarray(P)
+        array = _of_pandas(P) if hasattr(P, "isna") else np.asarray(P)
+    except InvalidPrediction:
+        raise
     except ValueError as error:
         raise InvalidPrediction(f"predictions do not form an array: {error}") from None
     if array.dtype.kind not in "fiub":
@@ -53,6 +55,29 @@ def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
     if names is not None and index is not None:
         array = array[..., _order(names, index)]
     return np.asarray(array, np.float64, order="C")
+
+
+def _of_pandas(data: Any) -> NDArray[Any]:
+    """A pandas frame or series as an array, its extension types (Float64, double[pyarrow]) too.
+
+    numpy itself makes objects of most of these, since they may hold NA.
+    """
+    by_column = hasattr(data, "columns")
+    types = list(data.dtypes) if by_column else [data.dtype]
+    numbers = all(getattr(one, "kind", "O") in "fiub" for one in types)
+    if not numbers or all(isinstance(one, np.dtype) for one in types):
+        return np.asarray(data)
+    missing = np.argwhere(np.asarray(data.isna()))
+    if len(missing) and by_column:
+        row, column = missing[0].tolist()
+        raise InvalidPrediction(
+            f"row {row}, column {data.columns[column]!r}: the probability is missing (NA);"
+            " fill it in or leave the row out"
+        )
+    if len(missing):
+        name = data.index[missing[0, 0]]
+        raise InvalidPrediction(f"entry {name!r}: the probability is missing (NA); fill it in")
+    return np.asarray(data.to_numpy(np.float64))
 
 
 def unordered(data: Any) -> bool:
@@ -140,7 +165,9 @@ def _half_a_unit(P: Array) -> Array:
     """Half a unit of the last digit of each row; 0 for whole numbers, or more than 9 digits."""
     half = np.zeros(len(P))
     for digits in range(9, 0, -1):
-        half[(np.abs(np.round(P, digits) - P) < 1e-12).all(axis=1)] = 0.5 / 10**digits
+        with np.errstate(over="ignore"):  # 1e302 times 10**9
+            same = (np.abs(np.round(P, digits) - P) < 1e-12).all(axis=1)
+        half[same] = 0.5 / 10**digits
     half[(P % 1 == 0).all(axis=1)] = 0
     return half
 

@@ -3,34 +3,99 @@
 Rows that many processes correct with one state change nothing there; each adds up what observing
 them would have added, and the sums are added to the state later, everywhere in the same order.
 
-Sums are an array, shape (parts, m + 1): the decayed sum of the rows and their decayed number; the
-decayed counts of their likeliest classes and their number; for each base with CAN the decayed sum
-of its confident rows and their number; with EM the decayed sum of the fitted rows and its number.
-Where each row is added by itself the state is, to the bit, what observing it makes.
+Sums are an array, shape (parts, m + 1), one row a :class:`Part`: here alone is written in which
+order they come and how each decays; the kernel, Spark and the learned log ask. Where each row is
+added by itself the state is, to the bit, what observing it makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.method.paths import BASES
+from stream_can.method.bases import BASES
 
-__all__ = ["EM_DECAY", "add", "merge", "parts"]
+__all__ = ["EM_DECAY", "Part", "add_up", "checked", "decays", "merge", "parts", "rows", "writable"]
 
 Array = NDArray[np.float64]
 
 EM_DECAY = 2.0 ** (-1.0 / 1000)
 """Of the EM counts of the fitted base, for each row."""
 
+MOST = 2.0**40
+"""More than any sum or number of rows comes to."""
 
-def parts(state: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
-    """The arrays of a state that rows add to, in the order of sums."""
-    confident = (f"S.{base}" for base in BASES if f"S.{base}" in state)
-    return ("mean", "predicted", *confident, *(("Q",) if "Q" in state else ()))
+
+class Part(NamedTuple):
+    """One row of sums: m decayed sums, and how many rows are in them."""
+
+    array: str
+    """The array of the state that it is added to."""
+    counted: bool
+    """Whether the number behind the sums is a plain count and decides how they decay.
+
+    Else it decays as they do, with all rows, and is added to the state like them."""
+    decay: float | None = None
+    """What they keep at each row; None for the corrector's own."""
+
+
+ROWS = 1
+"""The part that counts all rows."""
+
+
+def parts(state: Iterable[str]) -> tuple[Part, ...]:
+    """What sums are made of, in their order, for a state with arrays of these names.
+
+    The rows (1), the likeliest classes, for each base with CAN its confident rows, and where the
+    fitted base follows the class mix its rows.
+    """
+    names = set(state)
+    found = [Part("mean", False), Part("predicted", True)]
+    found += [Part(f"S.{base}", True) for base in BASES if f"S.{base}" in names]
+    if "Q" in names:
+        found.append(Part("Q", False, EM_DECAY))
+    return tuple(found)
+
+
+def rows(sums: Array) -> int:
+    """How many rows are behind sums."""
+    return int(sums[ROWS, -1])
+
+
+def checked(sums: Any, shape: tuple[int, int]) -> Array:
+    """Sums as a C-contiguous float64 array of numbers that sums can be, or ValueError."""
+    array = np.asarray(sums)
+    if array.dtype.kind not in "fiu" or array.shape != shape:
+        raise ValueError(f"sums: {_about(array)}, expected float64 of shape {shape}: new_sums()")
+    array = np.ascontiguousarray(array, np.float64)
+    if not ((array >= 0) & (array <= MOST)).all():
+        i, j = np.argwhere(~((array >= 0) & (array <= MOST)))[0].tolist()
+        raise ValueError(f"sums: entry {i, j} is {array[i, j]}, expected 0 to {MOST:g}")
+    return array
+
+
+def writable(sums: Any, shape: tuple[int, int]) -> Array:
+    """Sums that can be changed in place: the same array, checked, or ValueError."""
+    if not (
+        isinstance(sums, np.ndarray)
+        and sums.dtype == np.float64
+        and sums.flags.carray
+        and sums.shape == shape
+    ):
+        what = _about(sums) if isinstance(sums, np.ndarray) else type(sums).__name__
+        raise ValueError(
+            f"sums: {what}, expected a C-contiguous, writable float64 array of shape {shape},"
+            " as new_sums() of this corrector makes it"
+        )
+    checked(sums, shape)
+    return sums
+
+
+def _about(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"
 
 
 def power(g: float, n: int) -> float:
@@ -44,34 +109,44 @@ def power(g: float, n: int) -> float:
     return result
 
 
-def _decays(names: Sequence[str], sums: Array, g: float) -> list[float]:
-    """What earlier sums of each part have decayed to once these rows went by."""
-    rows = int(sums[1, -1])
-    found = {"mean": power(g, rows), "Q": power(EM_DECAY, rows)}
-    found["predicted"] = found["mean"]
-    return [
-        power(g, int(part[-1])) if name.startswith("S.") else found[name]
-        for name, part in zip(names, sums, strict=True)
-    ]
+def decays(layout: Sequence[Part], sums: Array, g: float) -> Array:
+    """What earlier sums, or the state, keep of each part once the rows of these went by."""
+    n = rows(sums)
+    return np.array(
+        [
+            power(g if part.decay is None else part.decay, int(row[-1]) if part.counted else n)
+            for part, row in zip(layout, sums, strict=True)
+        ]
+    )
 
 
-def add(state: Mapping[str, NDArray[Any]], sums: Array, g: float) -> None:
-    """Change a state, in place, as if the rows behind the sums went by now."""
-    names = parts(state)
-    for name, part, decay in zip(names, sums, _decays(names, sums, g), strict=True):
-        array = state[name]
-        array *= decay
-        array += part[: len(array)]
-    rows = int(sums[1, -1])
-    state["labelled"][:] *= power(g, rows)
-    state["counts"][0] += rows
-
-
-def merge(names: Sequence[str], into: Array, later: Array, g: float) -> None:
+def merge(layout: Sequence[Part], into: Array, later: Array, g: float) -> None:
     """Change sums, in place, to those of their rows and then of later ones."""
     numbers = into[:, -1] + later[:, -1]
-    into *= np.array(_decays(names, later, g))[:, None]
+    into *= decays(layout, later, g)[:, None]
     into += later
-    for i, name in enumerate(names):
-        if name == "predicted" or name.startswith("S."):  # counts that do not decay
+    for i, part in enumerate(layout):
+        if part.counted:  # a count does not decay
             into[i, -1] = numbers[i]
+
+
+def add_up(layout: Sequence[Part], sums: Array, g: float) -> None:
+    """Change sums in which no row has decayed, in place, to those of rows without an order.
+
+    n rows together weigh 1 + g + ... + g^(n-1), as they would one after the other, where g is what
+    one row later leaves of a row; and each of them weighs as much as it does on the average over
+    all orders.
+    """
+    n = rows(sums)
+    for part, row in zip(layout, sums, strict=True):
+        if part.decay is not None:  # has decayed, whatever the half-life of the rest
+            row *= n * _weight(part.decay, n) / np.maximum(row[-1:], 1)
+        elif part.counted:
+            row[:-1] *= _weight(g, int(row[-1]))
+        else:
+            row *= _weight(g, n)
+
+
+def _weight(g: float, n: int) -> float:
+    """What each of n rows weighs."""
+    return 1.0 if g == 1 or n == 0 else (1 - power(g, n)) / (1 - g) / n

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction
-from stream_can.method import kernel
+from stream_can.method.checks import normalised
 from stream_can.method.rows import as_float64
 from stream_can.method.settings import DEFAULTS, check_settings
+from stream_can.method.uncertain import uncertainty as uncertainties
 
 __all__ = ["any_topk_entropy", "entropy", "margin", "topk_entropy"]
 
@@ -143,5 +144,5 @@ def _measure(p: ArrayLike, kind: str, k: int) -> Array:
     rows = as_float64(p)
     if rows.ndim == 0 or rows.shape[-1] == 0:
         raise InvalidPrediction(f"predictions have shape {rows.shape}, expected (..., m)")
-    flat = kernel.normalised(rows.reshape(-1, rows.shape[-1]))
-    return kernel.uncertainty(flat, kind, k).reshape(rows.shape[:-1])[()]
+    flat = normalised(rows.reshape(-1, rows.shape[-1]))
+    return uncertainties(flat, kind, k).reshape(rows.shape[:-1])[()]

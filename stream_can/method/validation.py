@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction
+from stream_can.method.bases import MATRIX_LIMIT
+from stream_can.method.checks import normalised
 from stream_can.method.classes import ClassName, preview
-from stream_can.method.kernel import Kernel, Mode, normalised
-from stream_can.method.paths import MATRIX_LIMIT
+from stream_can.method.kernel import Kernel, Mode, Model
+from stream_can.method.segments import Texts
 from stream_can.method.state import State, new_state
 
 PASSES = 4
@@ -64,6 +66,16 @@ class Fitted:
     report: FitReport
     rows: Array
     labels: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    def in_order(self, texts: Texts | None) -> Texts | None:
+        """What the rows give of columns, in the order to learn them."""
+        if texts is None:
+            return None
+        for column in texts:
+            if column is not None and len(column) != len(self.order):
+                raise ValueError(f"segments: {len(column)} values for {len(self.order)} rows")
+        return [None if column is None else [column[i] for i in self.order] for column in texts]
 
 
 def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
@@ -119,7 +131,7 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
         "class_mix": n >= EM_ROWS,
         "missing": missing,
     }
-    return Fitted(fitted, report, P[orders[0]], y[orders[0]])
+    return Fitted(fitted, report, P[orders[0]], y[orders[0]], orders[0])
 
 
 def climb(
@@ -181,12 +193,12 @@ def apply(P: Array, state: State, base: str) -> Array:
 def lone(base: str, state: State, precision: float) -> Kernel:
     """A kernel of one base without shared features; it forgets nothing, priors count each pass."""
     m = len(state["labels"])
-    return Kernel(
+    model = Model(
         m,
         (base,),
         state,
         train=np.full(m, 1 / m),
-        start_weights=np.ones(1),
+        start_weights=[np.ones(1)],
         half_life=math.inf,
         uncertainty="topk_entropy",
         k=3,
@@ -198,3 +210,4 @@ def lone(base: str, state: State, precision: float) -> Kernel:
         passes=PASSES,
         shared_features=False,
     )
+    return Kernel(model, state)

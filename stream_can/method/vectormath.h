@@ -259,27 +259,27 @@ CLONES static void moments_of_three(const double *restrict r, const double *rest
     for (int j = 0; j < 6; j++) V[j] = (a[j + 3][0] + a[j + 3][1]) + (a[j + 3][2] + a[j + 3][3]);
 }
 
-static inline double clipped(double v) { return v < -6 ? -6 : v > 6 ? 6 : v; }
+static inline double clipped(double v, double most) { return v < -most ? -most : v > most ? most : v; }
 
 /* One diagonal Newton step of the offsets c; d = r - [k = y] is passed in. */
 CLONES static void step_offsets(double *restrict c, double *restrict H, const double *restrict d,
-                                const double *restrict r, double g, double a, len_t m) {
+                                const double *restrict r, double g, double a, double most, len_t m) {
     double forget = (1 - g) * a;
     for (len_t i = 0; i < m; i++) {
         double h = g * H[i] + r[i] * (1 - r[i]);
         H[i] = h;
-        c[i] = clipped(c[i] - (d[i] + forget * c[i]) / (h + a));
+        c[i] = clipped(c[i] - (d[i] + forget * c[i]) / (h + a), most);
     }
 }
 
 /* The same for one row of A, stored in single and computed in double precision. */
 CLONES static void step_row(float *restrict A, float *restrict G, const double *restrict d, const double *restrict r,
-                            double w, double g, double a, len_t m) {
+                            double w, double g, double a, double most, len_t m) {
     double forget = (1 - g) * a, w2 = w * w;
     for (len_t i = 0; i < m; i++) {
         double v = (double)A[i], h = g * (double)G[i] + w2 * (r[i] * (1 - r[i]));
         G[i] = (float)h;
-        A[i] = (float)clipped(v - (w * d[i] + forget * v) / (h + a));
+        A[i] = (float)clipped(v - (w * d[i] + forget * v) / (h + a), most);
     }
 }
 

@@ -4,6 +4,7 @@ import functools
 import inspect
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from types import CodeType
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 import stream_can
 import tests.oracle
 from stream_can import Corrector, batch_can, laplace
-from stream_can.method.kernel import bad_rows
-from stream_can.method.paths import PATHS, split
+from stream_can.method.checks import bad_rows
+from stream_can.method.paths import PATHS
+from tests.equal import compare, near_a_jump
 from tests.oracle import Oracle
 from tests.strategies import CONFIRMED, CORRECTED, SILENT, events_of, receipt_of, rows, streams
 
@@ -39,74 +41,6 @@ def run(corrector, P, events):
         else:
             corrector.learn_one(None, y)
     return out
-
-
-def near_a_jump(oracle, p, y=None):
-    """Whether rounding may decide: CAN at its threshold, a tie, or (with a label) a guard."""
-    p = np.asarray(p, float) / np.asarray(p, float).sum()
-    for name in {split(path)[0] for path in oracle.paths}:
-        within = 1e-6 if name in ("matrix", "fitted") else 1e-9
-        gap = oracle.uncertainty_of(oracle.base_row(name, p)) - oracle.threshold
-        exact = oracle.threshold == 0 or (oracle.kind == "margin" and gap == 0)  # a tie is a tie
-        if abs(gap) < within and not exact:
-            return True
-    top = np.sort(p)[::-1]
-    if any(0 < top[i] - top[i + 1] < 1e-12 * top[i] for i in (0, 4) if i + 1 < len(p)):
-        return True
-    if any(0 < abs(sure - 5) < 1e-9 for sure in (oracle.top, oracle.agree - oracle.top)):
-        return True
-    if y is None:
-        return False
-    n_j = oracle.n_j + (np.arange(len(p)) == p.argmax())
-    e = n_j.sum() * oracle.N_j / max(oracle.N_j.sum(), 1e-300)
-    unheard = ~oracle.heard & (np.arange(len(p)) != y) & (e > 0)
-    return bool((abs(n_j - e + np.sqrt(e))[unheard] < 1e-9).any())
-
-
-def close(actual, expected, tolerance, what=""):
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance, err_msg=what)
-
-
-def compare(oracle, corrector, P, events, tolerance):
-    """Both see the same events; an event near a jump is left out."""
-    kept = {}
-    for verb, i, y, kind in events:
-        if verb != "label" and near_a_jump(oracle, P[i], y if verb == "learn" else None):
-            continue
-        if verb == "process":
-            explained = corrector.explain_one(P[i])
-            for path, r in oracle.explain(P[i]).items():
-                close(explained[path], r, tolerance, path)
-            expected, kept[i] = oracle.process(P[i])
-            better, receipt = corrector.process_one(P[i], receipt=True)
-            close(better, expected, tolerance)
-            assert receipt.dtype == np.float32
-            close(receipt, kept[i], 1.2e-7 + tolerance)
-        elif verb == "observe":
-            corrector.observe_one(P[i])
-            oracle.observe(P[i])
-        elif verb == "learn":
-            receipt = receipt_of(kind, kept.get(i))
-            corrector.learn_one(P[i], y, receipt=receipt)
-            oracle.learn(P[i], y, receipt)
-        else:
-            corrector.learn_one(None, y)
-            oracle.learn(None, y)
-    same_inside(oracle, corrector, tolerance)
-
-
-def same_inside(oracle, corrector, tolerance):
-    close(list(corrector.weights.values()), oracle.w, tolerance)
-    assert list(corrector.final_weights) == ["anchor", "mixture", "tempered"]
-    close(list(corrector.final_weights.values()), oracle.final_weights, tolerance)
-    close(corrector.last_temperature, oracle.last_temperature, tolerance * 10)
-    close(corrector.prior, oracle.q, 1e-12)
-    silent = [corrector.classes[k] for k in np.flatnonzero(oracle.silent)]
-    assert list(corrector.silent_classes) == silent
-    close(corrector.coverage, oracle.coverage, 1e-9)
-    close(list(corrector.recent_log_loss.values()), oracle.recent_log_loss, tolerance * 10)
-    for name, sums in corrector.confident_sums.items():
-        close(sums, oracle.S[name], tolerance * 100)
 
 
 def tolerance_of(settings):
@@ -181,6 +115,7 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
                 counted["silent"] += oracle.silent.any()
         assert 0 <= oracle.coverage < 1 + 1e-9
         assert oracle.last_temperature > 0
+        assert abs(oracle.final_weights.sum() - 1) < 1e-9
         assert (oracle.n == 0) == np.isnan(oracle.recent_log_loss).all()
         receipt = oracle.process(P[0])[1]
         oracle.add_class()
@@ -197,6 +132,7 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
             for p in rng.dirichlet(np.full(m, 0.1), 20):
                 oracle.process(p)
                 oracle.learn(p, 0)
+        play_with_segments()
     finally:
         sys.settrace(before)
     source = Path(tests.oracle.__file__).read_text(encoding="utf-8")
@@ -204,6 +140,26 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
     assert counted["near a jump"] < 0.05 * counted["events"]
     for rare in ("lambda between", "judged as sent", "silent"):
         assert counted[rare]
+
+
+def play_with_segments():
+    """Values that repeat, are not given, are evicted; what is refused."""
+    rng = np.random.default_rng(0)
+    oracle = Oracle(3, segments=["a", "b"], segments_bytes=300)
+    values = [{"a": 1, "b": True}, {"a": 2.0, "b": "x"}, {"a": np.nan}, None]
+    oracle.fit(rng.dirichlet(np.ones(3), 4), [0, 1, 2, 0], values)
+    for i in range(8):
+        p = rng.dirichlet(np.ones(3))
+        _, receipt = oracle.process(p, values[i % 4])
+        oracle.learn(p, i % 3, receipt, values[i % 4])
+    oracle = Oracle(3, segments=["a"])
+    oracle.learn(p, 0, segments={"a": 1})
+    oracle.add_class()
+    for wrong in ({"c": 1}, {"a": 0.5}):
+        with pytest.raises(ValueError, match="column"):
+            oracle.process(np.append(p, 0), wrong)
+    with pytest.raises(ValueError, match="segments need"):
+        Oracle(3, segments=["a"], paths=["raw"])
 
 
 @functools.cache
@@ -416,10 +372,9 @@ def test_the_gil_is_released_inside_a_large_call_and_the_next_call_waits_for_it(
     """With a switch interval of an hour another thread runs only where the GIL is given up."""
     P = np.random.default_rng(0).dirichlet(np.ones(100), 60_000)
     corrector = Corrector(100)
-    started, finished = threading.Event(), threading.Event()
+    finished = threading.Event()
 
     def work():
-        started.set()
         corrector.process_many(P)
         finished.set()
 
@@ -428,7 +383,8 @@ def test_the_gil_is_released_inside_a_large_call_and_the_next_call_waits_for_it(
     try:
         thread = threading.Thread(target=work)
         thread.start()
-        started.wait()
+        while not corrector.n_predictions:  # its rows are checked before it has the lock
+            time.sleep(0.001)
         at_work = not finished.is_set()
         corrector.process_one(P[0])
         assert corrector.n_predictions == len(P) + 1

@@ -1,0 +1,349 @@
+# The calls of a Corrector on its Model: part of kernel.pyx.
+
+@cython.final
+cdef class Kernel:
+    """The calls of a Corrector: checked first, then one at a time on the model of that moment.
+
+    Under the lock no bytecode of Python runs, but for signal handlers between two rows; see
+    :mod:`stream_can.method.lock`.
+
+    Parameters
+    ----------
+    model
+        What it runs.
+    state
+        The arrays of the model.
+    content
+        What else belongs to it and is replaced with it: the Corrector's.
+    index
+        Class -> column, for rows that come with names.
+    """
+
+    cdef Model model
+    cdef readonly dict state
+    cdef readonly object content, index
+    cdef Lock lock
+
+    def __cinit__(self, Model model, dict state, content=None, index=None):
+        self.lock = Lock()
+        self.model, self.state, self.content, self.index = model, state, content, index
+
+    # ---- rows
+
+    def rows(self, P, int ndim, Mode mode, bint receipt=False, list texts=None):
+        """Run rows, shape (m,) or (n, m), through `mode`: a new array.
+
+        With `receipt` a second array, shape (n_sent, m) or (n, n_sent, m), float32. For EXPLAIN
+        (n_paths, n, m), and the content, which says what the paths are.
+        """
+        cdef Py_buffer view
+        cdef Job job
+        cdef Model model
+        result = kept = None
+        memset(&job, 0, sizeof(Job))
+        job.observes = mode == PROCESS or mode == OBSERVE
+        while True:
+            model = self.model
+            P = open_rows(P, ndim, model.m, &view, self.index)
+            try:
+                job.P, job.n = <const double *>view.buf, view.len // (8 * model.m)
+                if mode == EXPLAIN:
+                    result = np.empty((model.n_paths, *P.shape))
+                    job.paths = memory(result)
+                elif mode != OBSERVE:
+                    result = np.empty(P.shape)
+                    job.out = memory(result)
+                if receipt:
+                    kept = np.empty((*P.shape[:ndim - 1], model.n_sent, model.m), np.float32)
+                    job.receipts = memory32(kept)
+                if self.ran(model, &job, texts):
+                    if mode == EXPLAIN:
+                        return result, self.content
+                    return (result, kept) if receipt else result
+            finally:
+                PyBuffer_Release(&view)
+
+    cdef bint ran(self, Model model, Job *job, list texts=None) except -1:
+        """Run a job; False, and nothing is done, where its model was replaced as it waited.
+
+        `texts` are what the rows of the job give of the columns.
+        """
+        if texts is not None and model.values is not None:
+            return self.ran_with(model, job, texts)
+        self.lock.acquire(job.observes or job.n_labels > 0)
+        try:
+            if self.model is not model:
+                return False
+            model.run(job)
+            return True
+        finally:
+            self.lock.release()
+
+    cdef bint ran_with(self, Model model, Job *job, list texts) except -1:
+        """:meth:`ran`, with the slots of the values that its rows give."""
+        cdef Py_ssize_t i
+        cdef Values values = model.values
+        cdef long long[:, ::1] slots
+        values.warn()
+        for i, column in enumerate(texts):
+            if column is not None and len(column) != job.first + job.n:
+                raise ValueError(
+                    f"segments: column {values.columns[i]!r} has {len(column)} values for"
+                    f" {job.first + job.n} rows")
+        slots = np.empty((job.first + job.n + 1, model.n_columns), np.int64)
+        job.slots = &slots[0, 0]
+        self.lock.acquire(job.observes or job.n_labels > 0)
+        try:
+            if self.model is not model:
+                return False
+            try:
+                for i in range(job.n_labels):
+                    if job.rows[i] >= 0:
+                        values.claim(texts, job.rows[i])
+                values.look_up(texts, job.first + job.n, &slots[0, 0])
+                model.run(job)
+            finally:
+                if job.n_labels > 0:
+                    values.sweep()
+            return True
+        finally:
+            self.lock.release()
+
+    def play(self, P, Py_ssize_t first, const long long[::1] ys, const long long[::1] rows,
+             const long long[::1] due, known, bint receipt, bint explain, list texts=None):
+        """Process the rows of P from `first` on, and learn; see :meth:`Corrector.play`."""
+        cdef Py_buffer view
+        cdef Job job
+        cdef Model model
+        cdef const float[:, ::1] three
+        memset(&job, 0, sizeof(Job))
+        job.observes, job.first, job.n_labels = True, first, ys.shape[0]
+        if job.n_labels > 0 and rows.shape[0] == due.shape[0] == job.n_labels:
+            job.ys, job.rows, job.due = &ys[0], &rows[0], &due[0]
+        if known is not None:
+            three = known
+        while True:
+            model = self.model
+            if known is not None:
+                check_known(three, job.n_labels, model.n_sent)
+                if job.n_labels > 0:
+                    job.known = &three[0, 0]
+            P = open_rows(P, 2, model.m, &view, self.index)
+            try:
+                job.P, job.n = <const double *>view.buf, len(P) - first
+                check_labels(&job, len(P), model.m, rows.shape[0], due.shape[0])
+                out = np.empty((job.n, model.m))
+                job.out = memory(out)
+                kept = paths = None
+                if receipt:
+                    kept = np.empty((job.n, model.n_sent, model.m), np.float32)
+                    job.receipts = memory32(kept)
+                if explain:
+                    paths = np.empty((model.n_paths, job.n, model.m))
+                    job.paths = memory(paths)
+                if self.ran(model, &job, texts):
+                    return out, kept, paths
+            finally:
+                PyBuffer_Release(&view)
+
+    # ---- sums
+
+    def correct_and_sum(self, P, double[:, ::1] sums, bint receipt, list texts=None):
+        """The corrected rows of P, shape (n, m), with `receipt` theirs too.
+
+        What observing them adds goes into `sums`.
+        """
+        cdef Py_buffer view
+        cdef Job job
+        cdef Model model
+        memset(&job, 0, sizeof(Job))
+        while True:
+            model = self.model
+            require_sums(model, sums)
+            P = open_rows(P, 2, model.m, &view, self.index)
+            try:
+                job.P, job.n, job.sums = <const double *>view.buf, len(P), &sums[0, 0]
+                out = np.empty(P.shape)
+                job.out = memory(out)
+                kept = None
+                if receipt:
+                    kept = np.empty((len(P), model.n_sent, model.m), np.float32)
+                    job.receipts = memory32(kept)
+                if self.ran(model, &job, texts):
+                    return (out, kept) if receipt else out
+            finally:
+                PyBuffer_Release(&view)
+
+    def add_sums(self, const double[:, ::1] sums, const double[::1] decays):
+        """The rows behind sums went by: :mod:`stream_can.method.sums` says what keeps how much."""
+        self.lock.acquire(True)
+        try:
+            require_sums(self.model, sums)
+            if decays.shape[0] != self.model.n_parts:
+                raise ValueError(f"{decays.shape[0]} decays, expected {self.model.n_parts}")
+            self.model.add(sums, decays)
+        finally:
+            self.lock.release()
+
+    # ---- labels
+
+    def learn_one(self, p, long long y, known, list texts=None):
+        """One label, already an index; p is None where the prediction is gone.
+
+        `known` is float32 (n_sent,) or None.
+        """
+        cdef Py_buffer view
+        cdef Job job
+        cdef Model model
+        cdef const float[::1] three
+        cdef long long row = -1, due = 0
+        memset(&job, 0, sizeof(Job))
+        job.n_labels, job.ys, job.rows, job.due = 1, &y, &row, &due
+        if p is None:
+            while True:
+                model = self.model
+                check_labels(&job, 0, model.m, 1, 1)
+                if self.ran(model, &job):
+                    return
+        row, job.first = 0, 1
+        if known is not None:
+            three = known
+            if three.shape[0] != self.model.n_sent:
+                raise ValueError(
+                    f"known: shape ({three.shape[0]},), expected ({self.model.n_sent},)")
+            job.known = &three[0]
+        while True:
+            model = self.model
+            p = open_rows(p, 1, model.m, &view, self.index)
+            try:
+                job.P = <const double *>view.buf
+                check_labels(&job, 1, model.m, 1, 1)
+                if self.ran(model, &job, texts):
+                    return
+            finally:
+                PyBuffer_Release(&view)
+
+    def learn_many(self, P, const long long[::1] ys, known, list texts=None):
+        """Labels, already indices, of rows P, shape (n, m), or None; known is (n, n_sent)."""
+        k = ys.shape[0]
+        due = np.zeros(k, np.int64)
+        if P is None:
+            self.play(np.empty((0, self.model.m)), 0, ys, due - 1, due, None, False, False)
+            return
+        P = as_float64(P, self.index)
+        if P.ndim == 2 and len(P) != k:
+            raise InvalidPrediction(f"{len(P)} predictions but {k} labels; give one label per row")
+        self.play(P, k, ys, np.arange(k), due, known, False, False, texts)
+
+    # ---- the whole
+
+    def copied(self, names=None):
+        """The content, copies of the arrays (these, or all), how many changes they saw.
+
+        Last a copy of the values of columns, None where there are none or names were given.
+        """
+        cdef dict found = {}
+        cdef Values values = None if names is not None else self.model.values
+        self.lock.acquire(False)
+        try:
+            for name in self.state if names is None else names:
+                found[name] = self.state[name].copy()
+            if values is not None:
+                values = self.model.values.copy()
+            return self.content, found, self.lock.changes, values
+        finally:
+            self.lock.release()
+
+    def replace(self, Model model, dict state, content, index, unsigned long long changes):
+        """Go on with another model; False, and nothing is done, after more than `changes`."""
+        self.lock.acquire(True)
+        try:
+            if self.lock.changes != changes + 1:
+                return False
+            self.model, self.state, self.content, self.index = model, state, content, index
+            return True
+        finally:
+            self.lock.release()
+
+    @property
+    def n_sent(self):
+        """How many rows a receipt holds."""
+        return self.model.n_sent
+
+    @property
+    def g(self):
+        """What a decayed sum keeps at each event."""
+        return self.model.g
+
+    @property
+    def prior(self):
+        """The class prior in use now, shape (m,)."""
+        self.lock.acquire(False)
+        try:
+            return self.model.prior_row.copy()
+        finally:
+            self.lock.release()
+
+    @property
+    def final_weights(self):
+        """Weights of anchor, mixture and tempered mixture in what goes out; they sum to 1."""
+        cdef Model model
+        cdef double share
+        self.lock.acquire(False)
+        model = self.model
+        model.row.slots = NULL
+        share = model.share() if model.second.n > 1 else 0.0
+        found = (1.0, 0.0, 0.0)
+        if model.guarded:
+            found = tuple([
+                model.second.final[i] * (share if i > 2 else 1 - share)
+                for i in range(model.n_sent)])
+        self.lock.release()
+        return found
+
+    @property
+    def coverage(self):
+        """Mean of the share of the correction that goes out, over the predictions of late."""
+        self.lock.acquire(False)
+        found = self.model.coverage()
+        self.lock.release()
+        return found
+
+
+cdef int require_sums(Model model, const double[:, ::1] sums) except -1:
+    if sums.shape[0] != model.n_parts or sums.shape[1] != model.m + 1:
+        raise ValueError(
+            f"sums: shape {sums.shape[0], sums.shape[1]}, expected {model.n_parts, model.m + 1}")
+    return 0
+
+
+cdef int check_known(const float[:, ::1] known, Py_ssize_t k, Py_ssize_t n) except -1:
+    """What receipts gave labels: shape (k, n), probabilities or NaN."""
+    cdef Py_ssize_t i, j
+    if known.shape[0] != k or known.shape[1] != n:
+        raise ValueError(f"known: shape ({known.shape[0]}, {known.shape[1]}), expected ({k}, {n})")
+    for i in range(k):
+        for j in range(n):
+            if known[i, j] < 0 or known[i, j] > 1.001:
+                raise ValueError(
+                    f"known: {known[i, j]} of label {i}, expected a probability, or NaN")
+    return 0
+
+
+cdef int check_labels(Job *job, Py_ssize_t given, Py_ssize_t m, Py_ssize_t n_rows,
+                      Py_ssize_t n_due) except -1:
+    """Labels belong to classes and to rows that went by before them, in the order they are due."""
+    cdef Py_ssize_t i, k = job.n_labels
+    cdef long long before = 0
+    if not 0 <= job.first <= given or n_rows != k or n_due != k:
+        raise ValueError(
+            f"{given} rows from {job.first} on, {k} labels, {n_rows} rows of labels, "
+            f"{n_due} places")
+    for i in range(k):
+        if not (before <= job.due[i] <= job.n and 0 <= job.ys[i] < m
+                and -1 <= job.rows[i] < job.first + job.due[i]):
+            raise ValueError(
+                f"label {i}: class {job.ys[i]} of row {job.rows[i]} before row {job.due[i]}:"
+                " out of range")
+        before = job.due[i]
+    return 0

@@ -1,0 +1,108 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""What a prediction must be, in compiled code: checked where it comes in, and trusted inside."""
+
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
+)
+from libc.math cimport fabs
+
+from stream_can.method.vectormath cimport bad_row, divide, sum_of
+
+import numpy as np
+
+from stream_can.errors import InvalidPrediction
+from stream_can.method.rows import TOLERANCE, as_float64, reason
+
+cdef double tolerance = TOLERANCE
+
+
+cdef double *memory(array) except NULL:
+    """Where a new, C-contiguous float64 array begins; whoever asks keeps the array."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    PyBuffer_Release(&view)
+    return <double *>view.buf
+
+
+cdef float *memory32(array) except NULL:
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    PyBuffer_Release(&view)
+    return <float *>view.buf
+
+
+cdef Py_ssize_t first_bad(const double *P, Py_ssize_t n, Py_ssize_t m) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double total
+    for i in range(n):
+        if bad_row(P + i * m, m, &total) or not fabs(total - 1) <= tolerance:
+            return i
+    return -1
+
+
+def bad_rows(P, names=None):
+    """What is wrong with rows of P, shape (n, m), that are no probability vectors: {row: why}."""
+    cdef Py_buffer view
+    cdef Py_ssize_t i = 0, bad, n, m
+    found = {}
+    if P.dtype != np.float64 or P.ndim != 2:
+        raise ValueError(f"rows: {P.dtype} of shape {P.shape}, expected float64 of shape (n, m)")
+    P = np.require(P, None, "CA")
+    n, m = P.shape
+    PyObject_GetBuffer(P, &view, PyBUF_C_CONTIGUOUS)
+    while (bad := first_bad(<const double *>view.buf + i * m, n - i, m)) >= 0:
+        i += bad
+        found[i] = reason(P[i], names)
+        i += 1
+    PyBuffer_Release(&view)
+    return found
+
+
+cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view, object index=None):
+    """A C-contiguous float64 buffer of P, checked in shape and content; returns what owns it."""
+    cdef Py_ssize_t n, bad
+    if type(P) is not np.ndarray or P.dtype != np.float64 or not P.flags.c_contiguous:
+        P = as_float64(P, index)
+    if P.ndim != ndim or P.shape[ndim - 1] != m:
+        expected = f"({m},)" if ndim == 1 else f"(n, {m})"
+        raise InvalidPrediction(
+            f"predictions have shape {P.shape}, expected {expected}: one column per class")
+    PyObject_GetBuffer(P, view, PyBUF_C_CONTIGUOUS)
+    if <size_t>view.buf % sizeof(double) != 0:  # vector code cannot read it
+        PyBuffer_Release(view)
+        P = P.copy()
+        PyObject_GetBuffer(P, view, PyBUF_C_CONTIGUOUS)
+    n = view.len // (8 * m)
+    if n > 1:
+        with nogil:
+            bad = first_bad(<const double *>view.buf, n, m)
+    else:
+        bad = first_bad(<const double *>view.buf, n, m)
+    if bad >= 0:
+        PyBuffer_Release(view)
+        raise InvalidPrediction(f"row {bad}: {reason(P if ndim == 1 else P[bad])}")
+    return P
+
+
+def checked(P):
+    """Probability vectors, shape (n, m) with m >= 1, as a C-contiguous float64 array."""
+    cdef Py_buffer view
+    P = as_float64(P)
+    if P.ndim != 2 or P.shape[1] == 0:
+        raise InvalidPrediction(
+            f"predictions have shape {P.shape}, expected (n, m): one column per class")
+    P = open_rows(P, 2, P.shape[1], &view)
+    PyBuffer_Release(&view)
+    return P
+
+
+def normalised(P):
+    """The same, divided by their sums: a new array."""
+    cdef double *target
+    cdef const double[:, ::1] rows = checked(P)
+    cdef Py_ssize_t i, n = rows.shape[0], m = rows.shape[1]
+    out = np.empty((n, m))
+    target = memory(out)
+    for i in range(n):
+        divide(&rows[i, 0], sum_of(&rows[i, 0], m), target + i * m, m)
+    return out

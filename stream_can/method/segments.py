@@ -1,0 +1,127 @@
+"""The values of columns as users give them: which are one, and what is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Texts", "column_names", "text_of", "texts_of"]
+
+Texts = list[list[str | None] | None]
+"""Of each column, the texts of n rows, None where a row gives no value; or None for no row."""
+
+
+def column_names(columns: Iterable[str]) -> tuple[str, ...]:
+    """The names of the declared columns, checked."""
+    if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
+        raise ValueError(f"segments: {columns!r}, expected a list of names of columns")
+    names = tuple(columns)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"segments: {name!r}, expected the name of a column")
+        if names.count(name) > 1:
+            raise ValueError(f"segments: {name!r} is named twice")
+        _encoded(name, "segments")
+    return names
+
+
+def text_of(value: Any) -> str | None:
+    """What a value of a column is called; None where it is not given.
+
+    12, 12.0 and "12" are one, True is "true"; None and NaN are no value.
+
+    Raises
+    ------
+    ValueError
+        For every other number, because measurements are no segments, and for every other type.
+    """
+    if type(value) is str:
+        _encoded(value, "a value of a column")
+        return value
+    if isinstance(value, np.generic):
+        return text_of(value.item()) if not isinstance(value, np.datetime64) else _strange(value)
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if value.is_integer():
+            return str(int(value))
+        raise ValueError(f"{value!r} is a measurement; a segment's value is a text or an integer")
+    return str(value) if isinstance(value, str) else _strange(value)
+
+
+def _strange(value: Any) -> str:
+    raise ValueError(
+        f"{type(value).__name__} {value!r}: a segment's value is a text, an integer or a boolean"
+    )
+
+
+def _encoded(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what}: {text!r} is no Unicode text") from None
+
+
+def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
+    """The texts of the values that rows give.
+
+    Parameters
+    ----------
+    columns
+        The declared columns.
+    segments
+        {column: value} of one row; of many {column: values}, or a DataFrame that has the columns
+        among others.
+    many
+        Which of them.
+
+    Raises
+    ------
+    ValueError
+        Where a column is not declared, or a value is none; the message names row and column.
+    """
+    is_table = many and hasattr(segments, "columns")
+    if not is_table and not isinstance(segments, Mapping):
+        raise ValueError(
+            f"segments: {type(segments).__name__}, expected {{column: value}}"
+            + (" or a DataFrame" if many else "")
+        )
+    names = list(segments.columns) if is_table else list(segments)
+    if not is_table:
+        for name in names:
+            if name not in columns:
+                known = ", ".join(columns) if columns else "none"
+                raise ValueError(f"segments: column {name!r} was not declared; declared: {known}")
+    return [_texts(name, segments[name], many) if name in names else None for name in columns]
+
+
+def _texts(name: str, values: Any, many: bool) -> list[str | None] | None:
+    """The texts of one column."""
+    if not many:
+        values = [values]
+    elif values is None:
+        return None
+    elif isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise ValueError(
+            f"segments: column {name!r}: expected a value for each row, got {values!r}"
+        )
+    else:
+        listed = getattr(values, "tolist", None) or getattr(values, "to_list", None)
+        values = list(values) if listed is None else listed()
+    found: list[str | None] = []
+    for i, value in enumerate(values):
+        try:
+            found.append(text_of(value))
+        except ValueError as error:
+            where = f" of row {i}" if many else ""
+            raise ValueError(f"segments: column {name!r}{where}: {error}") from None
+    return found
