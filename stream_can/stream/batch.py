@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
+from stream_can.method.receipts import ROWS, gave, gave_row, joined
 from stream_can.scores import Scores
+from stream_can.stream.columns import Given, Table, table
 from stream_can.stream.entry import OpenPart
 from stream_can.stream.messages import Label, Prediction
-from stream_can.stream.recent import Recent, row_bytes
+from stream_can.stream.recent import Recent, raw_bytes, row_bytes
 from stream_can.stream.records import Output
 
 __all__ = ["Batch"]
 
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
-
-UNKNOWN = np.full(3, np.nan, np.float32).tobytes()
 
 
 class Batch:
@@ -30,12 +31,19 @@ class Batch:
     ----------
     rows
         The rows of the opened records, shape (n, m), to which the records' numbers refer.
+    columns
+        The declared columns.
+    n_sent
+        Rows of a receipt.
     """
 
-    def __init__(self, rows: Array) -> None:
+    def __init__(self, rows: Array, columns: Sequence[str] = (), n_sent: int = ROWS) -> None:
+        self._columns, self._n_sent = columns, n_sent
         self.predictions: list[tuple[Prediction, Output, Recent | None]] = []
         self._rows, self._m = rows, rows.shape[1]
-        self._earlier: list[bytes] = []  # rows of labels that are none of this batch's predictions
+        # Rows of labels that are none of this batch's predictions, and what they gave of columns.
+        self._earlier: list[bytes] = []
+        self._earlier_given: list[Given | None] = []
         # Of each label: the class, the number of its row, whether that is among the predictions
         # or the earlier rows, and after how many predictions it is learned; and the receipt of its
         # prediction, where that is of an earlier batch and known.
@@ -76,22 +84,28 @@ class Batch:
 
         Its place is its own offset, and the next one of predictions as it is taken.
         """
-        of, here, row, receipt = -1, False, None, None
+        of, here, row, receipt, given = -1, False, None, None, None
         if entry is not None:
             self.join(label, entry)
-            of, here = entry.number, not entry.rows
+            of, here, given = entry.number, not entry.rows, entry.given
             row, receipt = (None, None) if here else (entry.raw, entry.receipt)
         if label.number >= 0:  # the row that it brings goes before another that was kept
             brought = self._rows[label.number].tobytes()
             kept = self._rows[self.predictions[of][0].number].tobytes() if here else row
             if brought != kept:
-                here, row, receipt = False, brought, None
+                here, row, receipt, given = False, brought, None, label.given
         if row is not None:
             of = len(self._earlier)
             self._earlier.append(row)
+            self._earlier_given.append(given)
         self._labels.append((label.index, of, here, len(self.predictions)))
         self._receipts.append(receipt)
         self._places.append(place)
+
+    @cached_property
+    def raw(self) -> list[bytes]:
+        """One of :func:`row_bytes` for each row, of which no more is known."""
+        return raw_bytes(self._rows, self._n_sent)
 
     def _predicted(self) -> Array:
         """The rows of the predictions, shape (n, m)."""
@@ -99,25 +113,32 @@ class Batch:
             return self._rows
         return self._rows[[prediction.number for prediction, _, _ in self.predictions]]
 
+    def _segments(self, earlier: Sequence[Given | None] = ()) -> Table | None:
+        """What earlier rows and the predictions give of the columns; None where there are none."""
+        if not self._columns:
+            return None
+        given = [prediction.given for prediction, _, _ in self.predictions]
+        return table(self._columns, [*earlier, *given])
+
     def collect(
         self, corrector: Corrector, part: OpenPart, keeps: bool
     ) -> tuple[Array, Array, Receipts | None]:
         """Correct, and let the part have what there is to learn; as :meth:`play` otherwise."""
-        P, m = self._predicted(), self._m
+        P, m, segments = self._predicted(), self._m, self._segments()
         if not keeps:  # there are no labels
-            return P, corrector.correct_and_sum(P, part.sums), None
-        sent, receipts = corrector.correct_and_sum(P, part.sums, receipt=True)
+            return P, corrector.correct_and_sum(P, part.sums, segments=segments), None
+        sent, receipts = corrector.correct_and_sum(P, part.sums, receipt=True, segments=segments)
         labels = zip(self._labels, self._receipts, self._places, strict=True)
         for (y, of, here, _), receipt, (offset, taken) in labels:
-            row, known = None, UNKNOWN
             if here:
-                row, known = P[of].tobytes(), receipts[of, :, y].tobytes()
-            elif of >= 0:
-                row = self._earlier[of]
-                if receipt is not None:
-                    a, b, c = 4 * y, 4 * (m + y), 4 * (2 * m + y)
-                    known = receipt[a : a + 4] + receipt[b : b + 4] + receipt[c : c + 4]
-            part.add(offset, taken, y, known, row)
+                row, given = P[of].tobytes(), self.predictions[of][0].given
+                part.add(offset, taken, y, gave_row(receipts, of, y), row, given)
+                continue
+            known = gave(receipt, y, m, self._n_sent)
+            if of >= 0:
+                part.add(offset, taken, y, known, self._earlier[of], self._earlier_given[of])
+            else:
+                part.add(offset, taken, y, known, None)
         return P, sent, receipts
 
     def play(self, corrector: Corrector) -> tuple[Array, Array, Receipts | None]:
@@ -133,18 +154,16 @@ class Batch:
             first=first,
             known=self._known(),
             receipt=True,
+            segments=self._segments(self._earlier_given),
         )
         return P, played.rows, played.receipts
 
     def _known(self) -> NDArray[np.float32] | None:
-        """What the receipt of each label's prediction gave the label, shape (labels, 3)."""
+        """What the receipt of each label's prediction gave the label, shape (labels, n_sent)."""
         if not any(self._receipts):
             return None
-        known = np.full((len(self._labels), 3), np.nan, np.float32)
-        for row, (y, *_), receipt in zip(known, self._labels, self._receipts, strict=True):
-            if receipt is not None:
-                row[:] = np.frombuffer(receipt, np.float32)[y :: self._m]
-        return known
+        labels, rows = zip(self._labels, self._receipts, strict=True), self._n_sent
+        return joined((gave(receipt, y, self._m, rows) for (y, *_), receipt in labels), rows=rows)
 
     def keep(
         self, P: Array, sent: Array, receipts: Receipts, fair: Container[int] | None = None

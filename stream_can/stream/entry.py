@@ -4,7 +4,13 @@ Processes that learn together fold the same entries in the same order, so that e
 corrector. All that the fold uses stands in the log: rows, labels, what was sent, even the corrector
 to start from and the settings; nothing comes from a process' own files.
 
-An entry is MessagePack, with the numbers of arrays as little-endian bytes.
+An entry is a map of named parts in MessagePack, with the numbers of arrays as little-endian bytes.
+Format 1 is that of release 0.2. In format 2 each entry names its application (``app``), and a later
+release may add parts: whoever does not know one ignores it, unless the entry says that it ``needs``
+it. Who does not know what is needed stops: another one would have folded something else.
+
+Where columns are declared, an entry also has what the predictions of its labels gave of them: each
+text once, and for each label and column four bytes that say which.
 """
 
 from __future__ import annotations
@@ -17,27 +23,49 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
-from stream_can.method.kernel import checked
+from stream_can.method import receipts
+from stream_can.method import sums as decayed
+from stream_can.method.checks import checked
+from stream_can.stream.columns import Given, Table, length
+from stream_can.stream.identity import Identity
+from stream_can.version import __version__
 
-__all__ = ["BadEntry", "Entry", "OpenPart", "Part", "entries", "fold", "read", "settings", "start"]
+__all__ = [
+    "BadEntry",
+    "LogEntry",
+    "LogPart",
+    "NewerEntry",
+    "OpenPart",
+    "entries",
+    "fold",
+    "identify",
+    "read",
+    "settings",
+    "start",
+]
 
-VERSION = 1
+VERSION, WITHOUT_IDENTITY = 2, 1
 LIMIT = 256 << 10
 """Bytes of labels at which an entry is full: at most twice as many are in it."""
-LABEL_BYTES = 40
-"""Of a label, besides its row."""
+LABEL_BYTES, COLUMN_BYTES = 40, 12
+"""Of a label, besides its row; and for each column, besides its text."""
 
 Array = NDArray[np.float64]
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class BadEntry(StreamCANError, ValueError):
-    """A record of the learned log is no entry that this release can fold."""
+    """A record of the learned log is no entry, or does not fit what was learned."""
 
 
-class Part(msgspec.Struct, array_like=True, frozen=True):
+class NewerEntry(StreamCANError):
+    """An entry of a release that is newer than this one: without it nothing behind it is right."""
+
+
+class LogPart(msgspec.Struct, array_like=True, frozen=True):
     """What one partition adds: its labels in the order they were taken."""
 
     partition: Position
@@ -52,18 +80,27 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     classes: bytes = b""
     """Column of each label, int32; ~column where its prediction is gone."""
     known: bytes = b""
-    """What the three rows of its receipt gave each label, float32; NaN where not known any more."""
+    """What the rows of its receipt gave each label, float32; NaN where not known any more."""
     rows: bytes = b""
     """The predictions of the labels that have one, float32."""
 
 
-class Entry(msgspec.Struct, omit_defaults=True, frozen=True):
+class LogSegments(msgspec.Struct, array_like=True, frozen=True):
+    """What the predictions of all parts gave of the columns, where any gave something."""
+
+    texts: list[str]
+    """Each text once, in the order in which they come."""
+    values: bytes
+    """Of each prediction and column, int32: which text, -1 where none was given."""
+
+
+class LogEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     """One record of the log."""
 
     version: Annotated[int, Meta(ge=1)]
-    learned: Position = 0
+    folded_to: Position = msgspec.field(default=0, name="learned")
     """The log offset up to which its writer had folded."""
-    parts: list[Part] = []
+    parts: list[LogPart] = []
     sums: bytes | None = None
     """Of all rows of the parts that end here, float32; see ``stream_can.method.sums``."""
     start: bytes | None = None
@@ -72,16 +109,34 @@ class Entry(msgspec.Struct, omit_defaults=True, frozen=True):
     """Whether ``start`` replaces what was learned."""
     settings: dict[str, float | int | str | None] | None = None
     """Settings of the corrector from here on."""
+    generation: Position | None = None
+    """Of these settings, where their writer says it."""
+    app: bytes | None = None
+    """The mark of the application that it belongs to; None in format 1."""
+    identity: Identity | None = None
+    """Who that is: with each start, and once in a log that began in format 1."""
+    by: str = ""
+    """The instance that started the log, or changed settings, for people."""
+    release: str = ""
+    """The writer's."""
+    needs: list[str] = []
+    """Parts that whoever folds it must know."""
+    segments: LogSegments | None = None
 
 
-class Version(msgspec.Struct):
+class EntryFormat(msgspec.Struct):
     """As much of an entry as any release can read."""
 
     version: Annotated[int, Meta(ge=1)]
+    app: bytes | None = None
+    identity: dict[str, Any] | None = None
+    release: str = ""
+    needs: list[str] = []
 
 
-_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Entry).decode
-_read_version = msgspec.msgpack.Decoder(Version).decode
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(LogEntry).decode
+_read_format = msgspec.msgpack.Decoder(EntryFormat).decode
+KNOWN = {field.encode_name for field in msgspec.structs.fields(LogEntry)}
 
 
 class OpenPart:
@@ -103,113 +158,212 @@ class OpenPart:
         self.classes: list[int] = []
         self.known: list[bytes] = []
         self.rows: list[bytes | None] = []
+        self.given: list[Given | None] = []
+        self.longest = 0
+        """Characters of the values of a label, at most."""
 
-    def add(self, offset: int, taken: int, y: int, known: bytes, row: bytes | None) -> None:
-        """A label: where it lies, which prediction comes next as it does, its class, the three
-        float32 that its receipt gave it, and its row."""
+    def add(
+        self,
+        offset: int,
+        taken: int,
+        y: int,
+        known: bytes,
+        row: bytes | None,
+        given: Given | None = None,
+    ) -> None:
+        """A label: where it lies, which prediction comes next as it does, its class, the float32
+        that its receipt gave it, its row, and what this gave of columns."""
+        if given is not None:
+            self.longest = max(self.longest, length(given))
+        self.given.append(given)
         self.offsets.append(offset)
         self.taken.append(taken)
         self.classes.append(y)
         self.known.append(known)
         self.rows.append(row)
 
-    def pieces(self, partition: int, end: tuple[int, int], most: int) -> list[Part]:
-        """The parts of entries that it makes, each with so many labels at most."""
+    def pieces(
+        self, partition: int, end: tuple[int, int], most: int
+    ) -> list[tuple[LogPart, list[Given | None]]]:
+        """The parts of entries that it makes, each with so many labels at most, and what the rows
+        in them gave of columns."""
         (first, label), (next_, next_label) = self.begin, end
-        found = []
+        parts = []
         for start in range(0, max(1, len(self.rows)), most):
             cut = slice(start, start + most)
             last = start + most >= len(self.rows)
             rows = self.rows[cut]
-            found.append(
-                Part(
-                    partition,
-                    (first, next_ if last else first),
-                    (label, next_label if last else label),
-                    np.array(self.offsets[cut], "<i8").tobytes(),
-                    np.array(self.taken[cut], "<i8").tobytes(),
-                    np.array(
-                        [
-                            ~y if row is None else y
-                            for y, row in zip(self.classes[cut], rows, strict=True)
-                        ],
-                        "<i4",
-                    ).tobytes(),
-                    b"".join(self.known[cut]),
-                    np.frombuffer(b"".join(filter(None, rows))).astype("<f4").tobytes(),
-                )
+            part = LogPart(
+                partition,
+                (first, next_ if last else first),
+                (label, next_label if last else label),
+                np.array(self.offsets[cut], "<i8").tobytes(),
+                np.array(self.taken[cut], "<i8").tobytes(),
+                np.array(
+                    [
+                        ~y if row is None else y
+                        for y, row in zip(self.classes[cut], rows, strict=True)
+                    ],
+                    "<i4",
+                ).tobytes(),
+                b"".join(self.known[cut]),
+                np.frombuffer(b"".join(filter(None, rows))).astype("<f4").tobytes(),
             )
-        return found
+            each = zip(self.given[cut], rows, strict=True)
+            parts.append((part, [given for given, row in each if row is not None]))
+        return parts
 
 
 def entries(
     corrector: Corrector,
-    learned: int,
+    folded_to: int,
     opened: Sequence[tuple[int, OpenPart, tuple[int, int]]],
     limit: int = LIMIT,
+    app: bytes | None = None,
 ) -> list[bytes]:
     """The entries of a transaction.
 
     Parameters
     ----------
-    corrector, learned
-        What the rows were corrected with, and up to where it has folded.
+    corrector, folded_to
+        What the rows were corrected with, and the offset up to which it has folded the log.
     opened
         Partition, what it adds, and its next offsets of input and labels; by partition.
     limit
         Bytes of an entry's labels, about: it is full once it has as many.
+    app
+        The mark of the log's identity, where it has one.
     """
-    m, size = len(corrector.classes), limit
-    most = max(1, limit // (4 * m + LABEL_BYTES))
-    found: list[tuple[list[Part], Array]] = []
+    m, columns, size = len(corrector.classes), len(corrector.segments), limit
+    packed: list[tuple[list[LogPart], Array, list[Given | None]]] = []
     for partition, part, end in opened:
-        for piece in part.pieces(partition, end, most):
+        label = 4 * m + LABEL_BYTES + COLUMN_BYTES * columns + 4 * part.longest
+        for piece, given in part.pieces(partition, end, max(1, limit // label)):
             if size >= limit:
-                found.append(([], corrector.new_sums()))
+                packed.append(([], corrector.new_sums(), []))
                 size = 0
-            found[-1][0].append(piece)
+            packed[-1][0].append(piece)
+            packed[-1][2].extend(given)
             size += len(piece.rows) + LABEL_BYTES * (1 + len(piece.classes) // 4)
-        corrector.merge_sums(found[-1][1], part.sums)
+            if columns:
+                size += sum([COLUMN_BYTES * columns + 4 * length(one) for one in given])
+        corrector.merge_sums(packed[-1][1], part.sums)
     return [
-        _encode(
-            Entry(VERSION, learned, parts, sums.astype("<f4").tobytes() if sums[1, -1] else None)
+        _write(
+            app,
+            folded_to=folded_to,
+            parts=parts,
+            sums=_packed(sums),
+            segments=_numbered(given, columns) if columns else None,
         )
-        for parts, sums in found
+        for parts, sums, given in packed
     ]
 
 
-def start(corrector: bytes, *, reset: bool = False) -> bytes:
-    """The entry that a log starts with: a corrector's snapshot."""
-    return _encode(Entry(VERSION, start=corrector, reset=reset))
+def _numbered(rows: Sequence[Given | None], columns: int) -> LogSegments | None:
+    """What rows gave, each text once; None where none gave anything."""
+    number: dict[str | None, int] = {None: -1}
+    none = (None,) * columns
+    values = [number.setdefault(text, len(number) - 1) for given in rows for text in given or none]
+    del number[None]
+    return LogSegments(list(number), np.array(values, "<i4").tobytes()) if number else None  # type: ignore[arg-type]
 
 
-def settings(changed: dict[str, Any]) -> bytes:
+def _packed(sums: Array) -> bytes | None:
+    return sums.astype("<f4").tobytes() if decayed.rows(sums) else None
+
+
+def start(
+    corrector: bytes, *, reset: bool = False, identity: Identity | None = None, by: str = ""
+) -> bytes:
+    """The entry that a log starts with: a corrector's snapshot, and who learns there.
+
+    Without an identity it is of format 1, for a group with members of release 0.2; but with columns
+    that release cannot learn there, and is told so.
+    """
+    app = None if identity is None else identity.mark
+    return _write(
+        app,
+        needs=["segments"] if snapshot.decode(corrector).version == snapshot.WITH_COLUMNS else [],
+        start=corrector,
+        reset=reset,
+        identity=identity,
+        by=by if identity else "",
+    )
+
+
+def identify(identity: Identity, by: str = "") -> bytes:
+    """The entry by which a log that began in format 1 says from here on who learns there."""
+    return _write(identity.mark, identity=identity, by=by)
+
+
+def settings(
+    changed: dict[str, Any],
+    generation: int | None = None,
+    *,
+    app: bytes | None = None,
+    by: str = "",
+) -> bytes:
     """The entry that changes settings of the corrector."""
-    return _encode(Entry(VERSION, settings=changed))
+    if app is None:
+        return _write(None, settings=changed)
+    return _write(app, settings=changed, generation=generation, by=by)
 
 
-def read(data: bytes | None) -> Entry:
+def _write(app: bytes | None, needs: Sequence[str] = (), **parts: Any) -> bytes:
+    if parts.get("segments") is not None:
+        needs = ["segments"]
+    if app is None and not needs:
+        return _encode(LogEntry(WITHOUT_IDENTITY, **parts))
+    return _encode(LogEntry(VERSION, app=app, release=__version__, needs=[*needs], **parts))
+
+
+def read(
+    data: bytes | None, app: bytes | None = None, identity: Identity | None = None
+) -> LogEntry:
     """An entry from its bytes.
+
+    Parameters
+    ----------
+    app, identity
+        Those of the log, where they are known. An entry of another application may be of any
+        release; one with which ours begins anew as another one is ours.
 
     Raises
     ------
     BadEntry
-        They are none, or of a newer release.
+        They are none, or another application's.
+    NewerEntry
+        They need a newer release.
     """
     if data is None:
         raise BadEntry("an empty record")
     try:
-        version = _read_version(data).version
-        if version > VERSION:
-            raise BadEntry(
-                f"format {version}, this release reads up to {VERSION}; upgrade stream_can"
-            )
+        head = _read_format(data)
+        if app is not None and head.app is not None and head.app != app:
+            says = head.identity or {}
+            if identity is None or says.get("application") != identity.application:
+                whose = says.get("application", head.app.hex())
+                raise BadEntry(f"an entry of another application ({whose})")
+        lacking = sorted(set(head.needs) - KNOWN)
+        if head.version > VERSION or lacking:
+            what = f"it needs {', '.join(lacking)}" if lacking else f"format {head.version}"
+            raise newer(head.release, what)
         return _decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise BadEntry(f"no entry: {error}") from None
 
 
-def fold(corrector: Corrector | None, entry: Entry) -> Corrector | None:
+def newer(release: str, what: str) -> NewerEntry:
+    """That a newer release wrote an entry, and the ways out."""
+    return NewerEntry(
+        f"a newer version wrote this ({release or 'it does not say which'}): {what}, and"
+        f" {__version__} reads up to format {VERSION}; upgrade stream_can here, or begin anew with"
+        " --reset-state"
+    )
+
+
+def fold(corrector: Corrector | None, entry: LogEntry) -> Corrector | None:
     """The corrector once it has learned an entry: the same object, changed, where there was one.
 
     Parameters
@@ -229,8 +383,9 @@ def fold(corrector: Corrector | None, entry: Entry) -> Corrector | None:
             return None
         if entry.settings is not None:
             return Corrector.from_bytes(corrector.to_bytes(), None, **entry.settings)
-        sums = _sums(entry.sums, corrector.new_sums().shape)
-        labels = _labels(entry.parts, len(corrector.classes))
+        sums = _sums(entry.sums, (len(corrector.parts_of_sums), len(corrector.classes) + 1))
+        labels = _labels(entry.parts, len(corrector.classes), corrector.n_sent)
+        segments = _segments(entry.segments, corrector.segments, len(labels.P))
     except (StreamCANError, ValueError, TypeError) as error:
         raise BadEntry(f"an entry that does not fit: {error}") from None
     if sums is not None:
@@ -238,12 +393,18 @@ def fold(corrector: Corrector | None, entry: Entry) -> Corrector | None:
     if len(labels.ys):
         due = np.zeros(len(labels.ys), np.int64)
         corrector.play(
-            labels.P, labels.ys, labels.rows, due, first=len(labels.P), known=labels.known
+            labels.P,
+            labels.ys,
+            labels.rows,
+            due,
+            first=len(labels.P),
+            known=labels.known,
+            segments=segments,
         )
     return corrector
 
 
-class Labels(NamedTuple):
+class LabelsOfEntry(NamedTuple):
     """Labels as :meth:`Corrector.play` takes them."""
 
     ys: NDArray[np.int64]
@@ -258,24 +419,34 @@ def _floats(data: bytes) -> Array:
         return np.frombuffer(data, "<f4").astype(np.float64)
 
 
-def _sums(data: bytes | None, shape: tuple[int, ...]) -> Array | None:
+def _sums(data: bytes | None, shape: tuple[int, int]) -> Array | None:
     if data is None:
         return None
-    sums = _floats(data).reshape(shape)
-    if not ((sums >= 0) & (sums < 2**40)).all():
-        raise ValueError("sums out of range")
-    return sums
+    return decayed.checked(_floats(data).reshape(shape), shape)
 
 
-def _labels(parts: Sequence[Part], m: int) -> Labels:
+def _segments(given: LogSegments | None, columns: Sequence[str], rows: int) -> Table | None:
+    """What the predictions of labels gave of the columns; None where they gave nothing."""
+    if given is None:
+        return None
+    values = np.frombuffer(given.values, "<i4").reshape(rows, len(columns))
+    if not ((values >= -1) & (values < len(given.texts))).all():
+        raise ValueError(f"values of columns: {values.min()} to {values.max()}")
+    texts = [*given.texts, None]  # which -1 is
+    return {name: [texts[i] for i in values[:, k].tolist()] for k, name in enumerate(columns)}
+
+
+def _labels(parts: Sequence[LogPart], m: int, n_sent: int) -> LabelsOfEntry:
     classes = np.frombuffer(b"".join(part.classes for part in parts), "<i4").astype(np.int64)
     P = _floats(b"".join(part.rows for part in parts))
-    known = np.frombuffer(b"".join(part.known for part in parts), "<f4").astype(np.float32)
+    known = receipts.joined((part.known for part in parts), "<f4", n_sent)
     with_row = classes >= 0
     ys, rows = np.where(with_row, classes, ~classes), np.where(with_row, with_row.cumsum() - 1, -1)
     if not (ys < m).all():
         raise ValueError(f"a label of class {ys.max()}")
-    P, known = checked(P.reshape(with_row.sum(), m)), known.reshape(len(ys), 3)
-    if not ((known >= 0) & (known <= 1.001) | np.isnan(known)).all():
+    P = checked(P.reshape(with_row.sum(), m))
+    if len(known) != len(ys):
+        raise ValueError(f"{len(ys)} labels, and what receipts gave {len(known)}")
+    if not receipts.sensible(known).all():
         raise ValueError("what receipts gave a label is no probability")
-    return Labels(ys, rows, P, known)
+    return LabelsOfEntry(ys, rows, P, known)

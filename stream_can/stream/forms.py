@@ -23,7 +23,7 @@ from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.method.classes import ClassIndex, json_name
 from stream_can.method.rows import TOLERANCE
 
-__all__ = ["BadMessage", "Entry", "Form", "Forms", "Probs"]
+__all__ = ["BadMessage", "Form", "Forms", "LabelScore", "Probs"]
 
 
 class BadMessage(StreamCANError, ValueError):
@@ -32,14 +32,14 @@ class BadMessage(StreamCANError, ValueError):
     full_name = "stream_can.messages.BadMessage"
 
 
-class Entry(msgspec.Struct, gc=False):
+class LabelScore(msgspec.Struct, gc=False):
     """A class and its probability, as model servers write them."""
 
     label: str | int | float | bool
     score: float
 
 
-Probs = list[float] | dict[str, float] | float | list[Entry]
+Probs = list[float] | dict[str, float] | float | list[LabelScore]
 """Probabilities in any of the forms, decoded."""
 
 
@@ -125,7 +125,7 @@ class Forms:
             if len(given) < self._m:
                 return row, Largest(len(given), self._names, as_object=True)
             return row, Named({name: self._index[name] for name in probs})
-        if probs and isinstance(probs[0], Entry):
+        if probs and isinstance(probs[0], LabelScore):
             given = {self._column(entry.label): entry.score for entry in probs}
             if len(given) < len(probs):
                 raise BadMessage(f"{len(probs)} entries for {len(given)} classes")

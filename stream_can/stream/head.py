@@ -12,7 +12,7 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.stream.records import Counts
 
-__all__ = ["FORMAT", "Head", "LearnedAlone", "read_head"]
+__all__ = ["FORMAT", "LearnedAlone", "TaskHead", "read_head"]
 
 FORMAT = 3
 """Version of the head; the envelope around it has its own."""
@@ -24,13 +24,13 @@ class LearnedAlone(SnapshotMismatch):
     """A snapshot with a corrector of its own, where what is learned stands in a log."""
 
 
-class Version(msgspec.Struct):
+class TaskFormat(msgspec.Struct):
     """As much of a head as any release can read."""
 
     task: Annotated[int, Meta(ge=1)]
 
 
-class Head(msgspec.Struct):
+class TaskHead(msgspec.Struct):
     """Formats 1 and 2 had a corrector always; since 3 it may stand in a learned log."""
 
     corrector: bytes | None
@@ -39,9 +39,11 @@ class Head(msgspec.Struct):
     oldest: Position
     counts: Counts
     ids: list[bytes] | None
-    learned: Position = 0
+    folded_to: Position = msgspec.field(default=0, name="learned")
     """The offset of the learned log up to which the task had folded."""
     requests: bytes | None = None
+    given: list[tuple[str | None, ...]] | None = None
+    """What the recent predictions gave of the columns, where some are declared."""
 
     @property
     def stream(self) -> dict[str, Any]:
@@ -53,7 +55,7 @@ class Head(msgspec.Struct):
         }
 
 
-def read_head(data: bytes) -> tuple[Head, dict[str, NDArray[Any]]]:
+def read_head(data: bytes) -> tuple[TaskHead, dict[str, NDArray[Any]]]:
     """The head of a task's snapshot, and the arrays beside it.
 
     Raises
@@ -64,12 +66,12 @@ def read_head(data: bytes) -> tuple[Head, dict[str, NDArray[Any]]]:
     content, arrays, _ = snapshot.decode(data)
     if "task" not in content:
         raise SnapshotMismatch("snapshot: a corrector's alone, without the positions of a stream")
-    if snapshot.typed(content, Version).task > FORMAT:
+    if snapshot.typed(content, TaskFormat).task > FORMAT:
         raise SnapshotMismatch(
             f"snapshot: task format {content['task']}, this release reads up to {FORMAT}; "
             "upgrade stream_can"
         )
-    head = snapshot.typed(content, Head)
+    head = snapshot.typed(content, TaskHead)
     if head.oldest > head.next_prediction:
         raise SnapshotMismatch(
             f"snapshot: oldest {head.oldest} is behind next_prediction {head.next_prediction}"

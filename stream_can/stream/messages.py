@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.method.classes import ClassIndex
+from stream_can.stream.columns import Columns, Given
 from stream_can.stream.fields import Fields
-from stream_can.stream.forms import BadMessage, Entry, Form, Forms, Largest
+from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore, Largest
 from stream_can.stream.numbers import array_texts, read_array
 
 if TYPE_CHECKING:
+    from stream_can.stream.records import Headers
+
     Row = array[float]
 else:
     Row = array  # which Python 3.11 cannot subscript, as the site's generator would
@@ -36,7 +39,7 @@ WIDEST = 2.2250738585072014e-308
 
 _read_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
-_read_entries = msgspec.json.Decoder(list[Entry]).decode
+_read_entries = msgspec.json.Decoder(list[LabelScore]).decode
 _read_any = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
 # Deep nesting is a RecursionError, a key of bad UTF-8 a UnicodeDecodeError: not msgspec's own.
@@ -57,6 +60,10 @@ class Prediction(msgspec.Struct, gc=False):
     """The column of the label that the same message carries, where that is looked for."""
     number: int = -1
     """Which of the rows of a batch is its own."""
+    given: Given | None = None
+    """What it gives of the declared columns."""
+    fault: str | None = None
+    """What is wrong with a value of a column, which counts as not given."""
 
 
 class Label(msgspec.Struct, gc=False):
@@ -69,6 +76,8 @@ class Label(msgspec.Struct, gc=False):
     id: bytes | None
     number: int = -1
     """Which of the rows of a batch is the one it brings; -1 where it brings none."""
+    given: Given | None = None
+    """What it gives of the declared columns beside the row."""
 
 
 class Messages:
@@ -82,11 +91,14 @@ class Messages:
         Where everything is.
     train
         The training prior, shape (m,), for what the k largest leave; uniform where not given.
+    columns
+        The declared columns; see ``stream_can.stream.columns``.
 
     Raises
     ------
     ValueError
-        Where two classes have the same name in JSON, such as 1 and "1".
+        Where two classes have the same name in JSON, such as 1 and "1", or a column is no place
+        in a message.
 
     Examples
     --------
@@ -105,6 +117,7 @@ class Messages:
         classes: Sequence[Any],
         fields: Fields | None = None,
         train: NDArray[np.float64] | None = None,
+        columns: Sequence[str] = (),
     ) -> None:
         self.classes, self.fields = tuple(classes), fields or Fields()
         self._m = len(self.classes)
@@ -118,9 +131,13 @@ class Messages:
         self.raw_path = [*self._parents, self._raw] if self._raw else None
         self.label_path = self.fields.label.split(".")
         self._id_path = None if self.fields.id is None else self.fields.id.split(".")
+        others = {self.fields.probs: "the probabilities", self.fields.label: "the label"}
+        if self.raw_path:
+            others[".".join(self.raw_path)] = "the original probabilities"
+        self._columns = Columns(columns, others) if columns else None
 
-    def read(self, value: bytes) -> Prediction:
-        """Open the message of a prediction.
+    def read(self, value: bytes, headers: Headers = ()) -> Prediction:
+        """Open the message of a prediction; ``headers`` are those of its record.
 
         The row has m numbers, not yet checked to be probabilities: that rule is the Corrector's.
 
@@ -145,9 +162,13 @@ class Messages:
         if original is None:
             raise BadMessage(f"no field {self.fields.probs!r}")
         row, form = self._read_probs(original, self.fields.probs)
-        return Prediction(row, fields, inner, original, form)
+        prediction = Prediction(row, fields, inner, original, form)
+        if self._columns is not None:
+            prediction.given, prediction.fault = self._columns.read(self.find, fields, headers)
+        return prediction
 
     def _read_probs(self, text: Raw, where: str) -> tuple[array[float], Form | None]:
+        """The row in a field, and its form: None for a plain array, which compiled code reads."""
         if (row := read_array(text, self._m)) is not None:
             return row, None
         try:
@@ -188,7 +209,18 @@ class Messages:
         names = self._forms.names_size if isinstance(prediction.form, Largest) else 0
         return len(self.write(prediction, np.full(self._m, WIDEST))) + names
 
-    def read_label(self, value: bytes, key: bytes | None = None) -> Label:
+    def raw_in(self, prediction: Prediction) -> Row | None:
+        """The original probabilities in the message of an output; None where it has none.
+
+        Raises
+        ------
+        BadMessage, UnknownClass
+            As for :meth:`read`.
+        """
+        text = prediction.inner.get(self._raw) if self._raw else None
+        return None if text is None else self._read_probs(text, self._raw)[0]
+
+    def read_label(self, value: bytes, key: bytes | None = None, headers: Headers = ()) -> Label:
         """Read the message of a label.
 
         Raises
@@ -204,10 +236,12 @@ class Messages:
             raise BadMessage(f"no field {self.fields.label!r}")
         index = self._class_of(text)
         echo = None if self.raw_path is None else self.find(fields, self.raw_path)
-        row = None
+        label = Label(index, None, self.id_of(fields, key))
         if echo is not None and bytes(echo) != b"null":
-            row, _ = self._read_probs(echo, self._raw)
-        return Label(index, row, self.id_of(fields, key))
+            label.row, _ = self._read_probs(echo, self._raw)
+            if self._columns is not None:
+                label.given, _ = self._columns.read(self.find, fields, headers)
+        return label
 
     def label_in(self, fields: dict[str, Any]) -> int | None:
         """The column of the label in an opened message; None where it has none, or null.
@@ -221,6 +255,7 @@ class Messages:
         return None if text is None or bytes(text) == b"null" else self._class_of(text)
 
     def _class_of(self, text: Raw) -> int:
+        """The index of the class that a label names; BadMessage, UnknownClass where it does not."""
         try:
             label = _read_any(text)
         except _UNREADABLE as error:

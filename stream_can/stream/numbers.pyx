@@ -1,5 +1,8 @@
 # cython: language_level=3
-"""The text of a JSON array <-> a row of numbers, bit for bit as msgspec has them, without an object for each number."""
+"""The text of a JSON array <-> a row of numbers, bit for bit as msgspec has them.
+
+No object is made for each number.
+"""
 
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
@@ -39,7 +42,8 @@ def read_array(text, Py_ssize_t m):
 def array_texts(rows):
     """The text of each row of a matrix of float64, lying in one piece; null for what is not finite.
 
-    One at a time: those of a batch together would be memory that is fetched from the system anew for each.
+    One at a time: those of a batch together would be memory that is fetched from the system anew
+    for each.
     """
     if not HAS_FROM_CHARS:
         yield from map(msgspec.json.encode, rows.tolist())

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
-from stream_can.method.kernel import bad_rows
+from stream_can.method.checks import bad_rows
 from stream_can.method.rows import divided
 from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
 from stream_can.stream.records import Source
 
-__all__ = ["Opened", "open_records"]
+__all__ = ["Opened", "Reading", "open_records"]
 
 Array = NDArray[np.float64]
 
@@ -24,28 +25,30 @@ Opened = Prediction | Label | StreamCANError | None
 """What a record says, or what is wrong with it; None is a tombstone."""
 
 
+class Reading(NamedTuple):
+    """How the records of a partition are read: those parameters of a Task."""
+
+    labels_topic: str | None
+    labelled: bool
+    max_bytes: int | None
+
+
 def open_records(
-    records: Sequence[Source],
-    messages: Messages,
-    *,
-    labels_topic: str | None,
-    labelled: bool,
-    max_bytes: int | None,
+    records: Sequence[Source], messages: Messages, reading: Reading
 ) -> tuple[list[Opened], Array, int]:
     """Open records.
 
     Parameters
     ----------
-    messages
-        Reads what the records hold.
-    labels_topic, labelled, max_bytes
-        Those of :class:`stream_can.stream.task.Task`.
+    messages, reading
+        What reads them, and how.
 
     Returns
     -------
     What each says; the rows, checked, that predictions and labels number; and how many of these
     were divided by their sum.
     """
+    labels_topic, labelled, max_bytes = reading
     opened: list[Opened] = []
     rows: list[array[float]] = []
     m = len(messages.classes)
@@ -57,9 +60,9 @@ def open_records(
         try:
             if record.topic == labels_topic:
                 if value is not None:
-                    says = messages.read_label(value, record.key)
+                    says = messages.read_label(value, record.key, record.headers)
             elif value is not None:
-                says = messages.read(value)
+                says = messages.read(value, record.headers)
                 if labelled:
                     says.label = messages.label_in(says.fields)
                 if len(value) > far_below or record.headers or len(record.key or b"") > 100:

@@ -1,12 +1,14 @@
 """The recent predictions of a partition, by id, for labels that arrive later.
 
-The oldest go first once a bound is passed. A prediction counts as 8 m + the length of its id,
-whatever the machine and the Python, so that two processes drop the same ones; the true size is
-several times that: Python's objects, and the corrected row, kept to score it once its label comes.
+The oldest go first once a bound is passed. A prediction counts as 8 m + the length of its id and of
+the values that it gives of columns, whatever the machine and the Python, so that two processes drop
+the same ones; the true size is several times that: Python's objects, and the corrected row, kept to
+score it once its label comes.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -16,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import SnapshotMismatch
-from stream_can.method.kernel import bad_rows
+from stream_can.method.checks import bad_rows
+from stream_can.method.receipts import ROWS, blank, kept, size
+from stream_can.stream.columns import Given, length
 
 __all__ = ["Recent", "RecentPredictions", "raw_bytes", "row_bytes"]
 
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 
-WIDTH = 8 + 8 + 3 * 4
-"""Bytes of a prediction for each class: its raw number, the one sent, and those of the receipt."""
-UNKNOWN, UNKNOWN_32 = np.array(np.nan).tobytes(), np.array(np.nan, np.float32).tobytes()
+UNKNOWN = np.array(np.nan).tobytes()
 
 HEAD = 2
 """Numbers before the rows in a snapshot: offset and timestamp, exact in a float64 up to 2^53."""
@@ -36,45 +38,52 @@ class Recent(msgspec.Struct, gc=False):
 
     offset: int
     timestamp: int
+    m: int
+    """How many classes there are."""
     number: int = -1
     """Which prediction of the batch at hand it is."""
     rows: bytes = b""
     """One of :func:`row_bytes`; nothing while its batch is at hand."""
     fair: bool = True
     """Whether its label would be a sample to score by."""
+    given: Given | None = None
+    """What it gave of the declared columns: the prediction's values count, not its label's."""
 
     @property
     def raw(self) -> bytes:
         """m float64: the row as it came."""
-        return self.rows[: 8 * (len(self.rows) // WIDTH)]
+        return self.rows[: 8 * self.m]
 
     @property
     def sent(self) -> bytes | None:
         """m float64: the row as it was sent, where that is known and to be scored."""
-        m = len(self.rows) // WIDTH
-        row = self.rows[8 * m : 16 * m]
+        row = self.rows[8 * self.m : 16 * self.m]
         return row if self.fair and not row.startswith(UNKNOWN) else None
 
     @property
     def receipt(self) -> bytes | None:
-        """3 m float32: what it was mixed from, where that is known."""
-        row = self.rows[16 * (len(self.rows) // WIDTH) :]
-        return None if row.startswith(UNKNOWN_32) else row
+        """What it was mixed from, where that is known; see ``stream_can.method.receipts``."""
+        return kept(self.rows[16 * self.m :])
+
+    def recall(self, sent: bytes, fair: bool) -> None:
+        """Know again what was sent: m float64, where no more than the raw row was known."""
+        self.rows = self.raw + sent + self.rows[16 * self.m :]
+        self.fair = fair
 
 
 def row_bytes(raw: Array, sent: Array, receipts: Receipts) -> list[bytes]:
     """The rows of predictions, each in one piece: raw, as sent, receipt; NaN is "not known"."""
-    n, m = raw.shape
-    pieces = (raw, sent, receipts.reshape(n, 3 * m))
+    n = len(raw)
+    pieces = (raw, sent, receipts.reshape(n, math.prod(receipts.shape[1:])))
     together = np.concatenate([np.ascontiguousarray(x).view(np.uint8) for x in pieces], axis=1)
     data, width = together.tobytes(), together.shape[1]
     return [data[i : i + width] for i in range(0, len(data), width)]
 
 
-def raw_bytes(raw: Array) -> list[bytes]:
+def raw_bytes(raw: Array, n_sent: int = ROWS) -> list[bytes]:
     """:func:`row_bytes` where no more than the raw rows, shape (n, m), is known."""
     n, m = raw.shape
-    return row_bytes(raw, np.full((n, m), np.nan), np.full((n, 3, m), np.nan, np.float32))
+    return row_bytes(raw, np.full((n, m), np.nan), blank(n, m, n_sent))
 
 
 class RecentPredictions:
@@ -86,10 +95,15 @@ class RecentPredictions:
         Classes.
     limit
         Most bytes that the predictions may count as; 0 keeps nothing.
+    columns
+        How many columns are declared.
+    n_sent
+        Rows of a receipt.
     """
 
-    def __init__(self, m: int, limit: int) -> None:
+    def __init__(self, m: int, limit: int, columns: int = 0, n_sent: int = ROWS) -> None:
         self._m, self._limit = m, limit
+        self._columns, self._n_sent = columns, n_sent
         # An OrderedDict, since taking the oldest from a plain dict walks over every place that was
         # freed before it.
         self._entries: OrderedDict[bytes, Recent] = OrderedDict()
@@ -105,6 +119,11 @@ class RecentPredictions:
             return entry.offset
         return None
 
+    @property
+    def earliest(self) -> int | None:
+        """The least timestamp of the predictions kept; None where none is."""
+        return min((entry.timestamp for entry in self._entries.values()), default=None)
+
     def add(self, name: bytes | None, entry: Recent) -> None:
         """Keep a prediction, the newest by now; one whose id is None is not kept."""
         if name is None or not self._limit:
@@ -112,11 +131,16 @@ class RecentPredictions:
         entries, row = self._entries, 8 * self._m
         if name in entries:
             entries.move_to_end(name)
+            if self._columns:
+                self._size -= length(entries[name].given)
         else:
             self._size += row + len(name)
+        if self._columns:
+            self._size += length(entry.given)
         entries[name] = entry
         while self._size > self._limit:
-            self._size -= row + len(entries.popitem(last=False)[0])
+            gone, oldest = entries.popitem(last=False)
+            self._size -= row + len(gone) + length(oldest.given)
 
     def get(self, name: bytes | None) -> Recent | None:
         """The prediction of an id; None where it is not kept."""
@@ -124,9 +148,10 @@ class RecentPredictions:
 
     def dump(self) -> tuple[list[bytes], Array, Receipts]:
         """The ids, oldest first, a row for each, shape (n, 2 + 2 m): offset, timestamp, the raw row
-        and the corrected one, and the receipts, shape (n, 3 m); NaN where one is not known."""
+        and the corrected one, and the receipts, a row each; NaN where one is not known."""
         entries, n, m = self._entries.values(), len(self._entries), self._m
-        row = np.dtype([("raw and sent", np.float64, 2 * m), ("receipt", np.float32, 3 * m)])
+        width = size(m, self._n_sent)
+        row = np.dtype([("raw and sent", np.float64, 2 * m), ("receipt", np.float32, width)])
         rows = np.frombuffer(b"".join([entry.rows for entry in entries]), row)
         block = np.empty((n, HEAD + 2 * m))
         block[:, 0] = [entry.offset for entry in entries]
@@ -135,14 +160,19 @@ class RecentPredictions:
         block[[not entry.fair for entry in entries], HEAD + m :] = np.nan
         return list(self._entries), block, rows["receipt"].copy()
 
+    def dump_given(self) -> list[Given] | None:
+        """What each gave of the columns, oldest first; None where none are declared."""
+        return [entry.given or () for entry in self._entries.values()] if self._columns else None
+
     def load(
         self,
         ids: Sequence[bytes],
         block: NDArray[Any] | None,
         receipts: NDArray[Any] | None,
         end: int,
+        given: Sequence[Given] | None = None,
     ) -> None:
-        """Keep what :meth:`dump` returned, or as much of it as the bound allows.
+        """Keep what :meth:`dump` and :meth:`dump_given` returned, or as much as the bound allows.
 
         Raises
         ------
@@ -167,12 +197,18 @@ class RecentPredictions:
         # Rounded to a few digits, what was sent need not sum to 1.
         if not (((sent >= 0) & (sent <= 1.001)) | np.isnan(sent).all(axis=1, keepdims=True)).all():
             raise SnapshotMismatch("snapshot: a recent prediction's corrected row")
+        shape = len(ids), size(m, self._n_sent)
         if receipts is None:  # a snapshot of task format 1
-            receipts = np.full((len(ids), 3 * m), np.nan, np.float32)
-        if receipts.dtype != np.float32 or receipts.shape != (len(ids), 3 * m):
+            receipts = blank(len(ids), m, self._n_sent).reshape(shape)
+        if receipts.dtype != np.float32 or receipts.shape != shape:
             raise SnapshotMismatch(
                 f"snapshot: receipts of recent predictions are {receipts.dtype} of shape"
-                f" {receipts.shape}, expected float32 of shape {(len(ids), 3 * m)}"
+                f" {receipts.shape}, expected float32 of shape {shape}"
+            )
+        if [*map(len, given or ())] != [self._columns] * (len(ids) if self._columns else 0):
+            raise SnapshotMismatch(
+                f"snapshot: what recent predictions gave of columns, expected {len(ids)} times"
+                f" {self._columns} values"
             )
         unknown = np.isnan(receipts).all(axis=1, keepdims=True)
         if not (((receipts >= 0) & (receipts <= 1.001)) | unknown).all():
@@ -182,5 +218,6 @@ class RecentPredictions:
         receipts = np.where(unknown, np.float32(np.nan), receipts)
         places, stamps = numbers.astype(np.int64).T.tolist()
         rows = row_bytes(raw, sent, receipts)
-        for name, offset, timestamp, data in zip(ids, places, stamps, rows, strict=True):
-            self.add(name, Recent(offset, timestamp, rows=data))
+        each: Sequence[Given | None] = given or [None] * len(ids)
+        for name, offset, timestamp, data, one in zip(ids, places, stamps, rows, each, strict=True):
+            self.add(name, Recent(offset, timestamp, m, rows=data, given=one))

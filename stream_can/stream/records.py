@@ -48,6 +48,8 @@ class Output(msgspec.Struct, gc=False):
     value: bytes | None
     headers: list[Header]
     timestamp: int
+    source: Source | None = None
+    """The record that it was made of."""
 
 
 class Result(msgspec.Struct):
@@ -61,11 +63,13 @@ class Result(msgspec.Struct):
     """With ``errors="fail"``: the record that could not be read, and why."""
     normalised: int = 0
     """Rows whose sum was off, and that were divided by it."""
-    requests: Sequence[Output] = ()
+    requests: list[Output] = []
     """Label requests, :class:`stream_can.stream.requests.RequestMessage`, where labels are asked
     for."""
     answered: int = 0
-    """Labels that came and had been asked for by this task."""
+    """Labels that came and had been asked for."""
+    faults: list[tuple[Source, str]] = []
+    """Predictions of which a value of a column is none, and counts as not given; and why."""
 
 
 class Counts(msgspec.Struct):

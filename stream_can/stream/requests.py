@@ -46,7 +46,7 @@ class RequestMessage(msgspec.Struct):
 
 
 class OpenRequests:
-    """The label requests that a task made and whose label has not come; oldest first."""
+    """The label requests of a partition whose label has not come; oldest first."""
 
     def __init__(self) -> None:
         self._asked: dict[int, int] = {}  # offset of the prediction -> its timestamp
@@ -93,4 +93,5 @@ def request_record(
     )
     # The reason is a header to be counted without being opened.
     headers: list[Header] = [(REASON_HEADER, request.reason.encode())]
-    return Output(output.key, msgspec.json.encode(message), headers, output.timestamp)
+    value = msgspec.json.encode(message)
+    return Output(output.key, value, headers, output.timestamp, output.source)

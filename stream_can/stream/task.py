@@ -1,4 +1,4 @@
-"""One partition of a stream: a Corrector, the recent predictions and the positions; no I/O.
+"""One partition of a stream: its positions, and the lane that corrects it; no I/O.
 
 How it is used::
 
@@ -21,15 +21,18 @@ How it is used::
   ``task.next_prediction`` to ``task.rebuild``, in one or more calls. ``to_bytes(recent=True)``
   holds them.
 - ``task.counts`` counts since the state began (it is in the snapshot); ``task.raw_scores`` and
-  ``task.sent_scores`` score, before and after, the predictions that this object sent and whose
-  labels came; ``result.delays`` has each joined label's delay.
+  ``task.sent_scores`` score, before and after, the predictions whose labels came to this object, if
+  it sent them or ``task.lane.recall`` was given their outputs; ``result.delays`` has each joined
+  label's delay.
 
 The same records in the same order give the same outputs, dead letters and bytes, cut anywhere.
 
 Where partitions learn together the task is given a :class:`~stream_can.stream.replica.Replica`. It
 then changes nothing that was learned: what it has to teach is gathered until ``take`` hands it
 over for an entry of the learned log, ``positions()`` takes the place of ``to_bytes()``, and its
-outputs say in ``stream-can-learned`` up to which offset of the log they are made from.
+outputs say in ``stream-can-learned`` up to which offset of the log they are made from. Once the log
+has begun anew the task is ``stale``: what it holds belongs to a corrector that is gone, so it takes
+no more records. Drop it with all that it gave and was not stored; positions stored before go on.
 """
 
 from __future__ import annotations
@@ -45,19 +48,16 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
-from stream_can.method.asking import LabelRequest, LabelRequests
-from stream_can.method.rows import rounded
+from stream_can.method.asking import LabelRequests
 from stream_can.scores import Scores
-from stream_can.stream.batch import Batch
 from stream_can.stream.entry import OpenPart
 from stream_can.stream.fields import Fields
 from stream_can.stream.head import FORMAT, LearnedAlone, read_head
+from stream_can.stream.lane import Lane, Lanes
 from stream_can.stream.messages import Label, Messages, Prediction
-from stream_can.stream.opening import Opened, open_records
-from stream_can.stream.recent import Recent, RecentPredictions, raw_bytes
+from stream_can.stream.opening import Reading
 from stream_can.stream.records import (
     Counts,
-    Header,
     Output,
     Record,
     Result,
@@ -67,14 +67,9 @@ from stream_can.stream.records import (
     place,
 )
 from stream_can.stream.replica import Replica
-from stream_can.stream.requests import FIELD, MARK_SIZE, OpenRequests, request_record
-from stream_can.version import __version__
+from stream_can.stream.requests import MARK_SIZE
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
-
-VERSION_HEADER = ("stream-can-version", __version__.encode())
-
-Array = NDArray[np.float64]
 
 
 class Task:
@@ -82,9 +77,10 @@ class Task:
 
     Parameters
     ----------
-    learned
+    corrector
         The corrector to start from, which the task owns from now on; or the replica of a learned
-        log, which it shares.
+        log, which it shares. Its columns are where the messages have them, see
+        ``stream_can.stream.columns``.
     fields
         Where in the messages everything is.
     labels_topic
@@ -93,8 +89,9 @@ class Task:
     labelled
         Whether a prediction's message may carry its own label: corrected first, then learned.
     recent_bytes
-        Bound of the recent predictions, each counted as 8 m + length of its id. Must not change
-        while a stream runs if its outputs are to be reproduced.
+        Bound of the recent predictions, each counted as 8 m + length of its id, and of the values
+        that it gives of columns. Must not change while a stream runs if its outputs are to be
+        reproduced.
     max_bytes
         Most bytes of key, value and headers of an output together. A prediction whose output could
         be larger, whatever its numbers, becomes a dead letter before it changes anything.
@@ -112,7 +109,7 @@ class Task:
 
     def __init__(
         self,
-        learned: Corrector | Replica,
+        corrector: Corrector | Replica,
         *,
         fields: Fields | None = None,
         labels_topic: str | None = None,
@@ -133,40 +130,55 @@ class Task:
             raise ValueError("requests: the predictions carry their own labels")
         if requests is not None and max_bytes is not None:
             max_bytes -= MARK_SIZE
-        self._replica = learned if isinstance(learned, Replica) else None
-        self._corrector = None if isinstance(learned, Replica) else learned
-        corrector = self.corrector
-        self.messages = Messages(corrector.classes, fields, corrector.train_prior)
+        self.lanes = Lanes(
+            Lane(
+                corrector,
+                fields=fields,
+                recent_bytes=None if labels_topic is None else recent_bytes,
+                requests=requests,
+                begin=(next_prediction, next_label),
+            )
+        )
         self.next_prediction, self.next_label = next_prediction, next_label
         self.counts = Counts()
-        self.raw_scores, self.sent_scores = Scores(), Scores()
-        self._m = len(corrector.classes)
-        self._labels_topic, self.labelled = labels_topic, labelled
-        self._max_bytes, self._errors = max_bytes, errors
+        self.reading, self._errors = Reading(labels_topic, labelled, max_bytes), errors
         self._learn_below = learn_share * 2**32
-        self.requests, self.open_requests = requests, OpenRequests()
-        self._digits = self.messages.fields.digits
-        self._recent = RecentPredictions(self._m, 0 if labels_topic is None else recent_bytes)
         self._rebuild_from: int | None = None
-        self.learned = 0
+        self.learned_offset = 0
         """The least offset of the learned log to correct from: that of what was sent before."""
-        self._open_part = self._new_part()
+
+    @property
+    def lane(self) -> Lane:
+        """The one lane there is."""
+        return self.lanes.only
 
     @property
     def corrector(self) -> Corrector:
         """What corrects the rows now."""
-        if self._replica is not None:
-            return self._replica.corrector
-        assert self._corrector is not None
-        return self._corrector
+        return self.lane.corrector
+
+    @property
+    def raw_scores(self) -> Scores:
+        """Of the predictions whose labels came and that are known as sent, before correction."""
+        return self.lane.raw_scores
+
+    @property
+    def sent_scores(self) -> Scores:
+        """Of the same, after it."""
+        return self.lane.sent_scores
+
+    @property
+    def stale(self) -> bool:
+        """Whether the log has begun anew since the task was made."""
+        return any(lane.stale for lane in self.lanes)
 
     @property
     def oldest(self) -> int:
         """Offset of the oldest recent prediction kept; ``next_prediction`` where none is."""
         if self._rebuild_from is not None:
             return self._rebuild_from
-        oldest = self._recent.oldest
-        return self.next_prediction if oldest is None else oldest
+        kept = [lane.recent.oldest for lane in self.lanes]
+        return min((at for at in kept if at is not None), default=self.next_prediction)
 
     def handle(self, records: Iterable[Source]) -> Result:
         """Take records in this order: correct the predictions, learn the labels.
@@ -176,40 +188,37 @@ class Task:
         ValueError
             Where an offset is behind the task's position: the record was taken before. Nothing was
             taken then.
+        BegunAnew
+            The task is ``stale``. Nothing was taken then.
         """
         records = list(records)
         self._check_offsets(records)
-        opened, rows, off = self._open(records)
-        result, batch = Result([], [], [], None, off), Batch(rows)
-        counts, keeps, added = self.counts, self._labels_topic is not None, self._added()
-        for record, says in zip(records, opened, strict=True):
-            is_label = record.topic == self._labels_topic
+        opened, lanes, off = self.lanes.open(records, self.reading)
+        labels_topic = self.reading.labels_topic
+        result, counts = Result([], [], [], None, off), self.counts
+        for record, says, lane in zip(records, opened, lanes, strict=False):
+            is_label = record.topic == labels_topic
             match says:
                 case Prediction():
-                    headers = headers_of(record) + added if record.headers else added
-                    output = Output(record.key, None, headers, record.timestamp)
-                    result.outputs.append(output)
-                    batch.predict(says, output, self._keep(record, says) if keeps else None)
+                    if says.fault is not None:
+                        result.faults.append((record, says.fault))
+                    result.outputs.append(lane.predict(record, says))
                     counts.corrected += 1
                     if says.label is not None:
                         counts.labels += 1
                         counts.matched += 1
                 case Label():
-                    entry = self._recent.get(says.id)
-                    if self._learns(record):
-                        batch.learn(says, entry, (record.offset, self.next_prediction))
-                    elif entry is not None:
-                        batch.join(says, entry)
-                    if entry is not None:
-                        result.delays.append(record.timestamp - entry.timestamp)
-                    if entry is None and says.number < 0:
+                    where = (record.offset, self.next_prediction) if self._learns(record) else None
+                    found = lane.learn(says, where)
+                    if found is not None:
+                        result.delays.append(record.timestamp - found.timestamp)
+                    if found is None and says.number < 0:
                         counts.unmatched += 1
                     else:
                         counts.matched += 1
                 case None:
                     if not is_label:  # a tombstone
-                        headers = headers_of(record) + added if record.headers else added
-                        result.outputs.append(Output(record.key, None, headers, record.timestamp))
+                        result.outputs.append(lane.output(record))
                 case error:
                     if self._errors == "fail":
                         result.stopped = (record, error)
@@ -221,10 +230,10 @@ class Task:
             else:
                 counts.predictions += 1
                 self.next_prediction = record.offset + 1
-        result.requests = self._correct_and_learn(batch)
-        if self.requests is not None:  # after those of this batch: a label may be in it too
-            result.answered = self.open_requests.answer(batch.answered)
-            self.open_requests.forget(self.oldest)
+        for lane in self.lanes:
+            requests, answered = lane.run(self.next_prediction)
+            result.requests += requests
+            result.answered += answered
         return result
 
     def _learns(self, record: Source) -> bool:
@@ -233,17 +242,12 @@ class Task:
             return True
         return zlib.crc32(place(record).encode()) < self._learn_below
 
-    def _added(self) -> list[Header]:
-        """The headers that an output gets now."""
-        if self._replica is not None:
-            return [VERSION_HEADER, ("stream-can-learned", b"%d" % self._replica.offset)]
-        return [VERSION_HEADER]
-
     def _check_offsets(self, records: Sequence[Source]) -> None:
         """Refuse a record that was taken before: it would be learned twice and sent twice."""
         expected = {False: self.next_prediction, True: self.next_label}
+        labels_topic = self.reading.labels_topic
         for record in records:
-            is_label = record.topic == self._labels_topic
+            is_label = record.topic == labels_topic
             if record.offset < expected[is_label]:
                 raise ValueError(
                     f"{place(record)}: taken before, the task is at {expected[is_label]}; "
@@ -251,76 +255,16 @@ class Task:
                 )
             expected[is_label] = record.offset + 1
 
-    def _new_part(self) -> OpenPart | None:
-        if self._replica is None:
-            return None
-        return OpenPart(self._replica.corrector, self.next_prediction, self.next_label)
-
     def take(self) -> tuple[OpenPart, tuple[int, int]]:
-        """What the records since the last call have to teach, and the next offsets behind them."""
-        part, self._open_part = self._open_part, self._new_part()
-        assert part is not None
-        return part, (self.next_prediction, self.next_label)
+        """What the records since the last call have to teach, and the next offsets behind them.
 
-    def _open(self, records: Sequence[Source]) -> tuple[list[Opened], Array, int]:
-        return open_records(
-            records,
-            self.messages,
-            labels_topic=self._labels_topic,
-            labelled=self.labelled,
-            max_bytes=self._max_bytes,
-        )
-
-    def _correct_and_learn(self, batch: Batch) -> list[Output]:
-        """Run the batch through the corrector; fill in the outputs and what was sent.
-
-        Returns
-        -------
-        The label requests.
+        Raises
+        ------
+        BegunAnew
+            The task is ``stale``: nobody may learn that any more.
         """
-        keeps = self._labels_topic is not None
-        if self._open_part is None:
-            P, Q, receipts = batch.play(self.corrector)
-        else:
-            P, Q, receipts = batch.collect(self.corrector, self._open_part, keeps)
-        if self._digits is not None:
-            Q = rounded(Q, self._digits)
-        if not np.isfinite(Q).all():  # JSON would say null
-            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
-        asked = self._ask(batch, Q)
-        predictions = [prediction for prediction, _, _ in batch.predictions]
-        for i, (_, request) in asked.items():
-            predictions[i].fields[FIELD] = request.reason
-        values = self.messages.write_all(predictions, Q)
-        for (_, output, _), value in zip(batch.predictions, values, strict=True):
-            output.value = value
-        if keeps and receipts is not None:
-            fair = None
-            if self.requests is not None:
-                fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
-            batch.keep(P, Q, receipts, fair)
-        batch.score(P, Q, self.raw_scores, self.sent_scores)
-        for i in asked:
-            if (entry := batch.predictions[i][2]) is not None:
-                self.open_requests.ask(entry.offset, entry.timestamp)
-        return [
-            request_record(batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist())
-            for i, (id, request) in asked.items()
-        ]
-
-    def _ask(self, batch: Batch, Q: Array) -> dict[int, tuple[bytes, LabelRequest]]:
-        """The predictions of the batch whose label is asked for: number -> (id, why)."""
-        if self.requests is None:
-            return {}
-        id_of = self.messages.id_of
-        ids = [id_of(prediction.fields, output.key) for prediction, output, _ in batch.predictions]
-        known = {i: id for i, id in enumerate(ids) if id is not None}
-        said = self.requests.ask_many(known.values(), Q[list(known)])
-        return {
-            i: (id, request)
-            for (i, id), request in zip(known.items(), said, strict=True)
-            if request is not None
-        }
+        end = self.next_prediction, self.next_label
+        return self.lane.take(end), end
 
     def rebuild(self, records: Iterable[Source]) -> None:
         """Keep recent predictions again, after ``from_bytes``; nothing is learned and nothing sent.
@@ -344,23 +288,16 @@ class Task:
                     f"the task is at {self.next_prediction}"
                 )
         self._rebuild_from = None
-        opened, raw, _ = self._open(records)
-        rows = raw_bytes(raw)
-        for record, says in zip(records, opened, strict=True):
+        opened, lanes, _ = self.lanes.open(records, self.reading)
+        for record, says, lane in zip(records, opened, lanes, strict=False):
             if isinstance(says, Prediction):
-                self._keep(record, says).rows = rows[says.number]
-
-    def _keep(self, record: Source, prediction: Prediction) -> Recent:
-        """Put a prediction among the recent ones; its rows are filled in later."""
-        entry = Recent(record.offset, record.timestamp)
-        self._recent.add(self.messages.id_of(prediction.fields, record.key), entry)
-        return entry
+                lane.keep_raw(record, says)
 
     def _reject(self, record: Source, error: StreamCANError, result: Result) -> None:
         """Make a record a dead letter."""
         headers = headers_of(record) + error_headers(record, error)
         value = b"" if record.value is None and record.key is None else record.value
-        result.dead_letters.append(Output(record.key, value, headers, record.timestamp))
+        result.dead_letters.append(Output(record.key, value, headers, record.timestamp, record))
         self.counts.dead_letters += 1
 
     # ---- the whole state
@@ -377,22 +314,32 @@ class Task:
         ids: list[bytes] | None = None
         arrays: dict[str, NDArray[Any]] = {"recent": np.empty((0, 0))}
         if recent:
-            ids, arrays["recent"], arrays["receipts"] = self._recent.dump()
-        return snapshot.encode(self._head(self.corrector.to_bytes(), ids, 0), arrays)
+            ids, arrays["recent"], arrays["receipts"] = self.lane.recent.dump()
+        head = self._head(self.corrector.to_bytes(), ids, 0)
+        if recent and (given := self.lane.recent.dump_given()) is not None:
+            head["given"] = given
+        return snapshot.encode(head, arrays)
 
-    def positions(self, learned: int = 0) -> bytes:
+    def positions(self, folded_to: int = 0) -> bytes:
         """Positions and counts, for ``from_bytes`` with the replica of a learned log.
 
         Parameters
         ----------
-        learned
+        folded_to
             The offset of the log up to which it is folded.
+
+        Raises
+        ------
+        BegunAnew
+            The task is ``stale``.
         """
-        return snapshot.encode(self._head(None, None, learned), {})
+        self.lane.require_current()
+        return snapshot.encode(self._head(None, None, folded_to), {})
 
     def _head(
-        self, corrector: bytes | None, ids: list[bytes] | None, learned: int
+        self, corrector: bytes | None, ids: list[bytes] | None, folded_to: int
     ) -> dict[str, Any]:
+        """What a snapshot says beside its arrays; `stream_can.stream.head` reads it."""
         head = {
             "task": FORMAT,
             "corrector": corrector,
@@ -401,10 +348,10 @@ class Task:
             "oldest": self.oldest,
             "counts": msgspec.to_builtins(self.counts),
             "ids": ids,
-            "learned": learned,
+            "learned": folded_to,
         }
-        if self.requests is not None:
-            head["requests"] = self.requests.to_bytes()
+        if self.lane.requests is not None:
+            head["requests"] = self.lane.requests.to_bytes()
         return head
 
     @classmethod
@@ -442,27 +389,28 @@ class Task:
             raise SnapshotMismatch("snapshot: positions alone; what was learned is in a log")
         if head.corrector is not None and replica is not None:
             raise LearnedAlone("snapshot: of a partition that learned alone")
-        learned: Corrector | Replica
+        own: Corrector | Replica
         if replica is not None:
-            learned = replica
+            own = replica
         else:
-            learned = Corrector.from_bytes(head.corrector or b"", classes, **(settings or {}))
+            own = Corrector.from_bytes(head.corrector or b"", classes, **(settings or {}))
             try:
-                Messages(learned.classes)
+                Messages(own.classes, columns=own.segments)
             except ValueError as error:
                 raise SnapshotMismatch(f"snapshot: {error}") from None
         self = cls(
-            learned,
+            own,
             next_prediction=head.next_prediction,
             next_label=head.next_label,
             **options,
         )
-        self.counts, self.learned = head.counts, head.learned
-        if self.requests is not None and head.requests is not None:
-            self.requests = self.requests.resumed(head.requests)
+        self.counts, self.learned_offset = head.counts, head.folded_to
+        lane = self.lane
+        if lane.requests is not None and head.requests is not None:
+            lane.requests = lane.requests.resumed(head.requests)
         if head.ids is not None:
             kept = (arrays.get("recent"), arrays.get("receipts"))
-            self._recent.load(head.ids, *kept, head.next_prediction)
-        elif self._labels_topic is not None and head.oldest < self.next_prediction:
+            lane.recent.load(head.ids, *kept, head.next_prediction, head.given)
+        elif self.reading.labels_topic is not None and head.oldest < self.next_prediction:
             self._rebuild_from = head.oldest
         return self

@@ -12,16 +12,17 @@ from stream_can.stream.task import Record, Task
 
 CLASSES = ["a", "b", "c"]
 M = len(CLASSES)
+COLUMNS = ("carrier", "customer.country", "header:X")
 
 
-def prediction(offset, p, key=None, **more):
+def prediction(offset, p, key=None, headers=(), **more):
     value = json.dumps({"probs": p} | more).encode()
-    return Record("in", 0, offset, 1000 + offset, key, value)
+    return Record("in", 0, offset, 1000 + offset, key, value, headers)
 
 
-def label(offset, name, key=None, **more):
+def label(offset, name, key=None, headers=(), **more):
     value = json.dumps({"label": name} | more).encode()
-    return Record("labels", 0, offset, 5000 + offset, key, value)
+    return Record("labels", 0, offset, 5000 + offset, key, value, headers)
 
 
 def new(corrector=None, **options):
@@ -56,6 +57,22 @@ BAD = [
 BAD_LABELS = [b"", b"[", b'{"label":"z"}', b'{"label":null}', b'{"label":"a","probs_raw":[3,0,0]}']
 
 
+VALUES = ["AA", "B6", "日本", "", 7, 7.0, True, None, -0.0, 2**70, 0.5, [1], {"a": 1}, "x" * 1001]
+
+
+@st.composite
+def given_values(draw):
+    """What a message gives of the columns, as its fields and headers: all, some or none, or bad."""
+    fields, headers = {}, []
+    if draw(st.booleans()):
+        fields["carrier"] = draw(st.sampled_from(VALUES))
+    if draw(st.booleans()):
+        fields["customer"] = draw(st.sampled_from([{"country": "NL"}, {"country": 7}, {}, 3]))
+    if draw(st.booleans()):
+        headers.append(("X", draw(st.sampled_from([b"a", b"b", b"\xff", None]))))
+    return fields, headers
+
+
 @st.composite
 def record_streams(draw, most=40):
     """Predictions and labels of every kind, good and bad, in one order; offsets with gaps."""
@@ -71,13 +88,15 @@ def record_streams(draw, most=40):
         offset = offsets[topic]
         offsets[topic] += draw(st.integers(1, 3))
         key = draw(keys)
+        fields, headers = draw(given_values())
         row = rng.dirichlet(np.full(M, 0.7)).tolist()
         if kind == "good":
-            records.append(prediction(offset, row, key, n=offset))
+            records.append(prediction(offset, row, key, headers, n=offset, **fields))
         elif kind == "label":
-            records.append(label(offset, draw(st.sampled_from(CLASSES)), key))
+            records.append(label(offset, draw(st.sampled_from(CLASSES)), key, headers, **fields))
         elif kind == "echo":
-            records.append(label(offset, draw(st.sampled_from(CLASSES)), key, probs_raw=row))
+            name = draw(st.sampled_from(CLASSES))
+            records.append(label(offset, name, key, headers, probs_raw=row, **fields))
         elif kind == "null":
             topic = draw(st.sampled_from(["in", "labels"]))
             offset = max(offset, offsets[topic])

@@ -18,17 +18,26 @@ M = 4
 SIGNALLING_NAN = (0x7FA00000).to_bytes(4, "little")  # which numpy warns of as it is cast
 
 
+COLUMNS = ["x", "y"]
+
+
 def part(corrector, seed, n=20, labels=15):
     """Rows corrected, and labels of every kind: with a receipt, without, without a row."""
     rng = np.random.default_rng(seed)
     found = entry.OpenPart(corrector, 10 * seed, 5 * seed)
     P = rng.dirichlet(np.full(M, 0.5), n)
-    _, receipts = corrector.correct_and_sum(P, found.sums, receipt=True)
+    columns = corrector.segments
+    given = [
+        tuple(rng.choice(["a", "b", "日本", None]) for _ in columns) if columns else None
+        for _ in range(n)
+    ]
+    segments = {name: [one[k] for one in given] for k, name in enumerate(columns)}
+    _, receipts = corrector.correct_and_sum(P, found.sums, receipt=True, segments=segments)
     for i in range(labels):
         y = int(rng.integers(M))
-        known = receipts[i % n, :, y] if i % 3 else np.full(3, np.nan, np.float32)
+        known = receipts[i % n, :, y] if i % 3 else np.full(receipts.shape[1], np.nan, np.float32)
         row = None if i % 5 == 4 else P[i % n].tobytes()
-        found.add(5 * seed + i, 10 * seed + i, y, known.tobytes(), row)
+        found.add(5 * seed + i, 10 * seed + i, y, known.tobytes(), row, given[i % n])
     return found
 
 
@@ -37,19 +46,24 @@ def plainly(corrector, parts):
     for one in parts:
         corrector.add_sums(one.sums.astype(np.float32).astype(float))
     for one in parts:
-        for y, known, row in zip(one.classes, one.known, one.rows, strict=True):
-            receipt = np.full((3, M), np.nan, np.float32)
+        for y, known, row, said in zip(one.classes, one.known, one.rows, one.given, strict=True):
+            receipt = np.full((corrector.n_sent, M), np.nan, np.float32)
             receipt[:, y] = np.frombuffer(known, np.float32)
             if row is None:
                 corrector.learn_one(None, y)
             else:
                 single = np.frombuffer(row).astype(np.float32)
-                corrector.learn_one(single, y, receipt=receipt)
+                segments = dict(zip(corrector.segments, said or (), strict=True))
+                corrector.learn_one(single, y, receipt=receipt, segments=segments)
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True), st.integers(1, 2000))
-def test_an_entry_is_folded_as_its_description_says(seeds, limit):
-    corrector = Corrector(M)
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True),
+    st.integers(1, 2000),
+    st.sampled_from([[], COLUMNS[:1], COLUMNS]),
+)
+def test_an_entry_is_folded_as_its_description_says(seeds, limit, columns):
+    corrector = Corrector(M, segments=columns)
     corrector.process_many(np.random.default_rng(0).dirichlet(np.ones(M), 50))
     seeds.sort()
     parts = [part(corrector, seed) for seed in seeds]
@@ -59,10 +73,13 @@ def test_an_entry_is_folded_as_its_description_says(seeds, limit):
     folded = Corrector.from_bytes(corrector.to_bytes())
     for one in data:
         read = entry.read(one)
-        assert read.learned == 77
+        assert read.folded_to == 77
         assert entry.fold(folded, read) is folded
     assert folded.n_labels == 15 * len(seeds)
     assert folded.n_predictions == 50 + 20 * len(seeds)
+    for name in columns:
+        given = [row[columns.index(name)] for one in parts for row in labelled(one)]
+        assert sorted(folded.segment_values(name)) == sorted({*given} - {None})
     if len(data) == 1 and len(seeds) == 1:
         want = Corrector.from_bytes(corrector.to_bytes())
         plainly(want, parts)
@@ -76,6 +93,59 @@ def test_an_entry_is_folded_as_its_description_says(seeds, limit):
             at = piece.inputs[1], piece.labels[1]
         assert at == end  # contiguous, and the last one goes on where the transaction ended
         assert all(piece.inputs[0] == piece.inputs[1] for piece in own[:-1])
+
+
+def labelled(one):
+    """What the predictions of a part's labels gave."""
+    return [given for row, given in zip(one.rows, one.given, strict=True) if row is not None]
+
+
+def test_without_columns_an_entry_says_nothing_of_them():
+    plain, columns = Corrector(M), Corrector(M, segments=COLUMNS)
+    for app in (None, b"12345678"):
+        (data,) = entry.entries(plain, 0, [(0, part(plain, 1), (30, 20))], app=app)
+        held = msgspec.msgpack.decode(data)
+        assert held.keys() & {"segments", "needs"} == set()
+        (data,) = entry.entries(columns, 0, [(0, part(columns, 1), (30, 20))], app=app)
+        held = msgspec.msgpack.decode(data)
+        assert (held["version"], held["needs"]) == (2, ["segments"])
+    nothing = entry.OpenPart(columns, 0, 0)
+    columns.correct_and_sum([[0.25] * M], nothing.sums)
+    nothing.add(0, 1, 0, np.full(5, np.nan, np.float32).tobytes(), None, ("a", "b"))
+    (data,) = entry.entries(columns, 0, [(0, nothing, (1, 1))])
+    assert "segments" not in msgspec.msgpack.decode(data)  # its prediction is gone
+
+
+def test_who_does_not_know_columns_is_told_so_and_stops(monkeypatch):
+    """By the first entry of the log, and by every entry that holds some."""
+    corrector = Corrector(M, segments=COLUMNS)
+    values = [
+        entry.start(corrector.to_bytes()),
+        *entry.entries(corrector, 0, [(0, part(corrector, 1), (30, 20))]),
+    ]
+    assert "segments" not in msgspec.msgpack.decode(entry.start(Corrector(M).to_bytes())).get(
+        "needs", []
+    )
+    monkeypatch.setattr(entry, "KNOWN", entry.KNOWN - {"segments"})
+    for value in values:
+        with pytest.raises(entry.NewerEntry, match=r"a newer version wrote this .*needs segments"):
+            entry.read(value)
+
+
+def test_long_values_make_more_entries_and_none_that_is_too_large():
+    corrector, limit = Corrector(M, segments=COLUMNS), 20_000
+    found = entry.OpenPart(corrector, 0, 0)
+    P = np.random.default_rng(0).dirichlet(np.ones(M), 200)
+    _, receipts = corrector.correct_and_sum(P, found.sums, receipt=True)
+    for i in range(200):
+        values = (f"{i:04d}" + 996 * "日", "b")
+        found.add(i, i, 0, receipts[i, :, 0].tobytes(), P[i].tobytes(), values)
+    data = entry.entries(corrector, 0, [(0, found, (200, 200))], limit)
+    assert max(map(len, data)) < 2 * limit
+    for one in data:
+        entry.fold(corrector, entry.read(one))
+    assert len(corrector.segment_values("x")) == 200
+    assert list(corrector.segment_values("y")) == ["b"]
 
 
 def test_a_log_starts_once_and_begins_anew_where_it_says_so():
@@ -111,11 +181,25 @@ def fits_not(corrector):
         replace(one, classes=one.classes[:-1]),
         replace(one, rows=one.rows[4:]),
         replace(one, rows=one.rows[:-4] + np.array([np.nan], "<f4").tobytes()),
-        replace(one, known=one.known[:-12]),
-        replace(one, known=np.full(45, 2, "<f4").tobytes()),
+        replace(one, known=one.known[: -4 * corrector.n_sent]),
+        replace(one, known=one.known[:-4]),
+        replace(one, known=np.full(15 * corrector.n_sent, 2, "<f4").tobytes()),
         replace(one, classes=np.full(15, M, "<i4").tobytes()),
     ):
         yield replace(good, parts=[one, broken])
+    if corrector.segments:
+        said = good.segments
+        fewer = entry.LogSegments(said.texts[1:], said.values)
+        for broken in (
+            fewer,
+            entry.LogSegments(said.texts, said.values[:-4]),
+            entry.LogSegments(said.texts, said.values[:-1]),
+            entry.LogSegments(said.texts, b"\xfe" + said.values[1:]),
+            entry.LogSegments(said.texts, said.values + said.values),
+        ):
+            yield replace(good, segments=broken)
+    else:
+        yield replace(good, segments=entry.LogSegments(["a"], bytes(4 * len(one.rows) // (4 * M))))
     yield replace(good, sums=good.sums[4:])
     yield replace(good, sums=np.full(len(good.sums) // 4, np.nan, "<f4").tobytes())
     yield replace(good, sums=np.full(len(good.sums) // 4, -1, "<f4").tobytes())
@@ -125,21 +209,22 @@ def fits_not(corrector):
     yield replace(good, settings={"colour": 1})
 
 
-def test_what_does_not_fit_is_named_and_changes_nothing():
-    corrector = Corrector(M)
+@pytest.mark.parametrize("columns", [[], COLUMNS])
+def test_what_does_not_fit_is_named_and_changes_nothing(columns):
+    corrector = Corrector(M, segments=columns)
     before = corrector.to_bytes()
     for broken in fits_not(corrector):
         replica = Replica(corrector, 5)
         data = msgspec.msgpack.encode(broken)
-        with pytest.raises(entry.BadEntry, match="log-0 offset 5: an entry that does not fit"):
-            replica.fold(Record("log", 0, 5, 0, None, data))
+        left = replica.fold(Record("log", 0, 5, 0, None, data))
+        assert left.reason.startswith("log-0 offset 5: an entry that does not fit")
+        assert left.foreign
         assert corrector.to_bytes() == before
-        assert replica.offset == 5
+        assert (replica.offset, replica.foreign, replica.newest) == (6, 1, None)
     for data, said in (
         (None, "an empty record"),
         (b"", "no entry"),
         (b"\xc1", "no entry"),
-        (msgspec.msgpack.encode({"version": 2, "colour": 3}), "format 2.*upgrade stream_can"),
         (msgspec.msgpack.encode({"version": 0}), "no entry"),
         (msgspec.msgpack.encode({"version": 1, "parts": [[0, [-1, 0], [0, 0]]]}), "no entry"),
     ):
@@ -147,17 +232,19 @@ def test_what_does_not_fit_is_named_and_changes_nothing():
             entry.read(data)
 
 
-@given(st.data())
-def test_bytes_that_were_changed_are_read_or_refused(draw):
-    corrector = Corrector(M)
+@given(st.data(), st.sampled_from([[], COLUMNS]))
+def test_bytes_that_were_changed_are_read_or_refused(draw, columns):
+    corrector = Corrector(M, segments=columns)
     data = bytearray(entry.entries(corrector, 3, [(0, part(corrector, 2), (40, 25))])[0])
     for _ in range(draw.draw(st.integers(1, 3))):
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    before = corrector.to_bytes()
     replica = Replica(corrector, 0)
     try:
-        replica.fold(Record("log", 0, 0, 0, None, bytes(data)))
-    except entry.BadEntry:
-        return
+        left = replica.fold(Record("log", 0, 0, 0, None, bytes(data)))
+    except entry.NewerEntry:
+        left = entry.NewerEntry
+    assert left is None or corrector.to_bytes() == before
     row = replica.corrector.correct_one([0.1, 0.2, 0.3, 0.4])
     assert np.isfinite(row).all()
     assert row.sum() == pytest.approx(1)

@@ -190,6 +190,27 @@ def test_a_label_that_cannot_be_read_says_why(value, says):
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (b'{"id":1}', "no field 'model.probs'"),
+        (b'{"model":[1]}', "model.probs: at 'model': "),
+        (b'{"model":{"x":[0.5,0.5]}}', "no field 'model.probs'"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_named_whole(value, says):
+    with pytest.raises(BadMessage) as caught:
+        Messages(["a", "b"], Fields(probs="model.probs")).read(value)
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    "value", [b'{"at":3,"label":"a"}', b'{"at":null,"label":"a"}', b'{"at":{},"label":"a"}']
+)
+def test_a_path_to_the_id_that_leads_nowhere_is_no_id(value):
+    assert Messages(["a"], Fields(id="at.id")).read_label(value, b"key").id is None
+
+
 def test_numbers_match_numeric_names():
     messages = Messages([0, 1, 2.5, "7", "x", "-3", "01", True])
 
@@ -275,6 +296,7 @@ def test_no_number_is_wider(p):
         ({"raw": "id", "id": "id"}, "'id' is two things at once"),
         ({"probs": "m.p", "raw": "x", "label": "m.x"}, "'m.x' is two things at once"),
         ({"digits": 0}, "digits: 0, expected 1 to 17"),
+        ({"normalise": "never"}, "normalise: 'never', expected 'rounded' or 'always'"),
     ],
 )
 def test_fields_that_cannot_be_are_refused(fields, says):

@@ -52,9 +52,9 @@ def test_open_requests_are_those_that_no_label_has_answered(records, cuts, recen
         answered += parts.handle(records[start : start + size]).answered
         start += size
     assert answered == expected.answered
-    assert len(parts.open_requests) == len(whole.open_requests)
-    assert parts.open_requests.oldest == whole.open_requests.oldest
-    forgotten = len(expected.requests) - answered - len(whole.open_requests)
+    assert len(parts.lane.open_requests) == len(whole.lane.open_requests)
+    assert parts.lane.open_requests.oldest == whole.lane.open_requests.oldest
+    forgotten = len(expected.requests) - answered - len(whole.lane.open_requests)
     assert forgotten >= 0
     if recent_bytes > 60 and len({record.key for record in records}) == len(records):
         assert forgotten == 0
@@ -64,16 +64,16 @@ def test_a_request_is_open_until_its_label_comes_or_its_prediction_is_dropped():
     task = asking(budget=1, recent_bytes=6 * (8 * 3 + 1))  # keeps six predictions
     rows = np.random.default_rng(0).dirichlet(np.ones(3), 9).tolist()
     predictions = [prediction(i, row, b"%d" % i) for i, row in enumerate(rows)]
-    assert len(task.handle(predictions[:3]).requests) == len(task.open_requests) == 3
-    assert task.open_requests.oldest == predictions[0].timestamp
+    assert len(task.handle(predictions[:3]).requests) == len(task.lane.open_requests) == 3
+    assert task.lane.open_requests.oldest == predictions[0].timestamp
     labels = [label(0, "a", b"0"), label(1, "a", b"0"), label(2, "a", b"x")]
     assert task.handle(labels).answered == 1
-    assert len(task.open_requests) == 2
-    assert task.open_requests.oldest == predictions[1].timestamp
+    assert len(task.lane.open_requests) == 2
+    assert task.lane.open_requests.oldest == predictions[1].timestamp
     assert task.handle([predictions[3], label(3, "b", b"3")]).answered == 1
     assert task.handle(predictions[4:]).answered == 0
-    assert task.open_requests.oldest == predictions[4].timestamp
-    assert len(task.open_requests) == 5  # 1 and 2 were dropped with their predictions
+    assert task.lane.open_requests.oldest == predictions[4].timestamp
+    assert len(task.lane.open_requests) == 5  # 1 and 2 were dropped with their predictions
 
 
 @given(record_streams())
@@ -163,10 +163,10 @@ def test_another_budget_begins_anew():
     task.handle([prediction(i, row, b"%d" % i) for i, row in enumerate(rows(50))])
     data = task.to_bytes(recent=True)
     same = Task.from_bytes(data, labels_topic="labels", requests=LabelRequests(0.2))
-    assert same.requests.to_bytes() == task.requests.to_bytes()
+    assert same.lane.requests.to_bytes() == task.lane.requests.to_bytes()
     other = Task.from_bytes(data, labels_topic="labels", requests=LabelRequests(0.1))
-    assert other.requests.to_bytes() == LabelRequests(0.1).to_bytes()
-    assert Task.from_bytes(data, labels_topic="labels").requests is None
+    assert other.lane.requests.to_bytes() == LabelRequests(0.1).to_bytes()
+    assert Task.from_bytes(data, labels_topic="labels").lane.requests is None
 
 
 def test_the_mark_counts_where_outputs_may_be_too_large():

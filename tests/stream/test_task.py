@@ -15,12 +15,14 @@ import stream_can
 from stream_can import Corrector, SnapshotMismatch, snapshot
 from stream_can.stream import entry
 from stream_can.stream.fields import Fields
+from stream_can.stream.head import LearnedAlone
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
 from tests.stream.records import (
     BAD,
     BAD_LABELS,
     CLASSES,
+    COLUMNS,
     M,
     bare,
     batches,
@@ -33,9 +35,34 @@ from tests.stream.records import (
 pytestmark = pytest.mark.fast
 
 
-def plainly(records, recent_bytes):
+any_columns = st.sampled_from([(), COLUMNS[:1], COLUMNS])
+
+
+def given_of(message, record, columns):
+    """What a message gives of the columns, as its description says."""
+    country = message["customer"] if isinstance(message.get("customer"), dict) else {}
+    header = dict(record.headers).get("X")
+    found = {
+        "carrier": message.get("carrier"),
+        "customer.country": country.get("country"),
+        "header:X": None if header in (None, b"\xff") else header.decode(),
+    }
+    strange = [0.5, [1], {"a": 1}, "x" * 1001]
+    return {name: found[name] for name in columns if found[name] not in strange}
+
+
+def lengths(given):
+    texts = {True: "true", 7.0: "7", 0.0: "0"}
+    return sum(
+        len(texts.get(value, str(value)) if not isinstance(value, str) else value)
+        for value in given.values()
+        if value is not None
+    )
+
+
+def plainly(records, recent_bytes, columns):
     """The outputs as one Corrector and a dict give them, record by record."""
-    corrector, recent, outputs = Corrector(CLASSES), {}, []
+    corrector, recent, outputs = Corrector(CLASSES, segments=columns), {}, []
     for record in records:
         try:
             message = json.loads(record.value) if record.value else None
@@ -49,29 +76,34 @@ def plainly(records, recent_bytes):
                 continue
             if min(p) < 0 or abs(sum(p) - 1) > 1e-3:
                 continue
-            row, receipt = corrector.process_one(p, receipt=True)
+            given = given_of(message, record, columns)
+            row, receipt = corrector.process_one(p, receipt=True, segments=given)
             outputs.append(row.tolist())
             if record.key is not None:
                 recent.pop(record.key, None)
-                recent[record.key] = p, receipt
-                while sum(8 * M + len(key) for key in recent) > recent_bytes:
+                recent[record.key] = p, receipt, given
+                while (
+                    sum(8 * M + len(key) + lengths(kept[2]) for key, kept in recent.items())
+                    > recent_bytes
+                ):
                     del recent[next(iter(recent))]
         else:
             if not message or message["label"] not in CLASSES:
                 continue
-            kept, receipt = recent.get(record.key, (None, None))
+            kept, receipt, given = recent.get(record.key, (None, None, None))
             p = message.get("probs_raw", kept)
             if p is None or sum(p) < 2:
-                receipt = receipt if p == kept else None
-                corrector.learn_one(p, message["label"], receipt=receipt)
+                if p != kept:  # the prediction's values count, not its label's
+                    receipt, given = None, given_of(message, record, columns)
+                corrector.learn_one(p, message["label"], receipt=receipt, segments=given)
     return outputs, corrector.to_bytes()
 
 
-@given(record_streams(), st.sampled_from([0, 60, 100, 1 << 20]))
-def test_a_task_is_a_corrector_and_a_dict(records, recent_bytes):
-    task = new(recent_bytes=recent_bytes)
+@given(record_streams(), st.sampled_from([0, 60, 100, 1 << 20]), any_columns)
+def test_a_task_is_a_corrector_and_a_dict(records, recent_bytes, columns):
+    task = new(Corrector(CLASSES, segments=columns), recent_bytes=recent_bytes)
     result = task.handle(records)
-    outputs, state = plainly(records, recent_bytes)
+    outputs, state = plainly(records, recent_bytes, columns)
     got = []
     for output in result.outputs:
         headers = dict(output.headers)
@@ -91,9 +123,16 @@ def test_a_task_is_a_corrector_and_a_dict(records, recent_bytes):
     assert task.counts.dead_letters == len(result.dead_letters)
 
 
-@given(record_streams(), st.lists(st.integers(1, 7), min_size=1), st.sampled_from([60, 1 << 20]))
-def test_cut_anywhere_the_bytes_are_the_same(records, cuts, recent_bytes):
-    whole, parts = new(recent_bytes=recent_bytes), new(recent_bytes=recent_bytes)
+@given(
+    record_streams(),
+    st.lists(st.integers(1, 7), min_size=1),
+    st.sampled_from([60, 1 << 20]),
+    any_columns,
+)
+def test_cut_anywhere_the_bytes_are_the_same(records, cuts, recent_bytes, columns):
+    whole, parts = (
+        new(Corrector(CLASSES, segments=columns), recent_bytes=recent_bytes) for _ in range(2)
+    )
     expected = whole.handle(records)
     outputs, letters, delays = [], [], []
     for batch in batches(records, cuts):
@@ -109,10 +148,10 @@ def test_cut_anywhere_the_bytes_are_the_same(records, cuts, recent_bytes):
     assert parts.sent_scores.n == whole.sent_scores.n
 
 
-@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]))
-def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes):
+@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]), any_columns)
+def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes, columns):
     options = {"recent_bytes": recent_bytes}
-    whole, first = new(**options), new(**options)
+    whole, first = (new(Corrector(CLASSES, segments=columns), **options) for _ in range(2))
     whole.handle(records[:cut])
     first.handle(records[:cut])
     data = first.to_bytes(recent=True)
@@ -129,21 +168,21 @@ def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes):
 def labels_of(task):
     """The labels that a task has to teach, but for their receipts."""
     part, end = task.take()
-    (piece,) = part.pieces(0, end, 1000)
-    return piece.offsets, piece.taken, piece.classes, piece.rows
+    ((piece, given),) = part.pieces(0, end, 1000)
+    return piece.offsets, piece.taken, piece.classes, piece.rows, given
 
 
-@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]))
-def test_positions_and_the_records_continue_a_task_of_a_log(records, cut, recent_bytes):
+@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]), any_columns)
+def test_positions_and_the_records_continue_a_task_of_a_log(records, cut, recent_bytes, columns):
     """All but the receipts of what was sent before: those are gone."""
     options = {"recent_bytes": recent_bytes, "labels_topic": "labels"}
-    replica = Replica(Corrector(CLASSES), 7)
+    replica = Replica(Corrector(CLASSES, segments=columns), 7)
     whole, first = Task(replica, **options), Task(replica, **options)
     whole.handle(records[:cut])
     first.handle(records[:cut])
     assert labels_of(whole) == labels_of(first)
     second = Task.from_bytes(first.positions(7), replica=replica, **options)
-    assert second.learned == 7
+    assert second.learned_offset == 7
     assert second.oldest == first.oldest
     kept = [
         r for r in records if r.topic == "in" and first.oldest <= r.offset < first.next_prediction
@@ -173,11 +212,11 @@ def test_a_task_of_a_log_changes_nothing_that_was_learned(records):
     assert all(h["stream-can-learned"] == b"3" for h in headers)
 
 
-@given(record_streams())
-def test_a_log_of_single_records_makes_what_a_task_alone_makes(records):
+@given(record_streams(), any_columns)
+def test_a_log_of_single_records_makes_what_a_task_alone_makes(records, columns):
     """Each an entry, folded before the next: only single precision is left of a difference."""
-    alone = new()
-    replica = Replica(Corrector(CLASSES), 0)
+    alone = new(Corrector(CLASSES, segments=columns))
+    replica = Replica(Corrector(CLASSES, segments=columns), 0)
     task = Task(replica, labels_topic="labels")
     outputs = []
     for record in records:
@@ -194,6 +233,9 @@ def test_a_log_of_single_records_makes_what_a_task_alone_makes(records):
             )
     assert replica.corrector.n_labels == alone.corrector.n_labels
     assert replica.corrector.n_predictions == alone.corrector.n_predictions
+    for name in columns:
+        kept = replica.corrector.segment_values(name)
+        assert list(kept) == list(alone.corrector.segment_values(name))
 
 
 def test_a_share_of_the_labels_is_learned_and_all_are_scored():
@@ -463,6 +505,27 @@ def test_a_snapshot_that_does_not_fit_is_refused():
                 Task.from_bytes(snapshot.encode(less, arrays), labels_topic="labels")
 
 
+def test_a_part_of_a_state_is_refused_by_what_the_other_part_would_be():
+    replica = Replica(Corrector(CLASSES), 7)
+    positions = Task(replica, labels_topic="labels").positions()
+    with pytest.raises(SnapshotMismatch, match="positions alone; what was learned is in a log"):
+        Task.from_bytes(positions)
+    with pytest.raises(LearnedAlone, match="of a partition that learned alone"):
+        Task.from_bytes(new().to_bytes(), replica=replica)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"errors": "skip"}, "errors: 'skip', expected 'dead-letter' or 'fail'"),
+        ({"recent_bytes": -1}, "recent_bytes: -1, expected 0 or more"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, says):
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        Task(Corrector(CLASSES), **settings)
+
+
 def test_settings_of_a_live_state_may_change():
     data = new().to_bytes()
     assert Task.from_bytes(data, settings={"half_life": 9}).corrector.settings["half_life"] == 9
@@ -477,3 +540,10 @@ def test_a_kafka_record_will_do():
     (output,) = new().handle([record]).outputs
     assert output.headers[0] == ("a", b"b")
     assert msgspec.json.decode(output.value)["probs_raw"] == [0.2, 0.3, 0.5]
+
+
+def test_a_probability_near_the_largest_number_is_a_dead_letter_without_a_warning():
+    record = Record("in", 0, 0, 1, b"k", b'{"probs": [1e302, 0.1]}')
+    (letter,) = Task(Corrector(2)).handle([record]).dead_letters  # a warning would be an error
+    reason = dict(letter.headers)["__connect.errors.exception.message"]
+    assert b"probabilities sum to 1e+302, expected 1" in reason

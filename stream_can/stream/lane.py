@@ -1,0 +1,278 @@
+"""What corrects a stream: a corrector, how its messages are read, and what waits for labels.
+
+A :class:`stream_can.stream.task.Task` has the positions of a partition, and takes its records in
+their order; what a record is for, its lane does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.method.asking import LabelRequest, LabelRequests
+from stream_can.method.rows import rounded
+from stream_can.scores import Scores
+from stream_can.stream.batch import Batch
+from stream_can.stream.entry import OpenPart
+from stream_can.stream.fields import Fields
+from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
+from stream_can.stream.opening import Opened, Reading, open_records
+from stream_can.stream.recent import Recent, RecentPredictions
+from stream_can.stream.records import Header, Output, Source, headers_of
+from stream_can.stream.replica import BegunAnew, Replica
+from stream_can.stream.requests import FIELD, OpenRequests, request_record
+from stream_can.stream.sent import sent_rows
+from stream_can.version import __version__
+
+__all__ = ["Lane", "Lanes"]
+
+VERSION_HEADER = ("stream-can-version", __version__.encode())
+NOTHING = Batch(np.empty((0, 0)))
+"""In place of a batch where there is none: it takes nothing."""
+
+Array = NDArray[np.float64]
+
+
+class Lane:
+    """A corrector in the stream of a partition.
+
+    Of a batch, :meth:`open` comes first; then each record in its order; then :meth:`run`.
+
+    Parameters
+    ----------
+    corrector
+        It, owned by the lane from now on; or the replica of a learned log, which the lane shares.
+    fields
+        Where in the messages everything is.
+    recent_bytes
+        Bound of the recent predictions; None where no labels come for them.
+    requests
+        Asks for labels.
+    begin
+        The next offsets of input and labels.
+    """
+
+    def __init__(
+        self,
+        corrector: Corrector | Replica,
+        *,
+        fields: Fields | None = None,
+        recent_bytes: int | None = None,
+        requests: LabelRequests | None = None,
+        begin: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._learner = corrector
+        self._epoch = corrector.epoch if isinstance(corrector, Replica) else 0
+        own = self.corrector
+        self.messages = Messages(own.classes, fields, own.train_prior, own.segments)
+        self._m, self._columns, self._n_sent = len(own.classes), own.segments, own.n_sent
+        self.recent = RecentPredictions(
+            self._m, recent_bytes or 0, len(self._columns), self._n_sent
+        )
+        self._keeps = recent_bytes is not None
+        self.requests, self.open_requests = requests, OpenRequests()
+        self.raw_scores, self.sent_scores = Scores(), Scores()
+        self._part = self._new_part(begin)
+        self._batch = NOTHING
+        self._added: list[Header] = []
+
+    @property
+    def corrector(self) -> Corrector:
+        """What corrects the rows now."""
+        learner = self._learner
+        return learner.corrector if isinstance(learner, Replica) else learner
+
+    @property
+    def stale(self) -> bool:
+        """Whether its log has begun anew since the lane was made."""
+        return isinstance(self._learner, Replica) and self._learner.epoch != self._epoch
+
+    def require_current(self) -> None:
+        """Raise BegunAnew where the lane is stale."""
+        if isinstance(self._learner, Replica) and self.stale:
+            raise BegunAnew(
+                f"the learned log began anew at offset {self._learner.epoch - 1}, and this task is"
+                " of before: drop it and what it gave since positions were last stored, then make"
+                " one from those"
+            )
+
+    # ---- a batch
+
+    def open(self, records: Sequence[Source], reading: Reading) -> tuple[list[Opened], int]:
+        """Read what records say, and begin a batch; see :func:`open_records`.
+
+        Returns
+        -------
+        What each says, and how many rows were divided by their sum.
+        """
+        self.require_current()
+        opened, rows, off = open_records(records, self.messages, reading)
+        self._batch = Batch(rows, self._columns, self._n_sent)
+        self._added = [VERSION_HEADER]
+        if isinstance(self._learner, Replica):
+            self._added.append(("stream-can-learned", b"%d" % self._learner.offset))
+        return opened, off
+
+    def output(self, record: Source) -> Output:
+        """What goes out for a record, without its value as yet."""
+        added = self._added
+        headers = headers_of(record) + added if record.headers else added
+        return Output(record.key, None, headers, record.timestamp, record)
+
+    def predict(self, record: Source, prediction: Prediction) -> Output:
+        """Take a prediction; :meth:`run` gives its output a value."""
+        output = self.output(record)
+        entry = self._keep(record, prediction) if self._keeps else None
+        self._batch.predict(prediction, output, entry)
+        return output
+
+    def learn(self, label: Label, place: tuple[int, int] | None) -> Recent | None:
+        """Take a label; its prediction, where that is kept.
+
+        Parameters
+        ----------
+        place
+            Its own offset, and the next one of predictions as it is taken; None for a label that is
+            scored by and not learned.
+        """
+        entry = self.recent.get(label.id)
+        if place is not None:
+            self._batch.learn(label, entry, place)
+        elif entry is not None:
+            self._batch.join(label, entry)
+        return entry
+
+    def run(self, next_prediction: int) -> tuple[list[Output], int]:
+        """Run the batch through the corrector; fill in the outputs and what was sent.
+
+        Parameters
+        ----------
+        next_prediction
+            The offset of the one behind it.
+
+        Returns
+        -------
+        The label requests, and how many of the batch's labels had been asked for.
+        """
+        batch, self._batch = self._batch, NOTHING
+        if self._part is None:
+            P, Q, receipts = batch.play(self.corrector)
+        else:
+            P, Q, receipts = batch.collect(self.corrector, self._part, self._keeps)
+        if (digits := self.messages.fields.digits) is not None:
+            Q = rounded(Q, digits)
+        if not np.isfinite(Q).all():  # JSON would say null
+            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+        asked = self._ask(batch, Q)
+        predictions = [prediction for prediction, _, _ in batch.predictions]
+        for i, (_, request) in asked.items():
+            predictions[i].fields[FIELD] = request.reason
+        values = self.messages.write_all(predictions, Q)
+        for (_, output, _), value in zip(batch.predictions, values, strict=True):
+            output.value = value
+        if self._keeps and receipts is not None:
+            fair = None
+            if self.requests is not None:
+                fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
+            batch.keep(P, Q, receipts, fair)
+        batch.score(P, Q, self.raw_scores, self.sent_scores)
+        if self.requests is None:
+            return [], 0
+        for i in asked:
+            if (entry := batch.predictions[i][2]) is not None:
+                self.open_requests.ask(entry.offset, entry.timestamp)
+        answered = self.open_requests.answer(batch.answered)  # its label may be in this batch too
+        oldest = self.recent.oldest
+        self.open_requests.forget(next_prediction if oldest is None else oldest)
+        return [
+            request_record(batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist())
+            for i, (id, request) in asked.items()
+        ], answered
+
+    def _ask(self, batch: Batch, Q: Array) -> dict[int, tuple[bytes, LabelRequest]]:
+        """The predictions of the batch whose label is asked for: number -> (id, why)."""
+        if self.requests is None:
+            return {}
+        id_of = self.messages.id_of
+        ids = [id_of(prediction.fields, output.key) for prediction, output, _ in batch.predictions]
+        known = {i: id for i, id in enumerate(ids) if id is not None}
+        said = self.requests.ask_many(known.values(), Q[list(known)])
+        return {
+            i: (id, request)
+            for (i, id), request in zip(known.items(), said, strict=True)
+            if request is not None
+        }
+
+    def _keep(self, record: Source, prediction: Prediction) -> Recent:
+        """Put a prediction among the recent ones; its rows are filled in later."""
+        entry = Recent(record.offset, record.timestamp, self._m, given=prediction.given)
+        self.recent.add(self.messages.id_of(prediction.fields, record.key), entry)
+        return entry
+
+    def keep_raw(self, record: Source, prediction: Prediction) -> None:
+        """Keep a prediction that was sent before, of which no more is known than its row."""
+        self._keep(record, prediction).rows = self._batch.raw[prediction.number]
+
+    def recall(self, outputs: Iterable[Source]) -> None:
+        """Know again what was sent of recent predictions, and which labels were asked for."""
+        for one in sent_rows(outputs, self.messages):
+            entry = self.recent.get(one.id)
+            if entry is None or one.raw not in (None, entry.raw):
+                continue
+            if self.requests is None:
+                entry.recall(one.sent, True)
+                continue
+            entry.recall(one.sent, one.asked == b'"random"')
+            self.open_requests.answer([entry.offset])  # of outputs with one id the last counts
+            if one.asked is not None:
+                self.open_requests.ask(entry.offset, entry.timestamp)
+
+    def recall_labels(self, labels: Iterable[Source]) -> None:
+        """Close the requests that these labels, taken before, have answered."""
+        for record in labels:
+            try:
+                label = self.messages.read_label(record.value or b"", record.key)
+            except (BadMessage, UnknownClass):
+                continue
+            entry = self.recent.get(label.id)
+            if entry is not None and record.timestamp >= entry.timestamp:
+                self.open_requests.answer([entry.offset])
+
+    # ---- what there is to learn
+
+    def _new_part(self, begin: tuple[int, int]) -> OpenPart | None:
+        return OpenPart(self.corrector, *begin) if isinstance(self._learner, Replica) else None
+
+    def take(self, end: tuple[int, int]) -> OpenPart:
+        """What the batches since the last call have to teach; ``end`` are the next offsets."""
+        self.require_current()
+        part, self._part = self._part, self._new_part(end)
+        assert part is not None
+        return part
+
+
+class Lanes:
+    """The lanes of a partition, and which of them a record is for: one for all."""
+
+    def __init__(self, only: Lane) -> None:
+        self.only = only
+
+    def __iter__(self) -> Iterator[Lane]:
+        yield self.only
+
+    def open(
+        self, records: Sequence[Source], reading: Reading
+    ) -> tuple[list[Opened], Iterable[Lane], int]:
+        """Begin a batch in each lane with its records.
+
+        Returns
+        -------
+        What each record says, the lane of each, and how many rows were divided by their sum.
+        """
+        opened, off = self.only.open(records, reading)
+        return opened, repeat(self.only), off

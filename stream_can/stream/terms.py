@@ -1,0 +1,76 @@
+"""What a learned log has said beside what it taught: whose it is, and under which settings."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from stream_can.corrector import Corrector
+from stream_can.stream.entry import LogEntry
+from stream_can.stream.identity import Identity
+from stream_can.stream.records import Source
+
+__all__ = ["Terms", "digest"]
+
+OVERLAP_MS = 60_000
+"""For so long behind the first entry with an identity one without is taken, where its writer had
+not read that one: it was under way."""
+MOST_HELD = 100
+
+
+class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A function of the entries below an offset, as the corrector is."""
+
+    epoch: int = 0
+    """The offset behind the entry with which the log last began anew; 0 where it never did."""
+    app: bytes | None = None
+    """The mark by which entries name their application; None in a log of release 0.2."""
+    identity: Identity | None = None
+    since: tuple[int, int] | None = None
+    """Offset and time, in milliseconds, of the entry that first said so in a log without."""
+    generation: int = 0
+    """Of the settings in force: how often they have changed, unless somebody gave a number."""
+    held: tuple[bytes, ...] = ()
+    """The digests of all settings that were in force, those of now last."""
+    by: str = ""
+    """The instance that wrote the last of this, where it said so."""
+
+    @classmethod
+    def of(cls, corrector: Corrector | None) -> Terms:
+        """Those of a log of which no more than its corrector is known."""
+        return cls() if corrector is None else cls(held=(digest(corrector.settings),))
+
+    def overlaps(self, one: LogEntry, record: Source) -> bool:
+        """Whether an entry without an identity was under way as the log got one."""
+        if self.since is None or not one.parts:
+            return False
+        offset, time = self.since
+        return one.folded_to <= offset and record.timestamp - time <= OVERLAP_MS
+
+    def after(self, one: LogEntry, record: Source, corrector: Corrector | None) -> Terms:
+        """Those behind an entry that counts."""
+        changed: dict[str, Any] = {}
+        if one.start is not None and (one.reset or not self.held):
+            changed["held"] = (digest(corrector.settings),) if corrector else ()
+            changed["generation"] = 0
+            if one.reset:
+                changed["epoch"] = record.offset + 1
+            if one.identity is not None:
+                changed |= {"app": one.app, "identity": one.identity, "since": None}
+        elif one.identity is not None and self.app is None:
+            changed |= {"app": one.app, "identity": one.identity}
+            changed["since"] = (record.offset, record.timestamp)
+        elif one.settings is not None and corrector is not None:
+            now = digest(corrector.settings)
+            others = tuple(before for before in self.held if before != now)
+            changed["held"] = (*others, now)[-MOST_HELD:]
+            changed["generation"] = max(self.generation + 1, one.generation or 0)
+        return msgspec.structs.replace(self, **changed, by=one.by) if changed else self
+
+
+def digest(settings: dict[str, Any]) -> bytes:
+    """A few bytes that stand for settings of a corrector."""
+    same = {n: float(v) if isinstance(v, int | float) else v for n, v in settings.items()}
+    return hashlib.sha256(msgspec.json.encode(sorted(same.items()))).digest()[:8]

@@ -1,0 +1,164 @@
+"""Values of columns in messages: where they stand, what they are called, and what is none."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from stream_can import Corrector
+from stream_can.stream.columns import LONGEST
+from stream_can.stream.fields import Fields
+from stream_can.stream.messages import Messages
+from stream_can.stream.recent import RecentPredictions
+from stream_can.stream.task import Task
+from tests.stream.records import label, prediction
+
+pytestmark = pytest.mark.fast
+
+ROW = [0.7, 0.3]
+SAID = [
+    ('"AA"', "AA"),
+    ('"\\u00e9\\n"', "é\n"),
+    ('""', ""),
+    ("7", "7"),
+    ("-7", "-7"),
+    ("7.0", "7"),
+    ("70e-1", "7"),
+    ("-0", "0"),
+    ("-0.0", "0"),
+    ("1e3", "1000"),
+    ("9007199254740993", "9007199254740993"),
+    ("123456789012345678901234567890", "123456789012345678901234567890"),
+    ("true", "true"),
+    ("false", "false"),
+    ("null", None),
+    (json.dumps("x" * LONGEST), "x" * LONGEST),
+]
+NONE = [
+    ("0.5", "a measurement"),
+    ("[1]", "an array"),
+    ('{"a": 1}', "an object"),
+    ("1e999", "out of range"),
+    (json.dumps("x" * (LONGEST + 1)), "has 1001 characters"),
+    ("7" * (LONGEST + 1), "has 1001 characters"),
+]
+
+
+def read(value, headers=(), columns=("x",)):
+    return Messages(["a", "b"], columns=columns).read(value.encode(), headers)
+
+
+@pytest.mark.parametrize(("text", "called"), SAID)
+def test_a_value_is_its_text(text, called):
+    found = read(f'{{"x": {text}, "probs": [0.4, 0.6]}}')
+    assert (found.given, found.fault) == ((called,), None)
+
+
+@pytest.mark.parametrize(("text", "why"), NONE)
+def test_what_is_none_is_not_given_and_named(text, why):
+    found = read(f'{{"x": {text}, "probs": [0.4, 0.6]}}')
+    assert found.given == (None,)
+    assert found.fault.startswith("x: ")
+    assert why in found.fault
+    assert found.fault.endswith("; not given")
+
+
+def test_columns_stand_where_their_names_say():
+    columns = ("x", "customer.country", "model.name", "é", "header:X-Tenant", "gone", "a.b")
+    value = {
+        "x": 1,
+        "customer": {"country": "NL", "age": 50},
+        "model": {"probs": ROW, "name": "m"},
+        "é": True,
+        "a": 3,
+    }
+    messages = Messages(["a", "b"], Fields(probs="model.probs"), columns=columns)
+    headers = [("X-Tenant", b"old"), ("x", b"no"), ("X-Tenant", b"acme")]
+    found = messages.read(json.dumps(value).encode(), headers)
+    assert found.given == ("1", "NL", "m", "true", "acme", None, None)
+    assert found.fault is None
+    assert json.loads(messages.write(found, np.array([0.5, 0.5])))["customer"] == value["customer"]
+    for data, said in ((None, None), (b"\xff", None), ("é".encode(), "é")):
+        assert messages.read(json.dumps(value).encode(), [("X-Tenant", data)]).given[4] == said
+
+
+def test_a_key_that_occurs_twice_counts_where_it_occurs_last():
+    assert read('{"x": 1, "probs": [0.4, 0.6], "x": 2}').given == ("2",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        (["a..b"], "'a..b' is no field name, dotted path or 'header:NAME'"),
+        (["model.probs"], "'model.probs' is the field of the probabilities"),
+        (["model"], "'model' is the field of the probabilities"),
+        (["model.probs.a"], "'model.probs.a' is the field of the probabilities"),
+        (["model.probs_raw"], "is the field of the original probabilities"),
+        (["label"], "'label' is the field of the label"),
+    ],
+)
+def test_columns_that_are_no_place_or_another_one_are_refused(columns, why):
+    with pytest.raises(ValueError, match=f"segments: .*{why}"):
+        Task(Corrector(2, segments=columns), fields=Fields(probs="model.probs"))
+
+
+def test_a_bad_value_does_not_stop_its_prediction_and_says_where_it_was():
+    task = Task(Corrector(["a", "b"], segments=["x", "y"]), labels_topic="labels")
+    records = [
+        prediction(0, ROW, b"0", x="AA", y="c"),
+        prediction(1, ROW, b"1", x=0.5, y="c"),
+        prediction(2, ROW, b"2", x=[], y={}),
+        prediction(3, ROW, b"3"),
+        label(0, "b", b"1"),
+        label(1, "b", b"2", x="label"),
+    ]
+    result = task.handle(records)
+    assert len(result.outputs) == 4
+    assert result.dead_letters == []
+    assert [(record.offset, fault) for record, fault in result.faults] == [
+        (1, "x: 0.5 is a measurement; a segment's value is a text or an integer; not given"),
+        (2, "x: an array; not given"),
+    ]
+    assert task.corrector.segment_values("x") == {}
+    assert list(task.corrector.segment_values("y")) == ["c"]
+
+
+def test_the_predictions_values_count_and_not_those_that_came_with_its_label():
+    """Unless the label brings a prediction that is not kept: then its values are all there is."""
+    task = Task(Corrector(["a", "b"], segments=["x"]), labels_topic="labels")
+    task.handle([prediction(0, ROW, b"0", x="then"), label(0, "b", b"0", x="now")])
+    assert list(task.corrector.segment_values("x")) == ["then"]
+    task.handle([label(1, "b", b"0", x="later", probs_raw=ROW)])  # the same prediction, echoed
+    assert list(task.corrector.segment_values("x")) == ["then"]
+    task.handle([label(2, "b", b"gone", x="echoed", probs_raw=ROW)])
+    assert list(task.corrector.segment_values("x")) == ["then", "echoed"]
+    task.handle([label(3, "b", b"gone", x="nothing")])
+    assert list(task.corrector.segment_values("x")) == ["then", "echoed"]
+
+
+def test_lines_that_carry_their_own_labels_teach_their_values():
+    task = Task(Corrector(["a", "b"], segments=["x"]), labelled=True)
+    task.handle([prediction(i, ROW, x=i % 2, label="b") for i in range(4)])
+    plain = Corrector(["a", "b"], segments=["x"])
+    for i in range(4):
+        _, receipt = plain.process_one(ROW, receipt=True, segments={"x": i % 2})
+        plain.learn_one(ROW, "b", receipt=receipt, segments={"x": i % 2})
+    assert task.corrector.to_bytes() == plain.to_bytes()
+
+
+def test_values_count_among_the_bytes_of_recent_predictions():
+    """8 m + the id + the texts; so two processes drop the same ones."""
+    task = Task(
+        Corrector(["a", "b"], segments=["x"]), labels_topic="labels", recent_bytes=2 * (16 + 1 + 9)
+    )
+    task.handle([prediction(i, ROW, b"%d" % i, x="123456789") for i in range(3)])
+    assert task.oldest == 1
+    task.handle([prediction(3, ROW, b"3")])  # 17 bytes: of the 52 it leaves room for one of 26
+    assert task.oldest == 2
+    task.handle([prediction(4, ROW, b"3", x="1" * 9)])  # the same id, and longer now
+    assert task.oldest == 2
+    task.handle([prediction(5, ROW, b"3", x="1" * 10)])
+    assert task.oldest == 5
+    assert isinstance(task.lane.recent, RecentPredictions)
