@@ -140,7 +140,7 @@ def backfill(
                     said = time.monotonic()
                     log.info("%d of %d records", done, total)
         log.info("%d records", done)
-        for p, task in tasks.items():  # past the markers of transactions, too
+        for p, task in tasks.items():  # to the very end: the last offsets may be only markers
             task.next_prediction = spans[p][1]
             task.next_label = label_spans.get(p, (0, 0))[1]
         if start_group:
@@ -151,7 +151,11 @@ def backfill(
 
 
 def _records(readers: Readers, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
-    """The committed records of [start, stop), a chunk at a time: all streams share one reader."""
+    """The committed records of [start, stop), read a chunk at a time.
+
+    All partitions share one consumer, which reads one partition at a time. So each chunk is read to
+    its end before it is handed out.
+    """
     while start < stop:
         chunk = list(islice(readers.read(topic, partition, start, stop), CHUNK))
         if not chunk:
@@ -161,6 +165,11 @@ def _records(readers: Readers, topic: str, partition: int, start: int, stop: int
 
 
 def _start_group(worker: Worker, corrector: Corrector, tasks: dict[int, Task]) -> None:
+    """Write what a worker restores from: positions, shared records, and the start of the log.
+
+    The shared record and the log's first entry hold the same corrector, and the record's offset is
+    that of the entry: a start folds the entry, which changes nothing.
+    """
     s = worker.settings
     state_topic, _ = s.own_topics
 
@@ -173,8 +182,9 @@ def _start_group(worker: Worker, corrector: Corrector, tasks: dict[int, Task]) -
     records: list[tuple[str, int, bytes | None, bytes]] = [
         (state_topic, p, state.key(s.input, p), task.positions()) for p, task in tasks.items()
     ]
-    # Whatever an earlier group of this name has left in the log ends here.
-    begin = entry.start(corrector.to_bytes(), reset=True)
+    # reset: what an earlier group of this name has left in the log does not count from here on.
+    identity = worker.start.identity
+    begin = entry.start(corrector.to_bytes(), reset=True, identity=identity, by=s.name)
     spans = worker.client.readers.spans(s.learned_topic)
     for number, (_, end) in spans.items():
         name = shared.key(s.learn, number)

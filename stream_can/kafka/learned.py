@@ -10,19 +10,22 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from stream_can.errors import SnapshotMismatch
 from stream_can.kafka import shared
+from stream_can.kafka.beginning import Beginning, news
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import DeniedError, RetryError
+from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.client.log import LogReader
 from stream_can.kafka.restore import settled
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.stream import entry
+from stream_can.stream.records import place
 from stream_can.stream.replica import Replica
+from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +33,14 @@ SHARED_SECONDS = 30.0
 """Between two shared records."""
 FOLD_SECONDS = 0.05
 """The loop folds for so long at a time."""
+TOLD = 10
+"""Of foreign records so many have a line each; behind that, every thousandth."""
 STILL_SECONDS = 30.0
 """A log that brings nothing for so long, though there is more, is given up."""
+
+
+class NewerRelease(DeniedError):
+    """The log cannot be read on: a newer release wrote what follows."""
 
 
 class SharedRecord(NamedTuple):
@@ -43,7 +52,7 @@ class SharedRecord(NamedTuple):
     value: bytes
 
 
-class Learned:
+class LearnedLog:
     """The replicas of one process.
 
     Parameters
@@ -66,7 +75,10 @@ class Learned:
         self._waiting: dict[int, deque[Any]] = {}
         self._next: dict[int, int] = {}
         self._shared: dict[int, tuple[int, float]] = {}
-        self._told: set[int] = set()
+        self._beginning = Beginning(settings, client, start)
+        self._gaps: set[int] = set()
+        self._agreed: dict[int, tuple[int, bytes | None]] = {}
+        """By partition of the log: the epoch and mark that were last compared with our settings."""
 
     def close(self) -> None:
         """Stop reading."""
@@ -82,8 +94,18 @@ class Learned:
 
     # -- taking up -------------------------------------------------------------------------------
 
+    def compare(self) -> None:
+        """Refuse settings of another application than the log's, before anything is done.
+
+        Nothing is written. With ``reset_state`` there is nothing to refuse yet.
+        """
+        if not self.settings.reset_state:
+            self._open([0], begins=False)
+
     def open(self, partitions: Iterable[int]) -> None:
         """Hold the replicas that these partitions of the input need, up to the end of the log.
+
+        Whoever has no partition holds one too, to see what befalls the log.
 
         Raises
         ------
@@ -93,97 +115,111 @@ class Learned:
             The log does not answer.
         """
         needed = sorted({self.log_partition(partition) for partition in partitions})
+        self._open(needed or [0], begins=bool(needed))
+
+    def _open(self, needed: list[int], *, begins: bool) -> None:
         self.replicas = {p: self.replicas[p] for p in needed if p in self.replicas}
         ends: dict[int, int] = {}
-        anew: dict[int, bool] = {}
+        anew: dict[int, bytes] = {}
         for number in needed:
             replica = self.replicas.get(number)
             begin, ends[number] = self._span(number, replica.offset if replica else 0)
             if replica is None or not begin <= replica.offset <= ends[number]:
-                anew[number] = self._find(number)
+                self.replicas[number], problem, kept = self._find(number)
+                if problem is not None:
+                    anew[number] = self._give_up(number, problem, kept, ends[number])
         self._waiting = {number: deque() for number in needed}
         self._next = {number: self.replicas[number].offset for number in needed}
         self._reader.read(self._next)
         for number in needed:
-            self._fold_to(number, ends[number])
-            self._begin(number, reset=anew.get(number, False))
-            self._tell_settings(number)
+            try:
+                self._fold_to(number, ends[number])
+            except NewerRelease as error:
+                anew[number] = self._give_up(number, f"{error};", None, ends[number])
+                self._waiting[number].clear()
+                self._next[number] = ends[number]
+                self._reader.read(self._next)
+            if begins:
+                self._begin(number, anew.get(number))
+            elif self.replicas[number].started:
+                self._require_ours(number)
 
     def _span(self, number: int, at: int) -> tuple[int, int]:
         """The first offset still held and the next one of a partition of the log."""
         return settled(lambda: self.client.readers.span(self.topic, number), at, self._beat)
 
-    def _find(self, number: int) -> bool:
-        """Put a replica at the newest shared record; whether the log is to begin anew."""
-        s, wanted = self.settings, shared.key(self.settings.learn, number)
-        where = f"partition {number} of {self.topic!r}"
+    def _find(self, number: int) -> tuple[Replica, str | None, Replica | None]:
+        """A replica at the newest shared record; or what is wrong, and what of it is still good."""
+        wanted = shared.key(self.settings.learn, number)
         data = shared.newest_shared(self.client.readers, self.state_topic, number, wanted)
-        problem, replica = None, Replica()
         begin, end = self._span(number, 0)
         if data is None:
+            problem = None
             if begin > 0:
                 problem = f"retention deleted its first {begin} offsets, and no shared record is"
                 problem += f" in {self.state_topic!r};"
-        else:
-            try:
-                replica = shared.unpack(data)
-                self.start.require_fits(replica.corrector)
-            except SnapshotMismatch as error:
-                problem = f"the shared record in {self.state_topic!r}: {error};"
-            else:
-                begin, end = self._span(number, replica.offset)
-                if replica.offset > end:
-                    problem = f"the shared record in {self.state_topic!r} is of offset"
-                    problem += f" {replica.offset}, and the log ends at {end}: is it new?"
-                elif replica.offset < begin:
-                    gap = f"{where}: retention deleted offsets {replica.offset} to {begin - 1}"
-                    gap += " before they were learned"
-                    if not s.skip_gap:
-                        raise DeniedError(f"{gap}; --skip-gap goes on behind them")
-                    log.warning("%s; going on behind them", gap)
-                    replica.advance(begin)
-                    self.replicas[number] = replica
-                    self._write(self.record(number))
-                    return False
-        if problem is None:
-            self.replicas[number] = replica
-            return False
-        if not s.reset_state:
-            raise DeniedError(
-                f"{where}: {problem} --reset-state begins anew there, which forgets what was"
-                " learned"
-            )
-        log.warning("%s: %s beginning anew", where, problem)
+            return Replica(), problem, None
+        try:
+            replica = shared.unpack(data)
+        except SnapshotMismatch as error:
+            return Replica(), f"the shared record in {self.state_topic!r}: {error};", None
+        begin, end = self._span(number, replica.offset)
+        if replica.offset > end:
+            problem = f"the shared record in {self.state_topic!r} is of offset {replica.offset},"
+            return replica, f"{problem} and the log ends at {end}: is it new?", replica
+        if replica.offset < begin:
+            gap = f"partition {number} of {self.topic!r}: retention deleted offsets"
+            gap += f" {replica.offset} to {begin - 1} before they were learned"
+            if not self.settings.skip_gap:
+                raise DeniedError(f"{gap}; --skip-gap goes on behind them")
+            log.warning("%s; going on behind them", gap)
+            replica.advance(begin)
+            self._gaps.add(number)
+        return replica, None, None
+
+    def _give_up(self, number: int, problem: str, kept: Replica | None, end: int) -> bytes:
+        """Leave a log that cannot be used behind; the corrector with which to begin anew there."""
+        where = f"partition {number} of {self.topic!r}"
+        keeps = kept is not None and not self._beginning.differences(kept)
+        what = "with what that record holds" if keeps else "which forgets what was learned"
+        if not self.settings.reset_state:
+            raise DeniedError(f"{where}: {problem} --reset-state begins anew there, {what}")
+        log.warning("%s: %s beginning anew, %s", where, problem, what)
         self.replicas[number] = Replica(None, end)
-        return True
+        return self._beginning.corrector_for(kept) if keeps and kept else self.start.snapshot
 
-    def _begin(self, number: int, *, reset: bool) -> None:
-        """Let a log that has not started start with our corrector, for everybody."""
-        replica = self.replicas[number]
-        if replica.started:
-            try:
-                self.start.require_fits(replica.corrector)
-            except SnapshotMismatch as error:
-                raise DeniedError(f"partition {number} of {self.topic!r}: {error}") from None
+    def _begin(self, number: int, anew: bytes | None) -> None:
+        """Learn in a log: let it start, or begin anew, where that is due; else compare."""
+        replica, beginning = self.replicas[number], self._beginning
+        if replica.started and self.settings.reset_state and beginning.differences(replica):
+            anew = beginning.corrector_for(replica)
+        if replica.started and anew is None:
+            self._require_ours(number)
             self.start.compare_counts(replica.corrector)
-            return
-        transaction = self.client.transaction
-        transaction.send(self.topic, number, None, entry.start(self.start.snapshot, reset=reset))
-        transaction.commit({}, None)
-        self._fold_until(number, lambda: replica.started)
-        self._write(self.record(number))
+            if replica.terms.app is None and beginning.identify(number):
+                self._fold_until(number, lambda: replica.terms.app is not None)
+                self._require_ours(number)
+            if number in self._gaps:
+                self._write(self.record(number))
+        else:
+            if anew is not None:
+                beginning.require_alone(number)
+            epoch = replica.epoch
+            beginning.begin(number, anew or self.start.snapshot, reset=anew is not None)
+            self._fold_until(
+                number, lambda: replica.started and (anew is None or replica.epoch != epoch)
+            )
+            self._require_ours(number)  # another one may have been first
+            self._write(self.record(number))
+        self._gaps.discard(number)
+        beginning.tell_settings(number, replica)
 
-    def _tell_settings(self, number: int) -> None:
-        """Once: a process that starts with other settings than the log's changes them there."""
-        if number in self._told:
-            return
-        have, want = self.replicas[number].corrector.settings, self.start.settings
-        changed = {name: value for name, value in want.items() if have[name] != value}
-        if changed:
-            log.info("settings of the corrector change for every process: %s", changed)
-            self.client.transaction.send(self.topic, number, None, entry.settings(changed))
-            self.client.transaction.commit({}, None)
-        self._told.add(number)
+    def _require_ours(self, number: int) -> None:
+        replica = self.replicas[number]
+        differences = self._beginning.differences(replica)
+        if differences:
+            raise self._beginning.refusal(number, differences, replica)
+        self._agreed[number] = replica.epoch, replica.terms.app
 
     def wait_for(self, partition: int, offset: int) -> None:
         """Fold up to the offset that a partition's last output was made from.
@@ -210,6 +246,8 @@ class Learned:
         self._fold_until(number, lambda: self.replicas[number].offset >= offset)
 
     def _fold_until(self, number: int, done: Callable[[], bool]) -> None:
+        """Wait for the log's reader and fold what it brings, until ``done``; time runs anew with
+        each entry. RetryError where nothing came for `STILL_SECONDS`."""
         replica, deadline = self.replicas[number], time.monotonic() + STILL_SECONDS
         before = replica.offset
         while not done():
@@ -235,19 +273,51 @@ class Learned:
         RebuildError, DeniedError
             The log cannot be read on, or holds what is no entry.
         """
-        for number, found in self._reader.take().items():
-            self._waiting[number].extend(found.records)
-            self._next[number] = found.next
+        for number, read in self._reader.take().items():
+            self._waiting[number].extend(read.records)
+            self._next[number] = read.next
         deadline = time.monotonic() + FOLD_SECONDS
         for number, waiting in self._waiting.items():
             replica = self.replicas[number]
             while waiting and time.monotonic() < deadline:
-                try:
-                    replica.fold(waiting.popleft())
-                except entry.BadEntry as error:
-                    raise DeniedError(str(error)) from error
+                self._fold(number, waiting.popleft())
             if not waiting:
                 replica.advance(self._next[number])
+
+    def _fold(self, number: int, record: Any) -> None:
+        """Fold a record, and say what of it everybody should know."""
+        replica = self.replicas[number]
+        before = replica.corrector if replica.started else None
+        terms = replica.terms
+        try:
+            left = replica.fold(record)
+        except entry.NewerEntry as error:
+            raise NewerRelease(str(error)) from error
+        if left is not None:
+            if not left.foreign or replica.foreign <= TOLD or replica.foreign % 1000 == 0:
+                log.warning("%s; left out", left.reason)
+        elif replica.terms is not terms:
+            old = {} if before is None else before.settings
+            said = news((terms, old), (replica.terms, replica.corrector.settings))
+            if said is not None:
+                log.log(said[0], "%s: %s", place(record), said[1])
+
+    def require_current(self, tasks: Mapping[int, Task]) -> None:
+        """Refuse to go on in a log that begins anew, or says now whose it is.
+
+        Raises
+        ------
+        DeniedError
+            It is not ours any more; the message says in what.
+        RebuildError
+            It is ours, and what is stored goes on with it.
+        """
+        for number, replica in self.replicas.items():
+            if replica.started and self._agreed.get(number) != (replica.epoch, replica.terms.app):
+                self._require_ours(number)
+        stale = [partition for partition, task in tasks.items() if task.stale]
+        if stale:
+            raise RebuildError(f"the log that partitions {stale} learn from began anew")
 
     # -- shared records --------------------------------------------------------------------------
 
@@ -259,7 +329,7 @@ class Learned:
         last
             The process ends: now, if anything was learned since the last.
         """
-        now, found = time.monotonic(), []
+        now, due = time.monotonic(), []
         for number in self.replicas:
             if number not in partitions:
                 continue
@@ -267,8 +337,8 @@ class Learned:
             replica = self.replicas[number]
             changed = replica.newest is not None and replica.offset > written
             if changed and (last or now - at >= SHARED_SECONDS):
-                found.append(number)
-        return found
+                due.append(number)
+        return due
 
     def record(self, number: int) -> SharedRecord:
         """The shared record of a partition of the log, to write now."""

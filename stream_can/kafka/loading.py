@@ -48,7 +48,9 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
     if path is not None:
         try:
             values = tomllib.loads(Path(path).read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except OSError as error:
+            raise SettingsError(f"{path}: {error.strerror}") from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"{path}: {error}") from None
         _refuse_unknown(values, known, f"{path}: ")
         if isinstance(values.get("classes_from_file"), str):  # as seen from the file that names it
@@ -108,7 +110,8 @@ def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
 
 def _listed(name: str, value: Any) -> Any:
     """Lists are written with commas where there is only text."""
-    if name in ("bootstrap_servers", "classes", "train_counts", "paths") and isinstance(value, str):
+    lists = ("bootstrap_servers", "classes", "train_counts", "paths", "segments")
+    if name in lists and isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
 
@@ -122,7 +125,8 @@ def _client(given: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 value = Path(value).read_text().strip()
             except OSError as error:
-                raise SettingsError(f"client.{name}_from_file: {error}") from None
+                text = f"{error.filename}: {error.strerror}"
+                raise SettingsError(f"client.{name}_from_file: {text}") from None
         if name in OURS:
             way = "; use the setting compression" if name == "compression_type" else ""
             raise SettingsError(f"client.{name}: stream_can sets it itself{way}")

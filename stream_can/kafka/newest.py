@@ -1,4 +1,4 @@
-"""What the newest records of a state topic say, without being in its group."""
+"""What the newest records of a state topic say, read from outside the group."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def newest(
     Key of the shared record ("shared", or "shared/3" where partitions learn apart) -> its
     Corrector, and the offset of the learned log up to which it is folded with positions and counts
     of its partitions. From a release in which each partition learned alone: key of the partition's
-    snapshot (``input topic-partition``) -> the same of it alone. What nothing was committed for is
-    not there.
+    snapshot (``input topic-partition``) -> the same of it alone. Partitions without a commit are
+    not in it.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def newest(
                     raise SnapshotMismatch(f"{where}: {error}") from None
                 of = streams.get(0 if "shared" in found else partition)
                 if of is not None:
-                    of[name] = head.stream | {"learned": head.learned}
+                    of[name] = head.stream | {"learned": head.folded_to}
         return found
     finally:
         readers.close()
@@ -78,7 +78,11 @@ def newest(
 def _last_of_each_key(
     readers: Readers, topic: str, partition: int, begin: int, end: int, together: bool
 ) -> list[Any]:
-    """The newest record of each key, shared records first; mostly the first look is enough."""
+    """The newest record of each key, shared records first.
+
+    It looks at the end of the partition first, and further back each time, until it meets a shared
+    record, or any record with ``together``, where another partition holds the shared one.
+    """
     for start in shared.nearest_first(begin, end):
         found = {
             record.key: record

@@ -1,7 +1,6 @@
 """In which order a partition's predictions and labels are taken: by timestamp.
 
-As in Kafka Streams, each side waits for the other only while the other still has records that we
-have not got.
+As in Kafka Streams, each side waits for the other only while the other still has records to read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,11 @@ class Order:
         return "labels" if self.predictions else "predictions"
 
     def take(self, most: int, *, exhausted: bool) -> list[Any]:
-        """The next records; past the last of one side only where that side is ``exhausted``."""
+        """The next records by timestamp, at most so many.
+
+        Where one side is empty, the other side's records are taken only if the empty one is
+        ``exhausted``: otherwise an earlier record of it may still come.
+        """
         predictions, labels = self.predictions, self.labels
         if not labels and len(predictions) <= most and (exhausted or self._labels_topic is None):
             self.predictions = deque()

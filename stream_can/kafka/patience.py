@@ -1,4 +1,4 @@
-"""How long to go on: while no broker answers, nothing is committed, or another has our name."""
+"""When to give up: no broker answers, nothing gets committed, or another process has our name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FENCE_SECONDS = 60.0
 MOST_RESTORES = 20
 """Restores in a row, and nothing committed in between, after which no other one will help."""
 CALM_SECONDS = 120.0
-"""After so long without a restore the next one is the first of a row."""
+"""After so long without a restore, counting of those in a row begins anew."""
 
 
 class Patience:

@@ -37,6 +37,8 @@ def run(settings: Settings) -> int:
     -------
     One of `EXIT_CODES`.
     """
+    # Before anything else, since all of the start takes seconds; a check that did not end is not 0.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL if settings.check else _stopped_before_it_began)
     set_up_logging(settings.log_format, settings.log_level, settings.secrets)
     if names := injected(os.environ):
         log.info("no settings, Kubernetes made them for a Service: %s", ", ".join(names))
@@ -48,6 +50,8 @@ def run(settings: Settings) -> int:
         if settings.check:
             partitions = worker.check()
             worker.client.look()
+            worker.learned_log.compare()
+            worker.learned_log.close()
             log.info(
                 "all is well: %d partitions, %d classes", partitions, len(worker.start.classes)
             )
@@ -76,6 +80,10 @@ def run(settings: Settings) -> int:
     except Exception:
         log.exception("this is a bug; nothing is lost: a restart goes on from the last commit")
         return 1
+
+
+def _stopped_before_it_began(*_: object) -> None:
+    os._exit(0)
 
 
 def _leave() -> None:

@@ -1,14 +1,13 @@
 """Outputs that their topic would refuse for good become dead letters before they are sent.
 
 Sent, such a record would end its transaction, and again after each restore. What the task has
-learned and counted of the prediction stays: whether a timestamp is too far ahead depends on when
-it is looked at, and state must not.
+learned of the prediction stays: whether a timestamp is too far ahead depends on when it is looked
+at, and what is learned must not. Its counts say what was sent: a dead letter, not an output.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 
 from stream_can.errors import StreamCANError
@@ -18,7 +17,6 @@ from stream_can.stream.records import (
     Counts,
     Output,
     Result,
-    Source,
     error_headers,
     headers_of,
     place,
@@ -36,20 +34,17 @@ class RefusedOutput(StreamCANError):
     full_name = "stream_can.kafka.RefusedOutput"
 
 
-def divert(
-    result: Result, records: Sequence[Source], input: str, counts: Counts, output: Accepts,
-    *, fail: bool,
-) -> None:  # fmt: skip
+def divert(result: Result, counts: Counts, output: Accepts, now: int, *, fail: bool) -> None:
     """Move what ``output`` refuses from the outputs to the dead letters.
 
     Parameters
     ----------
-    result, records
-        What a task made of the records; its outputs are in the order of their predictions.
-    input
-        The topic of predictions.
+    result
+        What a task made.
     counts
         The task's, corrected with it.
+    now
+        The brokers' time, in milliseconds.
     fail
         ``errors="fail"``: stop there instead.
 
@@ -58,7 +53,6 @@ def divert(
     DeniedError
         With ``fail``.
     """
-    now = int(time.time() * 1000)
     first, last = output.times(now)
     keyed, outputs = output.compacted, result.outputs
     suspects = {  # a prediction's size was looked at before it was taken
@@ -69,38 +63,33 @@ def divert(
     }
     if not suspects:
         return
-    told = [dict(letter.headers[-5:]) for letter in result.dead_letters]
-    dead = {(of["__connect.errors.topic"], of["__connect.errors.offset"]) for of in told}
-    name = input.encode()
-    taken = (r for r in records if r.topic == input and (name, b"%d" % r.offset) not in dead)
-    for n, record in enumerate(taken):
-        if why := suspects.get(n):
-            if fail:
-                raise DeniedError(f"{place(record)}: the output topic refuses it: {why}")
-            error = RefusedOutput(f"the output topic refuses it: {why}")
-            headers = headers_of(record) + error_headers(record, error)
-            letter = Output(record.key, record.value, headers, record.timestamp)
-            result.dead_letters.append(letter)
-            counts.corrected -= outputs[n].value is not None
-            counts.dead_letters += 1
+    for n, why in suspects.items():
+        record = outputs[n].source
+        assert record is not None
+        if fail:
+            raise DeniedError(f"{place(record)}: the output topic refuses it: {why}")
+        error = RefusedOutput(f"the output topic refuses it: {why}")
+        headers = headers_of(record) + error_headers(record, error)
+        letter = Output(record.key, record.value, headers, record.timestamp, record)
+        result.dead_letters.append(letter)
+        counts.corrected -= outputs[n].value is not None
+        counts.dead_letters += 1
     result.outputs = [out for n, out in enumerate(outputs) if n not in suspects]
 
 
-def accepted(requests: Sequence[Output], name: str, topic: Accepts) -> list[Output]:
+def accepted(requests: Sequence[Output], name: str, topic: Accepts, now: int) -> list[Output]:
     """Without the label requests that their topic refuses, of which a warning tells."""
-    now = int(time.time() * 1000)
-    found = []
+    taken = []
     for request in requests:
         if why := topic.refuses(request, now):
             log.warning("a label request is left out: %s refuses it: %s", name, why)
         else:
-            found.append(request)
-    return found
+            taken.append(request)
+    return taken
 
 
-def date(letters: Sequence[Output], topic: Accepts) -> None:
+def date(letters: Sequence[Output], topic: Accepts, now: int) -> None:
     """Give dead letters whose time their topic refuses that of now, and their own as a header."""
-    now = int(time.time() * 1000)
     first, last = topic.times(now)
     for letter in letters:
         if not first <= letter.timestamp <= last:

@@ -26,8 +26,8 @@ from stream_can.stream.task import Task
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 10
-"""How long positions that do not belong to their offset may be the trace of another owner, and an
-end before an offset that of a broker that has just come back."""
+"""How long to look again, where positions do not fit their offset, because another owner may be
+committing, or where a partition ends before it, because its broker may have just come back."""
 
 
 class Pointer(msgspec.Struct):
@@ -54,10 +54,10 @@ def offsets(
 ) -> dict[Any, Offset]:
     """What to commit for a task whose positions have offset ``so``: always both topics."""
     pointer = msgspec.json.encode(Pointer(so)).decode()
-    found = {(topic, partition): Offset(task.next_prediction, pointer)}
+    committed = {(topic, partition): Offset(task.next_prediction, pointer)}
     if labels:
-        found[labels, partition] = Offset(task.next_label, "")
-    return found
+        committed[labels, partition] = Offset(task.next_label, "")
+    return committed
 
 
 def restore(
@@ -82,14 +82,14 @@ def restore(
     DeniedError
         What is stored does not fit together; the message names what, and the way out.
     """
-    found = _find(client, partition, state, stored)
-    # Only now: another owner may have gone on while we waited for its transaction.
-    begin, end = settled(lambda: client.member.span(client.input, partition), found.at)
+    committed = _find(client, partition, state, stored)
+    # The ends are read after the offsets: while `_find` looked, another owner may have written.
+    begin, end = settled(lambda: client.member.span(client.input, partition), committed.at)
     label_begin = label_end = 0
     if client.labels:
         labels = client.labels
         label_begin, label_end = settled(
-            lambda: client.member.span(labels, partition), found.label_at
+            lambda: client.member.span(labels, partition), committed.label_at
         )
 
     def anew(at: int | None, label_at: int | None) -> Task:
@@ -102,16 +102,16 @@ def restore(
         return fresh(at, label_at)
 
     where = f"partition {partition} of {client.input!r}"
-    task = found.task
+    task = committed.task
     if task is None:
-        if found.problem is not None:
+        if committed.problem is not None:
             if not rules.reset_state:
                 raise DeniedError(
-                    f"{where}: {found.problem}; --reset-state goes on there with fresh positions,"
-                    " which forgets the predictions that wait for labels"
+                    f"{where}: {committed.problem}; --reset-state goes on there with fresh"
+                    " positions, which forgets the predictions that wait for labels"
                 )
-            log.warning("%s: %s; going on with fresh positions", where, found.problem)
-        return anew(found.at, found.label_at)
+            log.warning("%s: %s; going on with fresh positions", where, committed.problem)
+        return anew(committed.at, committed.label_at)
     spans = {client.input: (task.next_prediction, begin, end)}
     if client.labels:
         spans[client.labels] = (task.next_label, label_begin, label_end)
@@ -133,7 +133,7 @@ def restore(
         log.warning("%s: recent predictions before offset %d are gone", where, begin)
     if task.oldest < task.next_prediction:
         oldest = task.oldest
-        task.rebuild(())  # also where none of them is left
+        task.rebuild(())  # says that it is rebuilt, even where none of the records is left
         records = client.readers.read(client.input, partition, oldest, task.next_prediction)
         while batch := list(itertools.islice(records, 1000)):
             task.rebuild(batch)
@@ -143,10 +143,10 @@ def restore(
 def settled(
     span: Callable[[], tuple[int, int]], at: int | None, beat: Callable[[], None] = lambda: None
 ) -> tuple[int, int]:
-    """First and next offset of a partition, of which `at` was committed or read before.
+    """First and next offset of a partition. ``at``: an offset that was committed or read before.
 
-    A broker that was killed begins with the end that it last wrote down, and has the true one
-    moments later: an end before that offset is asked for again.
+    Trap, of brokers: after a kill, one at first gives the end that it last wrote down, and moments
+    later the true one. So where the end is before ``at``, it is asked for again.
     """
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
@@ -157,73 +157,92 @@ def settled(
         time.sleep(0.2)
 
 
-class _Found(NamedTuple):
-    """The stored task, the committed offsets, if any, and what is wrong with them."""
+class _Stored(NamedTuple):
+    """What is stored of a partition: all is None where nobody has committed anything yet."""
 
-    task: Task | None
+    task: Task | None = None
     at: int | None = None
     label_at: int | None = None
+    """The committed offsets of input and labels."""
     problem: str | None = None
+    """Why there is no task, though something was committed."""
 
 
-def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], Task]) -> _Found:
+def _find(client: Client, partition: int, state: str, stored: Callable[[bytes], Task]) -> _Stored:
+    """The task that the committed offset points to, or why there is none.
+
+    Offset and positions are read by two requests. Between them another owner may have committed
+    again, and then they do not fit together, but will when both are read once more.
+    """
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        committed = client.member.committed(partition)
-        here = committed[client.input]
-        label = committed.get(client.labels) if client.labels else None
-        label_at = None if label is None else label.offset
-        if here is None:
-            if not _any_positions(client, partition, state):
-                return _Found(None)
-            problem = (
-                f"its positions are in {state!r}, but group {client.group!r} has no committed"
-                " offset (they expire while a group is away)"
-            )
-            # Or it was committed since we asked: this process may have been frozen in between.
-            if time.monotonic() > deadline:
-                return _Found(None, problem=problem)
-            time.sleep(0.2)
-            continue
-        try:
-            so = msgspec.json.decode(here.metadata, type=Pointer).so
-        except msgspec.DecodeError:
-            problem = (
-                f"offset {here.offset} was committed by something else: no pointer to positions"
-            )
-            return _Found(None, here.offset, label_at, problem)
-        record = client.readers.read_at(state, partition, so)
-        if record is None or record.key != key(client.input, partition) or record.value is None:
-            problem = f"the positions of offset {here.offset} are not at {so} in {state!r} any more"
-        else:
-            try:
-                task = stored(record.value)
-            except LearnedAlone:
-                problem = (
-                    f"group {client.group!r} is of a release in which each partition learned alone"
-                    f" (offset {so} of {state!r}). To take along what one of them has learned, save"
-                    f" it by `stream-can inspect --topic {state} --key {record.key.decode()} --save"
-                    " warm.bin`, or all of the history by `backfill` under a new application_id,"
-                    " and start with classes_from_file"
-                )
-                return _Found(None, here.offset, label_at, problem)
-            except SnapshotMismatch as error:
-                return _Found(None, here.offset, label_at, f"{error} (at {so} in {state!r})")
-            if task.next_prediction == here.offset and (
-                not label or task.next_label == label.offset
-            ):
-                return _Found(task, here.offset, label_at)
-            problem = (
-                f"the positions at {so} in {state!r} go on at {task.next_prediction}, not at the"
-                f" committed offset {here.offset}"
-            )
-        # Another owner may have moved on, and compaction removed what it pointed to before.
-        if time.monotonic() > deadline:
-            return _Found(None, here.offset, label_at, problem)
+        seen, may_pass = _look(client, partition, state, stored)
+        if not may_pass or time.monotonic() > deadline:
+            return seen
         time.sleep(0.2)
 
 
+def _look(
+    client: Client, partition: int, state: str, stored: Callable[[bytes], Task]
+) -> tuple[_Stored, bool]:
+    """What is stored now, and whether its problem may be gone at the next look."""
+    committed = client.member.committed(partition)
+    here = committed[client.input]
+    label = committed.get(client.labels) if client.labels else None
+    if here is None:
+        return _without_offset(client, partition, state)
+    seen = _Stored(at=here.offset, label_at=None if label is None else label.offset)
+    try:
+        so = msgspec.json.decode(here.metadata, type=Pointer).so
+    except msgspec.DecodeError:
+        problem = f"offset {here.offset} was committed by something else: no pointer to positions"
+        return seen._replace(problem=problem), False
+    record = client.readers.read_at(state, partition, so)
+    if record is None or record.key != key(client.input, partition) or record.value is None:
+        # Another owner has committed again, and compaction removed these positions; or the topic
+        # was made anew.
+        problem = f"the positions of offset {here.offset} are not at {so} in {state!r} any more"
+        return seen._replace(problem=problem), True
+    try:
+        task = stored(record.value)
+    except LearnedAlone:
+        problem = _learned_alone(client.group, state, so, record.key.decode())
+        return seen._replace(problem=problem), False
+    except SnapshotMismatch as error:
+        return seen._replace(problem=f"{error} (at {so} in {state!r})"), False
+    if task.next_prediction != here.offset or seen.label_at not in (None, task.next_label):
+        problem = (
+            f"the positions at {so} in {state!r} go on at {task.next_prediction}, not at the"
+            f" committed offset {here.offset}"
+        )
+        return seen._replace(problem=problem), True
+    return seen._replace(task=task), False
+
+
+def _without_offset(client: Client, partition: int, state: str) -> tuple[_Stored, bool]:
+    """A partition without a committed offset: it is new, unless its positions are in the topic."""
+    if not _any_positions(client, partition, state):
+        return _Stored(), False
+    problem = (
+        f"its positions are in {state!r}, but group {client.group!r} has no committed offset (they"
+        " expire while a group is away)"
+    )
+    # It passes where the offset was committed after we asked: this process may have been frozen.
+    return _Stored(problem=problem), True
+
+
+def _learned_alone(group: str, state: str, so: int, name: str) -> str:
+    """What to do with positions of a release before the learned log."""
+    return (
+        f"group {group!r} is of a release in which each partition learned alone (offset {so} of"
+        f" {state!r}). To take along what one of them has learned, save it by `stream-can inspect"
+        f" --topic {state} --key {name} --save warm.bin`, or all of the history by `backfill` under"
+        " a new application_id, and start with classes_from_file"
+    )
+
+
 def _any_positions(client: Client, partition: int, state: str) -> bool:
+    """Whether the state topic holds positions of this partition, at whatever offset."""
     wanted = key(client.input, partition)
     return any(
         record.key == wanted and record.value is not None

@@ -14,9 +14,11 @@ from msgspec import Meta
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.options import PRODUCER
 from stream_can.method.rows import Normalise
+from stream_can.method.segments import column_names
 from stream_can.method.settings import Settings as CorrectorSettings
 from stream_can.method.settings import about, check_settings
 from stream_can.stream.fields import Fields
+from stream_can.stream.identity import Identity
 
 Name = str | int | float
 
@@ -69,6 +71,14 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         Normalise, _is("divide rows by their sum where rounding explains it, or always")
     ] = "rounded"
     digits: Annotated[int | None, _is("round the output to so many digits")] = None
+    segments: Annotated[
+        list[str] | None,
+        _is("columns that come with predictions: fields, dots reach inside, or header:NAME"),
+    ] = None
+    segments_mb: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        _is("memory for their values; a record of state and learned topic holds them (0.5)"),
+    ] = None
 
     paths: Annotated[list[str] | None, _is("paths to mix (all)")] = None
     half_life: Annotated[float | None, _is(about("half_life"))] = None
@@ -92,6 +102,13 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     reset_state: Annotated[
         bool, _is("begin with fresh state where what is stored cannot be used")
     ] = False
+    for_everyone: Annotated[
+        bool, _is("let reset_state begin the learned log anew under other workers that are alive")
+    ] = False
+    settings_generation: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        _is("number of these settings of the corrector, to bring earlier ones back"),
+    ] = None
     skip_gap: Annotated[bool, _is("go on behind records that retention has deleted")] = False
     skip_damaged: Annotated[
         bool, _is("make one dead letter of a batch whose bytes are damaged, and go on behind it")
@@ -141,6 +158,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
                 raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
         check_settings(self._given(CorrectorSettings.__struct_fields__))
+        column_names(self.segments or ())
         _ = self.fields  # refused here what it refuses
 
     @property
@@ -176,7 +194,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     @property
     def corrector(self) -> dict[str, Any]:
         """Those keyword arguments of `Corrector` that were given, without classes and counts."""
-        return self._given(("paths", *CorrectorSettings.__struct_fields__))
+        names = ("paths", "segments", "segments_mb", *CorrectorSettings.__struct_fields__)
+        return self._given(names)
 
     @property
     def fields(self) -> Fields:
@@ -184,6 +203,13 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         return Fields(
             probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits,
             normalise=self.normalise,
+        )  # fmt: skip
+
+    def identity(self, classes: Iterable[Name], segments: Iterable[str] = ()) -> Identity:
+        """Who the application is, as its learned log says it."""
+        return Identity(
+            self.application_id, self.input, self.output, self.labels, self.probs, self.raw,
+            self.label, self.id, tuple(classes), segments=tuple(segments),
         )  # fmt: skip
 
     @property

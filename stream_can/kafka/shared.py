@@ -15,20 +15,24 @@ from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.kafka.client.readers import Readers
 from stream_can.stream.replica import Replica
+from stream_can.stream.terms import Terms
 
-__all__ = ["Shared", "is_shared", "key", "nearest_first", "newest_shared", "pack", "unpack"]
+__all__ = ["SharedHead", "is_shared", "key", "nearest_first", "newest_shared", "pack", "unpack"]
 
-FORMAT = 1
+FORMAT, WITHOUT_IDENTITY = 2, 1
 NEAR = (1_000, 20_000)
 """So many offsets from the end are looked through first; only then the whole partition."""
 
 
-class Shared(msgspec.Struct):
+class SharedHead(msgspec.Struct, omit_defaults=True):
     """A corrector, and the offset of the log whose fold it is."""
 
     shared: Annotated[int, Meta(ge=1, le=FORMAT)]
-    learned: Annotated[int, Meta(ge=0)]
+    folded_to: Annotated[int, Meta(ge=0)] = msgspec.field(name="learned")
     corrector: bytes
+    terms: Terms | None = None
+    """Of the log. In format 1 release 0.2 does not look at them; it stops at format 2, as it would
+    at the entries behind it."""
 
 
 def key(learn: str, log_partition: int) -> bytes:
@@ -46,9 +50,13 @@ def is_shared(key: bytes) -> bool:
 
 def pack(replica: Replica) -> bytes:
     """The shared record of a replica."""
-    return snapshot.encode(
-        msgspec.to_builtins(Shared(FORMAT, replica.offset, replica.corrector.to_bytes())), {}
-    )
+    number = WITHOUT_IDENTITY if replica.terms.app is None else FORMAT
+    corrector, terms = replica.corrector, replica.terms
+    said = None if terms == Terms.of(corrector) else terms
+    head = SharedHead(number, replica.offset, corrector.to_bytes(), said)
+    # So that release 0.2 says what is the matter: its own words for a newer number here do not.
+    version = snapshot.WITH_COLUMNS if number == FORMAT else snapshot.VERSION
+    return snapshot.encode(msgspec.to_builtins(head), {}, version)
 
 
 def unpack(data: bytes) -> Replica:
@@ -59,20 +67,20 @@ def unpack(data: bytes) -> Replica:
     SnapshotMismatch
         The bytes are no such record, corrupt, or of a newer release.
     """
-    found = snapshot.typed(snapshot.decode(data).head, Shared)
-    return Replica(Corrector.from_bytes(found.corrector), found.learned)
+    head = snapshot.typed(snapshot.decode(data).head, SharedHead)
+    return Replica(Corrector.from_bytes(head.corrector), head.folded_to, head.terms)
 
 
 def newest_shared(readers: Readers, state: str, partition: int, wanted: bytes) -> bytes | None:
     """The newest committed shared record of a key in a partition of the state topic."""
     begin, end = readers.span(state, partition)
     for start in nearest_first(begin, end):
-        found = None
+        value = None
         for record in readers.read(state, partition, start, end):
             if record.key == wanted:
-                found = record.value
-        if found is not None:
-            return bytes(found)
+                value = record.value
+        if value is not None:
+            return bytes(value)
     return None
 
 

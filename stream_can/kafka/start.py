@@ -14,10 +14,14 @@ from stream_can.kafka.settings import Settings, SettingsError
 from stream_can.method.asking import LabelRequests
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.snapshot import MAGIC, match
+from stream_can.stream.messages import Messages
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
+
+SEGMENTS_MB = 0.5
+"""For the values of columns: with them a corrector fits topics that nobody changed."""
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,7 +47,7 @@ class Start:
 
     def __init__(self, settings: Settings) -> None:
         names, counts = settings.classes, settings.train_counts
-        given: Any = settings.corrector
+        given: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
         snapshot: bytes | None = None
         if settings.classes_from_file is not None:
             path = Path(settings.classes_from_file)
@@ -53,8 +57,8 @@ class Start:
                     corrector = Corrector.from_bytes(data, train_counts=counts, **given)
                     snapshot = corrector.to_bytes()
                 else:
-                    found = msgspec.json.decode(data, type=ClassesFile)
-                    names, counts = found.classes, counts or found.train_counts  # type: ignore[assignment]
+                    given_file = msgspec.json.decode(data, type=ClassesFile)
+                    names, counts = given_file.classes, counts or given_file.train_counts  # type: ignore[assignment]
             except (OSError, msgspec.DecodeError) as error:
                 raise SettingsError(f"classes_from_file: {path}: {error}") from None
         if snapshot is None:
@@ -66,10 +70,20 @@ class Start:
         self.classes = corrector.classes
         self.settings: dict[str, Any] = corrector.settings
         """Those in force."""
+        self.segments = corrector.segments
+        self.identity = settings.identity(corrector.classes, corrector.segments)
+        """Who the application is."""
+        Messages(corrector.classes, settings.fields, columns=corrector.segments)  # refuses columns
         self._given = settings
         self._counted = counts is not None
         self._partitions = 1
         self._max_bytes: int | None = None
+
+    @property
+    def state_bytes(self) -> int:
+        """What is learned takes at most, as a record of the state topic or the learned log."""
+        values = self._given.segments_mb or SEGMENTS_MB if self.segments else 0
+        return len(self.snapshot) + 200 + int(values * (1 << 20))
 
     def fit_to(self, partitions: int, max_bytes: int) -> None:
         """Share the memory among so many partitions, keep to what the output topic takes."""
@@ -80,8 +94,9 @@ class Start:
         return Corrector.from_bytes(self.snapshot)
 
     def require_fits(self, corrector: Corrector) -> None:
-        """Raise SnapshotMismatch where what was learned is of other classes or paths."""
+        """Raise SnapshotMismatch where what was learned is of other classes, columns or paths."""
         match("classes", corrector.classes, self.classes)
+        match("columns", corrector.segments, self.segments)
         if self._given.paths is not None:
             own = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
             match("paths", own, in_order(self._given.paths))
@@ -112,11 +127,11 @@ class Start:
         """One from its positions."""
         return Task.from_bytes(positions, replica=replica, **self.task_options())
 
-    def compare_counts(self, learned: Corrector) -> None:
+    def compare_counts(self, corrector: Corrector) -> None:
         """Warn, once, where ``train_counts`` are not those that the running state began with."""
         if not self._counted:
             return
-        ours, theirs = self.corrector().train_prior, learned.train_prior
+        ours, theirs = self.corrector().train_prior, corrector.train_prior
         if not np.array_equal(ours, theirs):
             self._counted = False
             log.warning(

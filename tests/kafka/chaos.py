@@ -1,10 +1,11 @@
-"""Kill, freeze and add workers, kill and stop the broker, then compare every output bit by bit.
+"""Kill, freeze and add workers, kill and stop brokers, and the `faults`; then compare all bits.
 
     python -m tests.kafka.chaos --seconds 600 --seed 1 --version 4.4.0 --brokers 3
 
 An idempotent producer writes predictions, labels and unreadable records all the while. Afterwards
 the topics are checked from themselves alone: the learned log folded, every output and every entry
-made again, bit by bit; see `offline`.
+made again, bit by bit; see `offline`. A full disk needs the right to mount one, and is left out by
+name where that is refused.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 with warnings.catch_warnings():
@@ -33,8 +35,11 @@ with warnings.catch_warnings():
     from kafka.errors import KafkaError
 
 from stream_can.kafka.client.guards import close
-from tests.kafka.broker.broker import VERSIONS, Broker, Cluster
-from tests.kafka.streams import App, label, prediction
+from tests.kafka import faults
+from tests.kafka.broker.broker import USERS, VERSIONS, Broker, Cluster
+from tests.kafka.faults import SmallDisk
+from tests.kafka.streams import COMMAND, App, label, prediction, with_clock
+from tests.kafka.users import allow, better, rights, sasl
 from tests.programs import PATIENCE, wait
 
 SESSION_SECONDS = 3.0
@@ -61,15 +66,33 @@ class Writer(threading.Thread):
         self.ended = threading.Event()
         self.open = 0
         self.moved = time.monotonic()
+        self.skew = {"input": 0, "labels": 0}
+        """Milliseconds by which the clocks of those who write them are ahead."""
+        self._paused = threading.Event()
+        self._resting = threading.Event()
         self.start()
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is written meanwhile, and all that was is stored or given up."""
+        self._paused.set()
+        try:
+            wait("the writer rests", lambda: self._resting.is_set() and not self.open)
+            yield
+        finally:
+            self._paused.clear()
+
     def run(self) -> None:
-        rng, given = self.rng, self.app.given
+        rng = self.rng
         producer = None
         due: collections.deque[tuple[float, int, bytes, bytes]] = collections.deque()
         for number in itertools.count():
             if self.ended.is_set():
                 break
+            while self._paused.is_set():
+                self._resting.set()
+                time.sleep(0.02)
+            self._resting.clear()
             partition = rng.randrange(self.app.partitions)
             key, value, truth = prediction(rng, number)
             if rng.random() < 0.01:
@@ -83,10 +106,10 @@ class Writer(threading.Thread):
                     request_timeout_ms=10_000, reconnect_backoff_max_ms=500,
                     metadata_max_age_ms=1_000,
                 )  # fmt: skip
-                self._send(producer, given["input"], partition, key, value)
+                self._send(producer, "input", partition, key, value)
                 while due and due[0][0] < time.monotonic():
                     _, partition, key, value = due.popleft()
-                    self._send(producer, given["labels"], partition, key, value)
+                    self._send(producer, "labels", partition, key, value)
             except (KafkaError, OSError, ValueError):  # or a partition not known yet
                 time.sleep(0.2)
             if self.open and time.monotonic() - self.moved > STUCK_SECONDS:
@@ -98,9 +121,12 @@ class Writer(threading.Thread):
                 producer.flush(STUCK_SECONDS)
             close(producer, 1)
 
-    def _send(self, producer: KafkaProducer, *record: object) -> None:
-        topic, partition, key, value = record
-        future = producer.send(topic, value, key, partition=partition)
+    def _send(
+        self, producer: KafkaProducer, kind: str, partition: int, key: bytes, value: bytes
+    ) -> None:
+        stamp = int(time.time() * 1000) + self.skew[kind]
+        topic = self.app.given[kind]
+        future = producer.send(topic, value, key, partition=partition, timestamp_ms=stamp)
         self.moved = time.monotonic() if not self.open else self.moved
         self.open += 1
         future.add_both(self._settled)
@@ -124,6 +150,13 @@ class Chaos:
         self.app = App(
             broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn, ask=0.05
         )
+        self.plain = self.app.settings()
+        """For the judge; the workers have only the rights that they need."""
+        for right in [*rights(self.app, *"012"), *better(self.app)]:
+            allow(self.app.servers, faults.USER, *right)
+        self.app.given["bootstrap_servers"] = [broker.sasl_servers for broker in self.brokers]
+        self.app.given["client"] = self.plain.client | sasl(faults.USER, USERS[faults.USER])
+        self.disk: SmallDisk | None = None
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.seen: dict[str, int] = {}
         self.counts: collections.Counter[str] = collections.Counter()
@@ -138,18 +171,20 @@ class Chaos:
         try:
             for name in ("0", "1"):
                 self.begin(name)
+            # Before that, topics that differ are a mistake, and refused.
+            wait("the first commit", lambda: self.app.outputs(0))
             deadline = time.monotonic() + seconds
             while self.script or time.monotonic() < deadline:
                 self.sleep(0.3, 2)
-                many = len(self.brokers) > 1
-                trouble = self.script.pop(0) if self.script else self.rng.choices(
-                    [self.kill_worker, self.freeze_worker, self.join_and_leave, self.kill_broker,
-                     self.stop_broker, self.freeze_broker, self.kill_all_brokers],
-                    [5, 2, 2, 2, 1, 2 * many, many],
-                )[0]  # fmt: skip
+                mix = self.mix
+                trouble = (
+                    self.script.pop(0) if self.script
+                    else self.rng.choices(list(mix), list(mix.values()))[0]
+                )  # fmt: skip
                 trouble()
                 self.revive()
             last = time.monotonic()
+            assert self.writer.is_alive()
             self.writer.ended.set()
             self.writer.join(PATIENCE)
             self.catch_up()
@@ -159,7 +194,7 @@ class Chaos:
                 process.terminate()
             codes = [process.wait(PATIENCE) for process in self.workers.values()]
             assert codes == [0] * len(codes), f"exit codes {codes}"
-            return self.app.verify()
+            return self.app.verify(self.plain)
         finally:
             self.app.close()
             self.writer.ended.set()
@@ -167,10 +202,44 @@ class Chaos:
                 process.kill()
                 process.wait()
 
-    def begin(self, name: str) -> None:
+    @property
+    def mix(self) -> dict[Callable[[], None], float]:
+        """What may happen, and how often beside each other."""
+        many = len(self.brokers) > 1
+        return {
+            self.kill_worker: 5, self.freeze_worker: 2, self.join_and_leave: 2,
+            self.kill_broker: 2, self.stop_broker: 1, self.freeze_broker: 2 * many,
+            self.kill_all_brokers: many, **self.around,
+        }  # fmt: skip
+
+    @property
+    def around(self) -> dict[Callable[[], None], float]:
+        """What befalls an application beside its processes."""
+        found: dict[Callable[[], None], float] = {
+            partial(faults.add_partition, self): 1,
+            partial(faults.revoke_right, self): 1,
+            partial(faults.wrong_clocks, self): 1,
+            partial(faults.foreign_records, self): 1,
+            partial(faults.delete_dead_letters, self): 0.5,
+        }
+        return found | ({partial(self.disk.fill, self): 1} if self.disk else {})
+
+    def begin(self, name: str, ahead: int = 0) -> None:
+        """Start a worker, with a clock that is so many seconds ahead."""
         log = self.directory / f"{name}.log"
         self.seen[name] = log.stat().st_size if log.exists() else 0
-        self.workers[name] = self.app.process(self.directory, name)
+        self.workers[name] = self.app.process(
+            self.directory, name, command=with_clock(ahead) if ahead else COMMAND
+        )
+
+    def refused(self, names: Sequence[str], text: str) -> None:
+        """Wait until each of these workers has ended with 3 and said this."""
+        for name in names:
+            process, log = self.workers[name], self.directory / f"{name}.log"
+            wait(f"{log}: {text}", lambda process=process: process.poll() is not None)
+            said = log.read_text()[self.seen[name] :]
+            assert process.returncode == 3, f"{log}: {process.returncode}: {said[-1500:]}"
+            assert text in said, f"{log}: not {text!r}: {said[-1500:]}"
 
     def wait_for(self, name: str) -> None:
         """Until a worker has joined: before, SIGTERM finds nobody who handles it."""
@@ -245,10 +314,6 @@ class Chaos:
         with ThreadPoolExecutor() as pool:
             list(pool.map(Broker.start, self.brokers))
 
-    def add_partition(self) -> None:
-        self.counts["partition added"] += 1
-        self.app.grow(self.app.partitions + 1)
-
     def catch_up(self, seconds: float = PATIENCE) -> None:
         """Wait until the group has committed the end of all input and labels."""
         deadline = time.monotonic() + seconds
@@ -272,10 +337,17 @@ def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
     make = Cluster if options.brokers > 1 else Broker
     broker = make(options.version, directory / "broker")
+    disk = None
     try:
+        first = broker.brokers[0] if isinstance(broker, Cluster) else broker
+        try:
+            disk = SmallDisk(first)
+        except OSError as error:
+            print(f"left out, a full disk: {error}", file=sys.stderr)
         broker.start()
         chaos = Chaos(broker, directory, options.seed, learn=options.learn)
-        chaos.script = [chaos.kill_worker, chaos.add_partition]
+        chaos.disk = disk
+        chaos.script = [chaos.kill_worker, *chaos.around]
         compared = chaos.run(options.seconds)
     except BaseException:
         options.keep = True
@@ -283,6 +355,8 @@ def main() -> None:
         raise
     finally:
         broker.kill()
+        if disk is not None:
+            disk.remove()
         if not options.keep:
             broker.remove()
             shutil.rmtree(directory / "broker", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Real brokers for the tests: started once a session, never a stand-in, never skipped."""
+"""Real brokers for the tests: started once a run, never a stand-in, never skipped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +13,9 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with im
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka  # noqa: F401
 
-from tests.kafka.broker.broker import VERSIONS, Broker
-from tests.kafka.brokers import Brokers
+from tests.conftest import OWN, SHARED
+from tests.kafka.broker.broker import VERSIONS, Broker, Served
+from tests.kafka.brokers import Own, Shared
 from tests.kafka.streams import App
 
 HERE = Path(__file__).parent
@@ -34,10 +34,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    brokers = Brokers(tmp_path_factory.mktemp("brokers"))
-    yield brokers
-    brokers.remove()
+def shared(pytestconfig: pytest.Config) -> Shared:
+    """The brokers of all processes of this run."""
+    return pytestconfig.stash[SHARED]
+
+
+@pytest.fixture(scope="session")
+def own(pytestconfig: pytest.Config) -> Own:
+    """The brokers of this process alone."""
+    return pytestconfig.stash[OWN]
+
+
+@pytest.hookimpl(trylast=True)  # when the test's own fixtures are down
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """A broker that nobody uses costs a thirtieth of a processor all the same."""
+    if "own" not in getattr(nextitem, "fixturenames", ()):
+        item.config.stash[OWN].remove()
 
 
 @pytest.fixture(autouse=True)
@@ -48,20 +60,32 @@ def _close_apps() -> Iterator[None]:
 
 
 @pytest.fixture
-def own_broker(brokers: Brokers) -> Broker:
-    """Our 4.4.0, for tests that stop it or use its other listeners; leave it running."""
-    return brokers[VERSIONS[0]]
+def broker(shared: Shared) -> Served:
+    """4.4.0, or whatever STREAM_CAN_BOOTSTRAP_SERVERS names."""
+    if servers := os.environ.get("STREAM_CAN_BOOTSTRAP_SERVERS"):
+        return Served("external", Path(), {"plain": servers})
+    return shared[VERSIONS[0]]
 
 
 @pytest.fixture
-def broker(brokers: Brokers) -> Broker | SimpleNamespace:
-    """4.4.0, or whatever STREAM_CAN_BOOTSTRAP_SERVERS names."""
-    if servers := os.environ.get("STREAM_CAN_BOOTSTRAP_SERVERS"):
-        return SimpleNamespace(version="external", bootstrap_servers=servers)
-    return brokers[VERSIONS[0]]
+def our_broker(shared: Shared) -> Served:
+    """Our 4.4.0, for tests that use its other listeners, its files or names of their own."""
+    return shared[VERSIONS[0]]
+
+
+@pytest.fixture
+def own_broker(own: Own) -> Broker:
+    """A 4.4.0 for tests that stop it or change its settings; leave it running."""
+    return own[VERSIONS[0]]
 
 
 @pytest.fixture(params=VERSIONS)
-def each_broker(request: pytest.FixtureRequest, brokers: Brokers) -> Broker:
+def each_broker(request: pytest.FixtureRequest, shared: Shared) -> Served:
     """Both versions, for what can differ between them."""
-    return brokers[request.param]
+    return shared[request.param]
+
+
+@pytest.fixture(params=VERSIONS)
+def each_own_broker(request: pytest.FixtureRequest, own: Own) -> Broker:
+    """Both versions, for tests that stop them; leave them running."""
+    return own[request.param]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from stream_can.kafka import Settings, Worker
 from stream_can.kafka.start import Start
 from stream_can.method import sums as sums_of_rows
 from stream_can.stream import entry
+from stream_can.stream.lane import VERSION_HEADER
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 from tests.kafka.topics import read
@@ -42,8 +43,31 @@ class Checked:
     tasks: dict[int, Task] = field(default_factory=dict)
 
 
+class Placed(NamedTuple):
+    """A part of an entry: the entry's offset, and what the rows in it gave of columns."""
+
+    offset: int
+    part: entry.LogPart
+    given: list[tuple[str | None, ...]]
+
+
+def given_in(one: entry.LogEntry, columns: tuple[str, ...]) -> list[list[tuple[str | None, ...]]]:
+    """What the rows of each part of an entry gave of the columns."""
+    rows = [int((np.frombuffer(part.classes, "<i4") >= 0).sum()) for part in one.parts]
+    none = (None,) * len(columns)
+    if one.segments is None:
+        return [[none] * n for n in rows]
+    texts = [*one.segments.texts, None]
+    numbers = np.frombuffer(one.segments.values, "<i4").reshape(-1, len(columns))
+    given = [tuple(texts[i] for i in row) for row in numbers.tolist()]
+    assert len(given) == sum(rows)
+    return [given[sum(rows[:i]) : sum(rows[: i + 1])] for i in range(len(rows))]
+
+
 def plain(record: Any) -> tuple[Any, ...]:
-    return record.key or b"", record.value or b"", tuple(record.headers), record.timestamp
+    """All but the release that sent it, which may be an older one."""
+    headers = tuple((n, b"" if n == VERSION_HEADER[0] else v) for n, v in record.headers)
+    return record.key or b"", record.value or b"", headers, record.timestamp
 
 
 class Partition:
@@ -59,12 +83,12 @@ class Partition:
     ) -> None:
         servers = settings.bootstrap_servers[0]
         self.number, self.where = number, f"partition {number}"
-        stored = read(servers, settings.input, number)
-        self.task = start.fresh(replica, 0, 0) if begun is None else start.stored(replica, begun)
+        self.start, self.replica = start, replica
+        self.stored = read(servers, settings.input, number)
+        self.positions = start.fresh(replica, 0, 0).positions() if begun is None else begun
+        self.task = self.restored()
         first, first_label = self.task.next_prediction, self.task.next_label
-        if self.task.oldest < first:
-            self.task.rebuild([r for r in stored if self.task.oldest <= r.offset < first])
-        self.predictions = {r.offset: r for r in stored if r.offset >= first}
+        self.predictions = {r.offset: r for r in self.stored if r.offset >= first}
         labels = read(servers, settings.labels, number) if settings.labels else []
         self.labels = {r.offset: r for r in labels if r.offset >= first_label}
         self.outputs = read(servers, settings.output, number)
@@ -84,16 +108,24 @@ class Partition:
         self.want_dead: list[Any] = []
         self.requests = read(servers, settings.requests_topic, number) if settings.ask else []
         self.want_requests: list[Any] = []
-        self.parts: list[tuple[int, entry.Part]] = []
+        self.parts: list[Placed] = []
+
+    def restored(self) -> Task:
+        """The task of the last positions, as a worker restores it."""
+        task = self.start.stored(self.replica, self.positions)
+        if task.oldest < (first := task.next_prediction):
+            task.rebuild([r for r in self.stored if task.oldest <= r.offset < first])
+        return task
 
     def steps(self) -> Iterator[tuple[str, Any]]:
         """Every stored record in the order that the entries state, and where the entries end."""
         at, label_at = self.task.next_prediction, self.task.next_label
-        pending: list[tuple[int, entry.Part]] = []
+        pending: list[Placed] = []
         predictions, labels = deque(sorted(self.predictions)), deque(sorted(self.labels))
-        for offset, part in self.parts:
+        for placed in self.parts:
+            part = placed.part
             assert (part.inputs[0], part.labels[0]) == (at, label_at), f"{self.where}: a gap"
-            pending.append((offset, part))
+            pending.append(placed)
             if part.inputs[1] == at and part.labels[1] == label_at:
                 continue  # more labels of this transaction follow
             at, label_at = part.inputs[1], part.labels[1]
@@ -110,8 +142,8 @@ class Partition:
         assert not pending, f"{self.where}: a transaction without its end"
 
     @staticmethod
-    def _numbers(pending: list[tuple[int, entry.Part]], name: str) -> list[int]:
-        return np.frombuffer(b"".join(getattr(p, name) for _, p in pending), "<i8").tolist()
+    def _numbers(pending: list[Placed], name: str) -> list[int]:
+        return np.frombuffer(b"".join(getattr(p.part, name) for p in pending), "<i8").tolist()
 
 
 def learned(record: Any) -> int:
@@ -136,11 +168,21 @@ def verify(settings: Settings, partitions: int, begun: dict[int, bytes]) -> Chec
     return found
 
 
+def counted(log: list[Any]) -> list[Any]:
+    """Without what is none of the application's."""
+    replica, found = Replica(), []
+    for record in log:
+        left = replica.fold(record)
+        if left is None or not left.foreign:
+            found.append(record)
+    return found
+
+
 def verify_log(
     start: Start, settings: Settings, number: int, own: dict[int, bytes | None], found: Checked
 ) -> None:
     log = read(settings.bootstrap_servers[0], settings.learned_topic, number)
-    entries = [(record, entry.read(record.value)) for record in log]
+    entries = [(record, entry.read(record.value)) for record in counted(log)]
     replica = found.replicas[number] = Replica()
     waiting, decays = iter(log), []
     upcoming = next(waiting, None)
@@ -158,9 +200,9 @@ def verify_log(
     partitions = [Partition(start, replica, settings, p, begun) for p, begun in own.items()]
     for record, one in entries:
         found.entries += 1
-        for part in one.parts:
+        for part, given in zip(one.parts, given_in(one, replica.corrector.segments), strict=True):
             next(p for p in partitions if p.number == part.partition).parts.append(
-                (record.offset, part)
+                Placed(record.offset, part, given)
             )
     sums = {record.offset: (one, []) for record, one in entries if one.parts}
     walks = {p.number: Walk(p, sums) for p in partitions}
@@ -171,9 +213,9 @@ def verify_log(
     for offset, (one, parts) in sums.items():
         want = replica.corrector.new_sums()
         # As its writer merged them, by the settings that it had folded.
-        g = next(g for k, g in reversed(decays) if k <= one.learned)
+        g = next(g for k, g in reversed(decays) if k <= one.folded_to)
         for _, part_sums in sorted(parts, key=lambda found: found[0]):
-            sums_of_rows.merge(sums_of_rows.parts(replica.corrector._state), want, part_sums, g)
+            sums_of_rows.merge(replica.corrector.parts_of_sums, want, part_sums, g)
         packed = want.astype("<f4").tobytes() if want[1, -1] else None
         assert one.sums == packed, f"offset {offset} of the log: sums of {len(parts)} parts"
     for partition in partitions:
@@ -187,14 +229,19 @@ class Walk:
         self.partition, self.sums = partition, sums
         self._steps = partition.steps()
         self._next = next(self._steps, None)
+        self._open: list[Any] = []
+        """Taken since the last entry ended."""
 
     def go(self, k: int) -> None:
         """Take what was made from offset k of the log or needs none."""
         p, batch = self.partition, []
+        if p.task.stale:  # those who had it restored it, and took again what was open
+            p.task = p.restored()
+            p.task.handle(self._open)
         while self._next is not None:
             kind, what = self._next
             if kind == "record":
-                if what.topic != p.task._labels_topic and p.at.get(what.offset, k) > k:
+                if what.topic != p.task.reading.labels_topic and p.at.get(what.offset, k) > k:
                     break
                 batch.append(what)
             else:
@@ -205,26 +252,33 @@ class Walk:
         self._handle(batch)
 
     def _handle(self, batch: list[Any]) -> None:
+        self._open += batch
         result = self.partition.task.handle(batch)
         self.partition.want += result.outputs
         self.partition.want_dead += result.dead_letters
         self.partition.want_requests += result.requests
 
-    def _end(self, pending: list[tuple[int, entry.Part]]) -> None:
+    def _end(self, pending: list[Placed]) -> None:
         p = self.partition
         part, end = p.task.take()
-        most = max(len(one.classes) // 4 for _, one in pending) or 1
-        (want,) = part.pieces(p.number, end, max(most, len(part.rows)) or 1)
-        got = [one for _, one in pending]
+        p.positions, self._open = p.task.positions(), []
+        most = max(len(one.part.classes) // 4 for one in pending) or 1
+        ((want, given),) = part.pieces(p.number, end, max(most, len(part.rows)) or 1)
+        got, at = [one.part for one in pending], pending[-1].offset
         for name in ("offsets", "taken", "classes", "rows"):
             assert b"".join(getattr(one, name) for one in got) == getattr(want, name), (
-                f"{p.where}: {name} of the entry at {pending[-1][0]}"
+                f"{p.where}: {name} of the entry at {at}"
             )
-        known = np.frombuffer(b"".join(one.known for one in got), "<f4").reshape(-1, 3)
-        expected = np.frombuffer(want.known, "<f4").reshape(-1, 3)
+        none = (None,) * len(p.replica.corrector.segments)
+        assert [one for placed in pending for one in placed.given] == [
+            one or none for one in given
+        ], f"{p.where}: values of columns of the entry at {at}"
+        n_sent = p.replica.corrector.n_sent
+        known = np.frombuffer(b"".join(one.known for one in got), "<f4").reshape(-1, n_sent)
+        expected = np.frombuffer(want.known, "<f4").reshape(-1, n_sent)
         same = (known == expected).all(axis=1)
         assert (same | np.isnan(known).all(axis=1)).all(), f"{p.where}: receipts"
-        self.sums[pending[-1][0]][1].append((p.number, part.sums))
+        self.sums[at][1].append((p.number, part.sums))
 
 
 def compare(partition: Partition, settings: Settings, found: Checked) -> None:
@@ -234,8 +288,9 @@ def compare(partition: Partition, settings: Settings, found: Checked) -> None:
     assert [plain(r) for r in p.requests] == [plain(r) for r in p.want_requests], p.where
     found.requests += len(p.requests)
     found.compared += len(p.outputs) + len(p.dead)
-    classes = np.frombuffer(b"".join(part.classes for _, part in p.parts), "<i4")
-    known = np.frombuffer(b"".join(part.known for _, part in p.parts), "<f4").reshape(-1, 3)
+    classes = np.frombuffer(b"".join(one.part.classes for one in p.parts), "<i4")
+    known = np.frombuffer(b"".join(one.part.known for one in p.parts), "<f4")
+    known = known.reshape(-1, p.replica.corrector.n_sent)
     found.learned += len(classes)
     found.unknown += int((np.isnan(known).all(axis=1) & (classes >= 0)).sum())
     if settings.learn_share == 1:

@@ -8,24 +8,43 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.errors import RetriableError
+from kafka.errors import KafkaTimeoutError, RetriableError
 
 from stream_can.kafka import Settings, Worker
+from stream_can.stream.replica import Replica
 from tests.kafka.offline import Checked, verify
-from tests.kafka.topics import create, grow, produce, read, unique
+from tests.kafka.topics import create, produce, read, unique
 from tests.programs import PATIENCE, wait
 
 STAMP = 1_700_000_000_000
 """When the first record was made, in milliseconds."""
 CLASSES = ["a", "b", "c", "d"]
 COMMAND = [sys.executable, "-W", "ignore", "-m", "stream_can", "run"]
+WRONG_CLOCK = """\
+import sys, time
+real = time.time
+time.time = lambda: real() + {}
+from stream_can.cli.main import main
+sys.exit(main())
+"""
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500, "fetch_max_wait_ms": 100}
+STEADY = {
+    "session_timeout_ms": 600_000, "max_poll_interval_ms": 600_000, "request_timeout_ms": 120_000,
+    "delivery_timeout_ms": 300_000, "max_block_ms": 120_000, "transaction_timeout_ms": 600_000,
+}  # fmt: skip
+"""For what counts what one worker did: one that stood still for too long is given up, and what it
+counted for its transaction is gone."""
+
+
+def with_clock(ahead: int) -> list[str]:
+    """The command of a worker whose clock is so many seconds ahead."""
+    return [*COMMAND[:3], "-c", WRONG_CLOCK.format(ahead), "run"]
 
 
 def prediction(rng: random.Random, number: int) -> tuple[bytes, bytes, str]:
@@ -75,10 +94,11 @@ class App:
         partitions: int = 2,
         labels: bool = True,
         configs: dict[str, Any] | None = None,
+        name: str | None = None,
         **settings: Any,
     ) -> None:
         self.servers, self.partitions = servers, partitions
-        self.id = unique("app")
+        self.id = name or unique("app")
         self.checked = Checked()
         self._asking: tuple[Any, Any] | None = None
         self.opened.append(self)
@@ -114,12 +134,14 @@ class App:
         """One in a thread of this process."""
         return Running(Worker(self.settings(instance, **changes)))
 
-    def process(self, directory: Path, instance: str = "0") -> subprocess.Popen[bytes]:
+    def process(
+        self, directory: Path, instance: str = "0", *, command: Sequence[str] = COMMAND
+    ) -> subprocess.Popen[bytes]:
         """One in a process of its own; its log is ``directory/instance.log``."""
         config = write_config(self, directory, instance)
         with open(directory / f"{instance}.log", "ab") as log:
             return subprocess.Popen(
-                [*COMMAND, config],
+                [*command, config],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
@@ -127,14 +149,14 @@ class App:
     def outputs(self, partition: int) -> list[Any]:
         return read(self.servers, self.given["output"], partition)
 
-    def grow(self, partitions: int) -> None:
-        """Add partitions while workers run: what is written first, the input last."""
+    @property
+    def kinds(self) -> list[str]:
+        """Its topics with as many partitions as the input, which is the last."""
         kinds = ["out", "dead-letters", "state"]
         kinds += ["learned"] if self.given.get("learn") == "apart" else []
         kinds += ["label-requests"] if self.given.get("ask") else []
         kinds += ["labels"] if self.given["labels"] else []
-        grow(self.servers, [f"{self.id}-{kind}" for kind in (*kinds, "in")], partitions)
-        self.partitions = partitions
+        return [*kinds, "in"]
 
     def lag(self) -> int:
         """How many records of input and labels the group has not committed, all at first."""
@@ -148,10 +170,12 @@ class App:
         tps = [TopicPartition(topic, p) for topic in topics for p in range(self.partitions)]
         try:
             found = admin.list_group_offsets([self.id])[self.id]
-        except RetriableError:  # a broker that has just started knows no coordinator yet
-            found = {}
-        # Asked for several, it leaves out those whose leader it does not know yet.
-        ends = {tp: consumer.end_offsets([tp])[tp] for tp in tps}
+            # Asked for several, it leaves out those whose leader it does not know yet.
+            ends = {tp: consumer.end_offsets([tp])[tp] for tp in tps}
+        except (KafkaTimeoutError, RetriableError):
+            # No coordinator is known yet; or they go on asking one, or a leader, that is none.
+            self.close()
+            return len(tps)
         return sum(ends[tp] - (found[tp].offset if tp in found else -1) for tp in tps)
 
     def close(self) -> None:
@@ -185,6 +209,17 @@ class Running:
         except BaseException as error:
             self.error = error
 
+    def replica(self, number: int = 0) -> Replica:
+        """Its replica of the learned log, once it has one: it may join when all is done."""
+
+        def held() -> Replica | None:
+            if self.error is not None:
+                raise self.error
+            found = self.worker.learned_log.replicas.get(number)
+            return found if found and found.started else None
+
+        return wait("a replica of the learned log", held)
+
     def stop(self) -> None:
         """Stop in order; raises what the worker raised."""
         self.worker.stop()
@@ -202,10 +237,11 @@ def caught_up(app: App, *running: Running) -> None:
     wait("all committed", lambda: any(r.error for r in running) or app.lag() == 0)
 
 
-def run_once(app: App, **changes: Any) -> Worker:
-    """A worker until all that was sent is committed."""
+def run_once(app: App, *, learned: int = 0, **changes: Any) -> Worker:
+    """A worker until all that was sent is committed, and so many labels came back from the log."""
     running = app.worker(**changes)
     caught_up(app, running)
+    wait("learned", lambda: not learned or running.replica().corrector.n_labels == learned)
     running.stop()
     return running.worker
 

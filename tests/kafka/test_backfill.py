@@ -131,7 +131,7 @@ def test_what_a_worker_has_learned_is_seen_from_outside(broker: Broker, learn: s
     fill(app, 900)
     running = app.worker()
     caught_up(app, running)
-    replicas = running.worker.learned.replicas
+    replicas = running.worker.learned_log.replicas
     wait("all learned", lambda: sum(r.corrector.n_labels for r in replicas.values()) == 900)
     while_it_runs = newest(f"{app.id}-state", [app.servers])
     running.stop()

@@ -41,16 +41,16 @@ def stored(broker: Broker, topic: str, partition: int) -> set[int]:
     return found
 
 
-def test_each_codec_comes_in_and_goes_out(own_broker: Broker) -> None:
-    app = App(own_broker.bootstrap_servers, partitions=len(CODECS))
+def test_each_codec_comes_in_and_goes_out(our_broker: Broker) -> None:
+    app = App(our_broker.bootstrap_servers, partitions=len(CODECS))
     for seed, codec in enumerate(CODECS):
         for partition, read in enumerate(CODECS):
             fill(app, read, partition, seed)
         run_once(app, compression=codec)
         for partition in range(app.partitions):
-            written = stored(own_broker, app.given["output"], partition)
+            written = stored(our_broker, app.given["output"], partition)
             assert written == set(range(1, seed + 2))
-    assert stored(own_broker, app.given["input"], 3) == {4}
+    assert stored(our_broker, app.given["input"], 3) == {4}
     assert app.verify() == 50 * len(CODECS) ** 2
 
 

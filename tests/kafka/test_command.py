@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from stream_can.kafka import EXIT_CODES
-from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import COMMAND, App, prediction, write_config
-from tests.kafka.topics import produce, read
-from tests.programs import PATIENCE
+from tests.kafka.broker.broker import VERSIONS, Broker
+from tests.kafka.streams import COMMAND, App, fill, prediction, write_config
+from tests.kafka.topics import create, produce, read, unique
+from tests.programs import PATIENCE, OnTerminal, wait
 
 
 def run(app: App, **env: str) -> tuple[int, str]:
@@ -43,6 +47,46 @@ def test_check(broker: Broker) -> None:
     assert read(app.servers, f"{app.id}-state", 0) == []
 
 
+def test_check_says_at_once_what_each_address_says(broker: Broker) -> None:
+    """Before, it asked again for `connect_seconds`, 5 minutes."""
+    app = App(broker.bootstrap_servers)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = f"127.0.0.1:{server.getsockname()[1]}"
+        servers = f"127.0.0.1:9,{silent},no-such-host.invalid:9092"
+        code, log = run(app, STREAM_CAN_BOOTSTRAP_SERVERS=servers, STREAM_CAN_CHECK="true",
+                        STREAM_CAN_CONNECT_SECONDS="100000")  # fmt: skip
+    assert code == 4, log
+    (line,) = log.splitlines()  # it has asked once
+    assert "no answer from 127.0.0.1:9 (Connection refused), " in line
+    assert f" {silent} (says nothing within 2 s), " in line
+    assert " no-such-host.invalid:9092 (no such host" in line
+
+
+@pytest.mark.long
+def test_a_healthy_first_start_warns_of_nothing(tmp_path: Path) -> None:
+    """On a cluster that has never had a group, whose coordinator is made as it is asked for."""
+    broker = Broker(VERSIONS[0], tmp_path / "broker")
+    try:
+        broker.start()
+        name = unique("first")
+        create(broker.bootstrap_servers, {f"{name}-in": {}, f"{name}-labels": {}})
+        settings = {"BOOTSTRAP_SERVERS": broker.bootstrap_servers, "APPLICATION_ID": name,
+                    "INPUT": f"{name}-in", "OUTPUT": f"{name}-out", "LABELS": f"{name}-labels",
+                    "CLASSES": "a,b", "CREATE_TOPICS": "true"}  # fmt: skip
+        env = {**os.environ, **{f"STREAM_CAN_{k}": v for k, v in settings.items()}}
+        log = tmp_path / "log"
+        with open(log, "wb") as file:
+            process = subprocess.Popen(COMMAND, env=env, stderr=file)
+        try:
+            wait("restored", lambda: process.poll() is not None or "restored" in log.read_text())
+        finally:
+            process.terminate()
+            assert process.wait(PATIENCE) == 0, log.read_text()
+    finally:
+        broker.remove()
+    assert [line for line in log.read_text().splitlines() if " INFO " not in line] == []
+
+
 def test_exit_codes(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, partitions=1, labels=False)
     code, log = run(app, STREAM_CAN_K="1")
@@ -69,3 +113,15 @@ def test_a_bug_is_told_with_its_traceback(broker: Broker, tmp_path: Path) -> Non
     assert done.returncode == 1, done.stderr
     assert "Traceback" in done.stderr
     assert "ValueError: invalid literal for int() with base 10: 'a bug'" in done.stderr
+
+
+def test_on_a_terminal_a_line_says_how_far_it_is(broker: Broker, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers)
+    config = write_config(app, tmp_path)
+    with OnTerminal([*COMMAND, config]) as running:
+        fill(app, 200)
+        produce(app.servers, [(app.given["input"], 0, b"k", b"{")])
+        said = r"401 records, \d+/s, lag 0, 1 dead letters, accuracy \S+% -> \S+% over 200 labels"
+        wait("the line", lambda: re.search(said, running.text))
+        running.process.terminate()
+        assert running.process.wait(PATIENCE) == 0

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.kafka.broker.broker import CACHE, free_ports, libraries
-from tests.kafka.brokers import Brokers
+from tests.kafka.brokers import Shared
 from tests.kafka.served import text_at
 from tests.kafka.topics import read
 from tests.programs import PATIENCE, program, wait
@@ -84,9 +84,9 @@ def dashboard_queries() -> list[str]:
 
 
 @pytest.mark.long
-def test_every_command_of_the_compose_file(brokers: Brokers, tmp_path: Path) -> None:
+def test_every_command_of_the_compose_file(shared: Shared, tmp_path: Path) -> None:
     found = program("prometheus", install="apt-get install prometheus")
-    broker = brokers[VERSION]
+    broker = shared[VERSION]
     services = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
     assert all(s["image"] == f"apache/kafka:{VERSION}" for n, s in services.items() if "kafka" in n)
     ports = dict(zip(("corrector-0", "corrector-1", "prometheus"), free_ports(3), strict=True))

@@ -48,17 +48,17 @@ def write(path: Path, at: int, data: bytes) -> None:
         file.write(data)
 
 
-def test_it_stops_by_name_and_skip_damaged_goes_on(own_broker: Broker) -> None:
-    app = App(own_broker.bootstrap_servers, partitions=1)
+def test_it_stops_by_name_and_skip_damaged_goes_on(our_broker: Broker) -> None:
+    app = App(our_broker.bootstrap_servers, partitions=1)
     for seed in range(BATCHES - 1):
         fill(app, seed)
     topic, labels = app.given["input"], app.given["labels"]
-    damage(own_broker, topic, 1, TEXT)
+    damage(our_broker, topic, 1, TEXT)
     with pytest.raises(DeniedError, match=f"{topic}-0: the batch at 20 fails.*--skip-damaged"):
         app.worker().join()
 
-    damage(own_broker, labels, 2, TEXT)
-    damage(own_broker, topic, 3, DELTA)  # nobody can say any more where it ends
+    damage(our_broker, labels, 2, TEXT)
+    damage(our_broker, topic, 3, DELTA)  # nobody can say any more where it ends
     running = app.worker(skip_damaged=True)
     caught_up(app, running)
     fill(app, BATCHES - 1)

@@ -79,10 +79,10 @@ def told(record: Any) -> tuple[Any, ...]:
     return record.key, record.value, list(record.headers), record.timestamp
 
 
-def test_java_to_java(own_broker: Broker) -> None:
+def test_java_to_java(our_broker: Broker) -> None:
     """Each codec; idempotent, not, and transactional with aborts; near the limit; odd headers."""
     app = App(
-        own_broker.bootstrap_servers,
+        our_broker.bootstrap_servers,
         compression="lz4",
         configs={"out": {"max.message.bytes": "3000000"},
                  "labels": {"message.timestamp.type": "LogAppendTime"}},
@@ -102,11 +102,11 @@ def test_java_to_java(own_broker: Broker) -> None:
         script.lines.append(end)
     script.lines.append("config enable.idempotence=false acks=1")
     script.predictions(40)
-    peer(own_broker, "produce", app.servers, lines=script.lines)
+    peer(our_broker, "produce", app.servers, lines=script.lines)
 
     run_once(app)
     names = [app.given["input"], app.given["labels"], app.given["output"], f"{app.id}-dead-letters"]
-    stored = consumed(own_broker, names)
+    stored = consumed(our_broker, names)
     assert [len(records) for records in stored] == [306, 302, 304, 2]
     assert app.verify() == 304 + 2
     for topic, records in zip(names, stored, strict=True):  # as verified
@@ -116,11 +116,11 @@ def test_java_to_java(own_broker: Broker) -> None:
     assert any(value is None for out in stored[2] for _, value in out.headers)
 
 
-def test_a_compacted_input_has_gaps(own_broker: Broker) -> None:
+def test_a_compacted_input_has_gaps(our_broker: Broker) -> None:
     """Offsets are gone, in the middle of batches too; so are the predictions of some labels."""
     compacted = {"cleanup.policy": "compact", "segment.ms": "60000",
                  "min.cleanable.dirty.ratio": "0.001"}  # fmt: skip
-    app = App(own_broker.bootstrap_servers, configs={"in": compacted})
+    app = App(our_broker.bootstrap_servers, configs={"in": compacted})
     script, topic = Script(app), app.given["input"]
     config = "config compression.type=zstd linger.ms=5"
     script.lines.append(config)
@@ -132,7 +132,7 @@ def test_a_compacted_input_has_gaps(own_broker: Broker) -> None:
     script.lines.append(config)  # what was sent is stored
     script.n, script.now = 600, script.now + 61_000  # a new segment: the newest is not cleaned
     script.predictions(200)
-    peer(own_broker, "produce", app.servers, lines=script.lines)
+    peer(our_broker, "produce", app.servers, lines=script.lines)
 
     def stored() -> int:
         return sum(len(read(app.servers, topic, p)) for p in range(app.partitions))

@@ -9,13 +9,17 @@ import pytest
 from kafka.structs import MemberState
 
 from stream_can.kafka.client import joining
+from stream_can.kafka.client.guards import RetryError
 
 pytestmark = pytest.mark.fast
 
 
-def consumer(state: Any, coordinator: str | None) -> Any:
+def consumer(state: Any, coordinator: str | None, *known: str) -> Any:
     broker = SimpleNamespace(host="10.0.0.7", port=9092)
-    metadata = SimpleNamespace(broker_metadata=lambda node: broker)
+    metadata = SimpleNamespace(
+        broker_metadata=lambda node: broker,
+        partitions_for_topic=lambda topic: {0} if topic in known else None,
+    )
     return SimpleNamespace(
         group_metadata=lambda: SimpleNamespace(state=state),
         _coordinator=SimpleNamespace(coordinator_id=coordinator, _cluster=metadata),
@@ -38,3 +42,20 @@ def test_joining_that_takes_long_names_the_coordinator_and_ends(
     assert len(caplog.records) == 3
     assert not clock.overdue(consumer(MemberState.STABLE, None))
     assert not clock.overdue(consumer(MemberState.REBALANCING, None))  # from the beginning
+
+
+def test_a_topic_that_is_gone_is_named_before_the_coordinator_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The group then assigns again and again; a new consumer would join no better."""
+    now = [0.0]
+    monkeypatch.setattr(joining.time, "monotonic", lambda: now[0])
+    clock = joining.JoinClock(15)
+    asked = consumer(MemberState.REBALANCING, "coordinator-2", "in")
+    clock.overdue(asked, ["in", "labels"])
+    now[0] = 6.0
+    with pytest.raises(RetryError, match=r"^the brokers do not know labels$"):
+        clock.overdue(asked, ["in", "labels"])
+    now[0] = 12.0
+    assert not clock.overdue(asked, ["in"])
+    assert [r.getMessage()[:16] for r in caplog.records] == ["waiting for 12 s"]

@@ -16,8 +16,8 @@ from tests.programs import PATIENCE, wait
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_library_and_consumer(own_broker: Broker) -> None:
-    servers = own_broker.bootstrap_servers
+def test_library_and_consumer(our_broker: Broker) -> None:
+    servers = our_broker.bootstrap_servers
     create(servers, {"predictions": {}}, partitions=1)
     create(servers, {"labels": {}}, partitions=1)
     value = json.dumps({"probs": [0.4, 0.6]}).encode()

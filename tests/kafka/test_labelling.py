@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -13,13 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from kafka import TopicPartition
 
 from stream_can import Corrector, LabelRequests
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.labelling.pending import PendingRequests
 from stream_can.kafka.labelling.server import LabellingServer
+from stream_can.kafka.settings import Settings
 from stream_can.stream.fields import Fields
 from stream_can.stream.task import Record, Task
 from tests.chromium import Browser
@@ -307,3 +311,146 @@ def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "label-requests' does not exist" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+HOSTILE = {
+    b"1e999": "1e999",
+    b"-1e999": "-1e999",
+    b"1e-999": "1e-999",
+    b"1e99999999999999999999": "1e99999999999999999999",
+    b"9" * 5000: "9" * 5000,
+    b"9007199254740993": "9007199254740993",
+    b"-9007199254740993": "-9007199254740993",
+    b"0.10000000000000000001": "0.10000000000000000001",
+    b"9007199254740992": 2**53,
+    b"0.30000000000000004": 0.1 + 0.2,
+    b"7": 7,
+    b'[1e999, {"n": 9007199254740993}]': ["1e999", {"n": "9007199254740993"}],
+    b'"\\ud83d\\ude00"': "\U0001f600",
+}
+"""JSON of strangers, and what the page has to get."""
+
+
+class Unread(Serving):
+    """The page over requests that a task made, handed over as a broker's records would be."""
+
+    def __init__(self, values: list[bytes]) -> None:
+        settings = Settings(
+            bootstrap_servers=["127.0.0.1:1"], application_id="app", input="in", output="out",
+            labels="labels", classes=CLASSES,
+        )  # fmt: skip
+        self.pending = PendingRequests(settings)
+        self.server = LabellingServer(self.pending)
+        task = Task(Corrector(CLASSES), labels_topic="labels", requests=LabelRequests(1.0))
+        probs = json.dumps([1 / len(CLASSES)] * len(CLASSES)).encode()
+        records = [
+            Record("in", 0, i, -1, b"k%d" % i, b'{"probs": %b, %b}' % (probs, value))
+            for i, value in enumerate(values)
+        ]
+        made = task.handle(records).requests
+        assert len(made) == len(values)
+        topic = settings.requests_topic
+        self.ask([Record(topic, 0, i, 0, r.key, r.value) for i, r in enumerate(made)])
+
+    def ask(self, records: list[Record]) -> None:
+        self.pending._take({TopicPartition(r.topic, r.partition): records for r in records[:1]})
+
+    def close(self) -> None:
+        self.server.close()
+
+
+@pytest.fixture
+def unread() -> Iterator[Any]:
+    serving: list[Unread] = []
+
+    def start(*values: bytes) -> Unread:
+        serving.append(Unread(list(values)))
+        return serving[-1]
+
+    yield start
+    for one in serving:
+        one.close()
+
+
+def no_constant(text: str) -> None:
+    raise AssertionError(f"{text} is no JSON")
+
+
+def test_numbers_that_no_browser_has_are_sent_as_text(unread: Any) -> None:
+    server = unread(*(b'"amount": ' + number for number in HOSTILE)).server
+    code, text, _ = call(server, "requests")
+    assert code == 200
+    found = json.loads(text, parse_constant=no_constant)
+    assert [one["message"]["amount"] for one in found["requests"]] == list(HOSTILE.values())
+
+
+def test_a_message_that_cannot_be_read_holds_up_no_other(unread: Any) -> None:
+    serving = unread(b'"text": "good"')
+    opens = serving.pending._open
+    (good,) = opens.values()
+    deep = b"[" * 100_000 + b"]" * 100_000
+    for offset, message in enumerate((b'{"\xff": "\xff"}', b'{"deep": ' + deep + b"}", b"null"), 1):
+        says = msgspec.structs.replace(good.says, message=msgspec.Raw(message))
+        opens[0, str(offset)] = good._replace(offset=offset, says=says)
+    opens.move_to_end((0, "k0"))
+    *bad, last = opened(serving.server)["requests"]
+    assert last["message"] == {"text": "good"}
+    assert bad[0]["message"] == {"\ufffd": "\ufffd"}
+    assert bad[1]["message"]["message"].startswith('{"deep": [[[')
+    assert bad[2]["message"] == {"message": "null"}
+    for one in bad:
+        assert give(serving.server, one, len(CLASSES))[0] == 400  # and it is there to be answered
+
+
+def test_requests_that_are_none_are_passed_over(
+    unread: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    serving = unread(b'"text": "good"')
+    (good,) = serving.pending._open.values()
+    whole = msgspec.json.encode(good.says)
+    deep = b"[" * 100_000 + b"]" * 100_000
+    topic = serving.pending._requests
+    bad = [b"", b"\xff", b'{"id": "\xff"}', b"[]", whole.replace(b'"good"', deep)]
+    serving.ask([Record(topic, 0, 9 + i, 0, b"\xff", value) for i, value in enumerate(bad)])
+    assert opened(serving.server)["open"] == 1
+    assert len(caplog.records) == len(bad)
+    labels = serving.pending._labels
+    for value in (b"\xff", b'{"label": "\xff"}', deep, b"9" * 5000):
+        serving.ask([Record(labels, 0, 0, 0, b"\xff", value)])
+    assert opened(serving.server)["open"] == 1
+
+
+@pytest.mark.parametrize("size", ["²", "-1", "9" * 5000, "1e3", "10001", " "])
+def test_a_length_that_is_none_is_a_bad_request(unread: Any, size: str) -> None:
+    server = unread(b'"text": "good"').server
+    number = server._server.number
+    head = (
+        f"POST /{server.token}/answer HTTP/1.1\r\nHost: 127.0.0.1:{number}\r\n"
+        f"Origin: {origin(server)}\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", number), timeout=PATIENCE) as stream:
+        stream.sendall(head.encode("latin-1") + b"\r\n")
+        answer = b"".join(iter(lambda: stream.recv(10_000), b"")).decode()
+    assert answer.startswith("HTTP/1.0 400 ")
+    assert "expected at most 10000 bytes" in answer
+
+
+@pytest.mark.parametrize("body", [b'{"\xff": 1}', b"[" * 9000, b'{"offset":' + b"9" * 5000 + b"}"])
+def test_an_answer_that_is_none_is_a_bad_request(unread: Any, body: bytes) -> None:
+    server = unread(b'"text": "good"').server
+    right = {"Origin": origin(server), "Content_Type": "application/json"}
+    assert call(server, "answer", body=body, **right)[0] == 400
+
+
+@pytest.mark.browser
+def test_the_page_shows_what_no_browser_could_read(unread: Any, browser: Browser) -> None:
+    server = unread(
+        b'"amount": 1e999, "digits": %b, "id": 9007199254740993' % (b"9" * 5000), b'"text": "later"'
+    ).server
+    browser.look(server.address, 1000)
+    browser.until("document.querySelectorAll('dd').length === 3")
+    shown = browser.value("[...document.querySelectorAll('dd')].map(one => one.textContent)")
+    assert shown == ["1e999", "9" * 5000, "9007199254740993"]
+    browser.press("s")
+    browser.until("document.querySelector('dd').textContent === 'later'")
+    assert browser.errors == []

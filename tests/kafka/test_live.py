@@ -5,7 +5,10 @@ from __future__ import annotations
 import html.parser
 import io
 import json
+import os
 import random
+import signal
+import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -21,23 +24,24 @@ from rich.console import Console
 
 from stream_can import Corrector
 from stream_can.cli.main import main
-from stream_can.cli.watch import shown
+from stream_can.cli.watch import laid_out
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.history import History, Ring, Slots
 from stream_can.kafka.watch.letters import KEPT, letter, without_payload
+from stream_can.kafka.watch.live import live_page
 from stream_can.kafka.watch.look import Look
 from stream_can.kafka.watch.metrics import Committed, Metrics
-from stream_can.kafka.watch.page import live_page
 from stream_can.kafka.watch.port import Port
+from stream_can.kafka.watch.shown import shown
 from stream_can.kafka.watch.status import Status
-from stream_can.stream.records import Counts, Output
+from stream_can.stream.records import Counts, Output, Record
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.served import answer, ready
-from tests.kafka.streams import STAMP, App, caught_up, fill, prediction, scores
+from tests.kafka.streams import STAMP, STEADY, App, caught_up, fill, prediction, scores
 from tests.kafka.topics import produce
-from tests.programs import wait
+from tests.programs import PATIENCE, OnTerminal, wait
 
 fast = pytest.mark.fast
 BEGIN = 1_800_000_000.0
@@ -116,17 +120,16 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     for _ in range(600):
         found = filled(int(rng.integers(5, 40)), rng, shift=0.1).change("log_loss")
         assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        inside += found.low <= 0.1 <= found.high
+        assert found.interval is not None
+        inside += found.interval[0] <= 0.1 <= found.interval[1]
     assert 0.91 <= inside / 600 <= 0.98
 
 
 @fast
 def test_too_few_slots_say_nothing_of_how_sure() -> None:
     rng = np.random.default_rng(1)
-    assert filled(4, rng).change("log_loss")[2:] == (None, None)  # type: ignore[index]
-    assert filled(5, rng).change("log_loss").low is not None  # type: ignore[union-attr]
+    assert filled(4, rng).change("log_loss").interval is None  # type: ignore[union-attr]
+    assert filled(5, rng).change("log_loss").interval is not None  # type: ignore[union-attr]
     assert History().hour.last(BEGIN).change("log_loss") is None
 
 
@@ -149,7 +152,8 @@ def dead(error: str, message: str) -> Output:
         "exception.class.name": f"stream_can.{error}", "exception.message": message,
     }  # fmt: skip
     headers = [(f"__connect.errors.{name}", text.encode()) for name, text in says.items()]
-    return Output(b"key-secret", b"value-secret", [("h", b"secret"), *headers], STAMP)
+    source = Record("in", 3, 17, STAMP, b"key-secret", b"value-secret")
+    return Output(source.key, source.value, [("h", b"secret"), *headers], STAMP, source)
 
 
 @fast
@@ -220,9 +224,7 @@ class Small:
 
 @fast
 def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
-    assert Small().first() == (
-        "good: Nothing is wrong; no label of a prediction that this process sent has come yet."
-    )
+    assert Small().first() == ("good: Nothing is wrong; no label that counts has come yet.")
     fine = Small()
     fine.labelled(0.9)
     assert fine.first().startswith(
@@ -277,6 +279,31 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
 
 
 @fast
+def test_how_many_labels_count_and_why_is_said() -> None:
+    def line(requests: tuple[int, int | None] | None, **amounts: float) -> str:
+        small = Small()
+        small.metrics.partitions[0] = small.metrics.partitions[0]._replace(requests=requests)
+        small.add(7200, **amounts)  # not of the last hour
+        status = small.look.status(BEGIN)
+        assert status.shown is not None
+        console = Console(file=io.StringIO(), markup=False, width=2000)
+        console.print(laid_out(status))
+        assert status.shown.fair in console.file.getvalue()  # type: ignore[attr-defined]
+        return status.shown.fair
+
+    assert line((374, 1), labels=2867, matched=2800, scored=73) == (
+        "73 of 2,867 labels of the last day count: those asked for at random, since the others are"
+        " no fair sample."
+    )
+    assert line(None, labels=2867, matched=2800, scored=2100) == (
+        "2,100 of 2,867 labels of the last day count: those whose prediction is known as it was"
+        " sent."
+    )
+    assert line(None, labels=40, scored=40) == "All 40 labels of the last day count."
+    assert line(None) == line((0, None)) == ""
+
+
+@fast
 def test_silent_classes_and_stale_logs_are_named() -> None:
     small = Small()
     rng, corrector = np.random.default_rng(0), small.replicas[0].corrector
@@ -303,7 +330,7 @@ def test_silent_classes_and_stale_logs_are_named() -> None:
 
 @fast
 def test_many_classes_are_the_largest_and_names_are_text() -> None:
-    odd = ["<b>&\u2028\x1b[31m", "x" * 500, "\ud800"]
+    odd = ["<b>&\u2028\x1b[31m", "x" * 500, "ü"]
     small = Small([*odd, *map(str, range(3, 1000))])
     text = small.look.json()
     assert len(text) < 60_000
@@ -312,7 +339,7 @@ def test_many_classes_are_the_largest_and_names_are_text() -> None:
     assert len(found.learned[0].classes) == 300
     names = [one.name for one in found.learned[0].classes]
     assert names[0] == odd[0]
-    assert names[2] == "\\ud800"
+    assert names[2] == "ü"
     assert max(map(len, names)) == 80
 
 
@@ -419,7 +446,7 @@ def test_the_document_is_true(broker: Broker) -> None:
     """Scores against the output topic itself, counts against what was sent."""
     app = App(
         broker.bootstrap_servers, http_port=0, http_host="127.0.0.1",
-        client={"security_protocol": "PLAINTEXT"},
+        client={"security_protocol": "PLAINTEXT", **STEADY},
     )  # fmt: skip
     running = app.worker()
     number = ready(running).number
@@ -431,8 +458,8 @@ def test_the_document_is_true(broker: Broker) -> None:
         for i, (topic, value) in enumerate(zip(topics, bad, strict=True))
     ])  # fmt: skip
     caught_up(app, running)
-    corrector = running.worker.learned.replicas[0].corrector
-    wait("all learned", lambda: running.worker.learned.replicas[0].corrector.n_labels == 3000)
+    corrector = running.replica().corrector
+    wait("all learned", lambda: running.replica().corrector.n_labels == 3000)
     wait("no lag shown", lambda: status(number)["lag"] == 0)
     found = status(number)
     running.stop()
@@ -497,6 +524,28 @@ def busy(classes: int) -> Small:
     return small
 
 
+def texts(status: Status) -> Iterator[str]:
+    """Every text of ours and of others that is shown, without ages and rates."""
+
+    def walk(part: Any) -> Iterator[str]:
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list):
+            for one in part:
+                yield from walk(one)
+        elif isinstance(part, dict):
+            for key, one in part.items():
+                yield from walk(one) if key != "type" else ()
+
+    kept = msgspec.to_builtins(status.shown)
+    for changing in ("tiles", "flow", "scores"):
+        del kept[changing]
+    del kept["learned"][0]["facts"][-1]
+    yield from walk(kept)
+    for sheet in (status.shown.scores, status.shown.flow):  # type: ignore[union-attr]
+        yield from (piece for row in sheet.rows for piece in walk(msgspec.to_builtins(row[0])))
+
+
 WIDE = """[...document.querySelectorAll("main *")].filter(e => !e.closest(".tall") &&
   e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
 CUT = """[...document.querySelectorAll(".scroll, .tall, .tile")].filter(e =>
@@ -526,6 +575,9 @@ def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes
         assert browser.value("document.images.length + document.scripts.length") == 1
         page = browser.value("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, page[4:-1].split(","))) < 180) == dark
+        text = browser.value("document.body.textContent")
+        # Everything that Python worded, but what goes on from one look to the next.
+        assert [said for said in texts(small.look.status()) if said not in text] == []
         small.metrics.letters.clear()
         wait("it updates itself", lambda: "None since" in browser.value(
             "document.getElementById('letters').textContent"))  # fmt: skip
@@ -567,8 +619,9 @@ def test_watch_says_the_same(port: Port, tmp_path: Path, capsys: Any) -> None:
     )
     assert main(["watch", str(config)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("app 0, 3 classes, 1 partitions")
-    assert "no label of a prediction that this process sent has come yet. Nothing" in said
+    assert said.startswith("app, worker 0, stream_can ")
+    assert ", 3 classes, 1 partition, since " in said
+    assert "no label that counts has come yet. Nothing" in said
     assert main(["watch", "--url", f"http://127.0.0.1:{port.number}/", "--once"]) == 0
     port.close()
     assert main(["watch", str(config)]) == 1
@@ -581,13 +634,77 @@ def test_watch_says_the_same(port: Port, tmp_path: Path, capsys: Any) -> None:
 
 
 @fast
+def test_the_terminal_says_what_the_page_says() -> None:
+    """Of a worker of 0.2, whose document does not say how it is shown, the same."""
+    status = busy(3).look.status()
+    printed = []
+    for one in (status, msgspec.structs.replace(status, shown=None)):
+        console = Console(file=io.StringIO(), markup=False, emoji=False, width=2000)
+        console.print(laid_out(one))
+        printed.append(console.file.getvalue())  # type: ignore[attr-defined]
+    assert printed[0] == printed[1]
+    said = status.shown
+    assert said is not None
+    (learned,) = said.learned
+    cells = [*said.scores.rows, *said.flow.rows, *learned.facts, *learned.mix.rows]
+    words = [piece for row in cells for cell in row for piece in cell if isinstance(piece, str)]
+    assert len(words) > 80
+    assert [one for one in words if one not in printed[0]] == []
+
+
+@fast
+def test_one_is_not_many() -> None:
+    """One partition, and of the paths one that has next to nothing."""
+    status = Small().look.status(BEGIN)
+    (learned,) = status.learned
+    learned.weights = {"raw": 0.6, "can": 0.3998, "vector": 0.0002}
+    said = shown(status)
+    assert said.learned[0].facts[3] == [
+        ["paths"],
+        ["raw 60.0 %, can 40.0 %, 1 other less than 0.1 %"],
+    ]
+    assert any("1 partition," in piece for piece in said.sub if isinstance(piece, str))
+    learned.weights["matrix"] = 0.0
+    assert str(shown(status).learned[0].facts[3][1]).endswith("2 others less than 0.1 %']")
+
+
+@fast
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "\N{EN DASH}"), (0, "0 s"),
+        (0.03, "30 ms"), (1.5, "1.5 s"), (60, "1 min"), (90, "90 s"),
+        (150, "2.5 min"), (3600, "1 h"), (5400, "90 min"), (9000, "2.5 h"), (86400, "1 d"),
+        (1_000_000, "12 d"),
+    ],
+)  # fmt: skip
+def test_a_duration_is_in_the_unit_that_people_take(seconds: float | None, said: str) -> None:
+    status = Small().look.status(BEGIN)
+    status.hour.commit_mean = seconds
+    assert shown(status).flow.rows[-2][1] == [said]
+
+
+@fast
 def test_names_in_a_terminal_are_text() -> None:
     small = busy(3)
     small.replicas[0] = Replica(Corrector(["\x1b[31mred", "[bold]b[/]", ":smile:"]))
     console = Console(file=io.StringIO(), markup=False, emoji=False, width=120)
-    console.print(shown(small.look.status()))
+    console.print(laid_out(small.look.status()))
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "\\x1b[31mred" in said
     assert "[bold]b[/]" in said
     assert ":smile:" in said
     assert "\x1b" not in said
+
+
+def test_watch_goes_on_while_no_worker_answers(port: Port) -> None:
+    """On a terminal: the whole of it, anew every two seconds, until it is interrupted."""
+    url = f"http://127.0.0.1:{port.number}/"
+    command = [sys.executable, "-m", "stream_can", "watch", "--url", url]
+    with OnTerminal(command, env={**os.environ, "TERM": "xterm"}) as running:
+        wait("the page", lambda: "app, worker 0" in running.text)
+        port.close()
+        wait("no answer", lambda: "no answer of a worker" in running.text)
+        assert running.process.poll() is None
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(PATIENCE) == 130

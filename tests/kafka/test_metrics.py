@@ -25,7 +25,7 @@ from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.served import get, ready, scrape
-from tests.kafka.streams import STAMP, App, Running, caught_up, label, prediction, scores
+from tests.kafka.streams import STAMP, STEADY, App, Running, caught_up, label, prediction, scores
 from tests.kafka.topics import produce
 from tests.programs import program, wait
 
@@ -93,7 +93,7 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
     caught_up(app, running)
     wait("no lag shown", lambda: all(v == 0 for (n, _), v in scrape(port).items()
                                      if n == "stream_can_lag_records"))  # fmt: skip
-    replica = running.worker.learned.replicas[0]
+    replica = running.replica()
     learned = sent["labels matched"] + sent["labels unmatched"]
     wait("all learned", lambda: ("stream_can_learned_labels", learned) in
          {(n, v) for (n, _), v in scrape(port).items()})  # fmt: skip
@@ -139,12 +139,12 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
 
 
 def learned_labels(running: Running) -> int:
-    replicas = running.worker.learned.replicas
+    replicas = running.worker.learned_log.replicas
     return replicas[0].corrector.n_labels if replicas else -1
 
 
 def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Broker) -> None:
-    app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
+    app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1", client=STEADY)
     running = app.worker()
     port = ready(running)
     rng, records = random.Random(1), []

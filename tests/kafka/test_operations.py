@@ -65,7 +65,7 @@ def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
     fill(app, 200, seed=1)
     running = app.worker()
     caught_up(app, running)
-    replica = running.worker.learned.replicas[0]
+    replica = running.replica()
     wait("all learned", lambda: replica.corrector.n_labels == 800)
     running.stop()
     assert sum(len(app.outputs(p)) for p in (0, 1)) == 200  # and none of the history

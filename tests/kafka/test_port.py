@@ -103,3 +103,15 @@ def test_a_request_has_one_deadline(honest: Honest, monkeypatch: pytest.MonkeyPa
         assert time.monotonic() < deadline, "the connection is kept"
     stream.close()
     honest.ask()
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text; version=\xb2", "text/plain;version=x"]
+)
+def test_metrics_for_a_client_that_asks_for_no_version(worker: Honest, accept: str) -> None:
+    request = urllib.request.Request(
+        worker.address.replace("livez", "metrics"), headers={"Accept": accept}
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain")

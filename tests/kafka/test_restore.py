@@ -13,14 +13,14 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from stream_can import Corrector
-from stream_can.kafka import DeniedError, FencedError, RetryError
+from stream_can.kafka import FencedError, RetryError
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.worker import Worker
 from tests.kafka.broker.broker import Broker
 from tests.kafka.stored import point, refused, store, worked
 from tests.kafka.streams import App, caught_up, fill, run_once
-from tests.kafka.topics import read
+from tests.kafka.topics import create, delete, read
 from tests.programs import PATIENCE, wait
 
 
@@ -312,13 +312,78 @@ class TestPartitionsAreAdded:
         running.stop()
         assert app.verify() == 250
 
-    @pytest.mark.parametrize("labels", [False, True])
-    def test_otherwise_it_ends_at_once_as_a_start_would(self, broker: Broker, labels: bool) -> None:
-        app = App(broker.bootstrap_servers, labels=labels, client={"metadata_max_age_ms": 500})
+    @pytest.mark.long
+    @pytest.mark.parametrize(
+        ("last", "restart"), [("out", False), ("state", True), ("labels", True), ("in", True)]
+    )
+    def test_in_any_order(
+        self, broker: Broker, caplog: pytest.LogCaptureFixture, last: str, restart: bool
+    ) -> None:
+        """Those that all topics have are worked, the others when the last topic has them too.
+        Before, the worker ended, and a start in between was refused."""
+        app = App(broker.bootstrap_servers, client={"metadata_max_age_ms": 500})
         fill(app, 100)
         running = app.worker()
         caught_up(app, running)
-        self.grow(app, "in")
-        with pytest.raises(DeniedError, match=r"has 2 partitions, input .* has 3; they must be"):
-            running.join()
-        assert sum(len(app.outputs(p)) for p in (0, 1)) == 100
+        kinds = ["out", "dead-letters", "state", "labels", "in"]
+        self.grow(app, *(kind for kind in kinds if kind != last))
+        app.partitions = 2
+        if restart:
+            running.stop()
+            caplog.clear()
+            running = app.worker()
+
+        def said() -> list[str]:
+            found = [r.getMessage() for r in caplog.records]
+            return [text for text in found if "different numbers of part" in text]
+
+        wait("left alone", lambda: running.error or said())
+        for seed in range(1, 4):
+            fill(app, 20, seed=seed)
+            caught_up(app, running)
+        assert sorted(running.worker.tasks) == [0, 1]
+        app.partitions = 3
+        if last not in ("labels", "in"):  # read once there is an output for it
+            fill(app, 30, seed=4)
+        self.grow(app, last)
+        wait("three", lambda: running.error or len(running.worker.tasks) == 3)
+        fill(app, 150, seed=5)
+        caught_up(app, running)
+        running.stop()
+        assert len(said()) == len(set(said()))  # each once, though looked at in between
+        assert app.verify() == (340 if last not in ("labels", "in") else 310)
+
+    def test_a_topic_that_was_made_anew_with_fewer_is_refused(self, broker: Broker) -> None:
+        app = App(broker.bootstrap_servers)
+        fill(app, 100)
+        run_once(app)
+        delete(app.servers, f"{app.id}-dead-letters")
+        create(app.servers, {f"{app.id}-dead-letters": {}}, partitions=1)
+        refused(app, r"dead-letters' has 1 partitions, input .* has 2; they must be equal")
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("first", ["labels", "in"])
+    def test_labels_and_input_in_either_order(self, broker: Broker, first: str) -> None:
+        """Meanwhile the worker goes on with those that both have. Before, it ended."""
+        app = App(broker.bootstrap_servers, client={"metadata_max_age_ms": 500})
+        fill(app, 100)
+        running = app.worker()
+        caught_up(app, running)
+        self.grow(app, "out", "dead-letters", "state")
+        self.grow(app, first)
+        app.partitions = 2
+        for seed in range(1, 5):  # several looks at the topics
+            fill(app, 20, seed=seed)
+            caught_up(app, running)
+            time.sleep(0.5)
+        running.worker.client.member.ask_again()  # a rebalance, and what it looks at
+        fill(app, 20, seed=5)
+        caught_up(app, running)
+        assert running.error is None
+        assert sorted(running.worker.tasks) == [0, 1]
+        self.grow(app, "in" if first == "labels" else "labels")
+        wait("three", lambda: running.error or len(running.worker.tasks) == 3)
+        fill(app, 150, seed=6)
+        caught_up(app, running)
+        running.stop()
+        assert app.verify() == 350

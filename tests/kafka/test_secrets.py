@@ -28,9 +28,9 @@ def grep(text: str, *secrets: str) -> None:
         assert base64.b64encode(secret.encode()).decode() not in text
 
 
-def test_nothing_that_a_worker_prints_or_serves(own_broker: Broker, tmp_path: Path) -> None:
+def test_nothing_that_a_worker_prints_or_serves(our_broker: Broker, tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    app = App(own_broker.bootstrap_servers, labels=False, http_port=port, http_host="127.0.0.1")
+    app = App(our_broker.bootstrap_servers, labels=False, http_port=port, http_host="127.0.0.1")
     for kind in ("in", "out", "state", "learned", "dead-letters"):
         allow(app.servers, "alice", "TOPIC", f"{app.id}-{kind}", "ALL")
     allow(app.servers, "alice", "GROUP", app.id, "ALL")
@@ -40,7 +40,7 @@ def test_nothing_that_a_worker_prints_or_serves(own_broker: Broker, tmp_path: Pa
         app.servers, [(app.given["input"], p, key, text) for p in (0, 1) for text in (value, b"{")]
     )
     plain = app.given["bootstrap_servers"]
-    app.given["bootstrap_servers"] = [own_broker.sasl_servers]
+    app.given["bootstrap_servers"] = [our_broker.sasl_servers]
     app.given["client"] |= sasl("alice", SECRET) | {"ssl_password": "of-a-key"}
     config = write_config(app, tmp_path)
     app.given["bootstrap_servers"] = plain

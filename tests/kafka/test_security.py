@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+import random
 import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaAdminClient
-from kafka.admin import (
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePatternFilter,
-    ResourceType,
-)
+import pytest
 
 from stream_can.kafka import DeniedError, Worker
+from stream_can.kafka.client.admin import Admin
 from tests.kafka.broker.broker import CACHE, USERS, Broker
-from tests.kafka.streams import COMMAND, App, fill, write_config
-from tests.kafka.users import allow
+from tests.kafka.streams import (
+    COMMAND,
+    STAMP,
+    App,
+    caught_up,
+    fill,
+    label,
+    prediction,
+    run_once,
+    write_config,
+)
+from tests.kafka.topics import produce
+from tests.kafka.users import allow, lacks, needed_to_start, rights, take_away
 from tests.programs import PATIENCE, wait
 
 SCRAM = {
@@ -30,32 +36,9 @@ SCRAM = {
 }  # fmt: skip
 
 
-def rights(app: App) -> list[tuple[str, str, str]]:
-    """Those of docs/operations.md."""
-    topics = [("in", "READ"), ("labels", "READ"), ("out", "WRITE"), ("dead-letters", "WRITE"),
-              ("state", "READ"), ("state", "WRITE"), ("state", "DESCRIBE_CONFIGS"),
-              ("learned", "READ"), ("learned", "WRITE")]  # fmt: skip
-    others = [("GROUP", app.id, "READ"), ("TRANSACTIONAL_ID", f"{app.id}-0", "WRITE")]
-    return [("TOPIC", f"{app.id}-{kind}", right) for kind, right in topics] + others
-
-
-def take_away(servers: str, kind: str, name: str, right: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    admin.delete_acls([
-        ACLFilter(
-            principal="User:mallory", host="*", operation=ACLOperation[right],
-            permission_type=ACLPermissionType.ALLOW,
-            resource_pattern=ResourcePatternFilter(
-                ResourceType[kind], name, ACLResourcePatternType.LITERAL
-            ),
-        )
-    ])  # fmt: skip
-    admin.close()
-
-
-def test_who_has_no_rights_is_told_so(own_broker: Broker) -> None:
-    app = App(own_broker.bootstrap_servers)
-    secured = {"client": SCRAM, "bootstrap_servers": [own_broker.listeners["scram"]]}
+def test_who_has_no_rights_is_told_so(our_broker: Broker) -> None:
+    app = App(our_broker.bootstrap_servers)
+    secured = {"client": SCRAM, "bootstrap_servers": [our_broker.listeners["scram"]]}
     said = refused(app, **secured)
     assert said.startswith(f"rights missing: READ on topic {app.id}-in, READ on topic {app.id}-la")
 
@@ -74,21 +57,23 @@ def refused(app: App, **changes: Any) -> str:
 
 
 def test_each_right_is_needed_and_named_and_together_they_are_enough(
-    own_broker: Broker, tmp_path: Path
+    our_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = App(own_broker.bootstrap_servers)
-    secured = {"client": SCRAM, "bootstrap_servers": [own_broker.listeners["scram"]]}
+    app = App(our_broker.bootstrap_servers)
+    secured = {"client": SCRAM, "bootstrap_servers": [our_broker.listeners["scram"]]}
     fill(app, 100)
     for right in rights(app):
         allow(app.servers, "mallory", *right)
     wait("all rights", lambda: not refused(app, **secured))
     for kind, name, right in rights(app):
-        take_away(app.servers, kind, name, right)
+        take_away(app.servers, "mallory", kind, name, right)
         said = wait(f"{right} is missed", lambda: refused(app, **secured))
-        what = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "transactional id"}[kind]
-        assert said == f"rights missing: {right} on {what} {name}"
+        assert said == lacks(kind, name, right)
         allow(app.servers, "mallory", kind, name, right)
         wait("all rights", lambda: not refused(app, **secured))
+    taken = f"topic '{app.id}-out': its settings may not be read (DESCRIBE_CONFIGS); taken to be"
+    taken += " deleted by time, without bounds on timestamps, of records up to 1048588 bytes: one"
+    assert taken in caplog.text
     plain, app.given = app.given, app.given | secured
     process = app.process(tmp_path)
     try:
@@ -101,6 +86,90 @@ def test_each_right_is_needed_and_named_and_together_they_are_enough(
     assert app.verify() == 100
 
 
+def test_without_the_right_to_read_the_output_labels_are_learned_and_not_scored(
+    our_broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Releases before 0.3 did not need it, so a worker goes on without."""
+    app = App(our_broker.bootstrap_servers)
+    secured = {"client": SCRAM, "bootstrap_servers": [our_broker.listeners["scram"]]}
+    rng, given = random.Random(0), app.given
+    made = [prediction(rng, i) for i in range(100)]
+    produce(app.servers, [(given["input"], i % 2, key, value, [], STAMP + i)
+                          for i, (key, value, _) in enumerate(made)])  # fmt: skip
+    run_once(app)
+    produce(app.servers, [(given["labels"], i % 2, key, label(truth), [], STAMP + 1000 + i)
+                          for i, (key, _, truth) in enumerate(made)])  # fmt: skip
+    for right in rights(app):
+        allow(app.servers, "mallory", *right)
+    wait("all rights", lambda: not refused(app, **secured))
+    with caplog.at_level(logging.WARNING, "stream_can"):
+        worker = run_once(app, learned=100, **secured)
+    assert sum(one.scored for one in worker.metrics.partitions.values()) == 0
+    said = [r.getMessage() for r in caplog.records if "not scored" in r.getMessage()]
+    assert said
+    assert all(text.startswith(f"output topic '{app.id}-out' may not be read") for text in said)
+
+
+@pytest.mark.long
+def test_a_right_that_is_revoked_while_a_worker_runs_is_named(own_broker: Broker) -> None:
+    """Before, a right to the state or the log was reported under the output's name, and that to
+    the labels now and then as a time-out without any name."""
+    app = App(own_broker.bootstrap_servers, ask=0.2)
+    secured = {"client": SCRAM, "bootstrap_servers": [own_broker.listeners["scram"]]}
+    for right in rights(app):
+        allow(app.servers, "mallory", *right)
+    # Of each id a label is asked for once: while all are new, that is sure.
+    first = ("TOPIC", f"{app.id}-label-requests", "WRITE")
+    restores, starts = needed_to_start(app)
+    order = [first, *(right for right in rights(app) if right not in (first, starts))]
+    for seed, (kind, name, right) in enumerate(order):
+        wait("all rights", lambda: not refused(app, **secured))
+        running = app.worker(**secured)
+        fill(app, 5, seed=2 * seed)
+        caught_up(app, running)
+        take_away(app.servers, "mallory", kind, name, right)
+        fill(app, 100, seed=2 * seed + 1)
+        produce(app.servers, [(app.given["input"], 0, b"k", b"{")])
+        if (kind, name, right) == restores:
+            running.worker.client.member.ask_again()
+        with pytest.raises(DeniedError, match=f"^{lacks(kind, name, right)}$"):
+            running.join()
+        allow(app.servers, "mallory", kind, name, right)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_broker_that_has_not_heard_of_it_yet(
+    our_broker: Broker, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    """Rights are asked for again, while running and at a start. Before, the refusal was reported
+    under whatever name it had."""
+    app = App(our_broker.bootstrap_servers)
+    secured = {"client": SCRAM, "bootstrap_servers": [our_broker.listeners["scram"]]}
+    for right in rights(app):
+        allow(app.servers, "mallory", *right)
+    wait("all rights", lambda: not refused(app, **secured))
+    running = app.worker(**secured)
+    fill(app, 50)
+    caught_up(app, running)
+    if not runs:
+        running.stop()
+    refuse, asked = Admin._refuse_lacking, []
+
+    def late(self: Admin, *given: Any) -> None:
+        asked.append(given)
+        if len(asked) > 2:  # one look at the topics asks twice
+            refuse(self, *given)
+
+    monkeypatch.setattr(Admin, "_refuse_lacking", late)
+    right = ("TOPIC", f"{app.id}-learned", "WRITE")
+    take_away(app.servers, "mallory", *right)
+    fill(app, 50, seed=1)
+    if not runs:
+        running = app.worker(**secured)
+    with pytest.raises(DeniedError, match=f"^{lacks(*right)}$"):
+        running.join()
+
+
 WRONG = {
     "password": ("scram", {"sasl_plain_password": "wrong"}, "are user and password right"),
     "CA": ("scram", {"ssl_cafile": str(CACHE / "elsewhere.pem")}, "certificate verify failed"),
@@ -109,12 +178,12 @@ WRONG = {
 }
 
 
-def test_what_is_wrong_is_named(own_broker: Broker, tmp_path: Path) -> None:
-    app = App(own_broker.bootstrap_servers)
+def test_what_is_wrong_is_named(our_broker: Broker, tmp_path: Path) -> None:
+    app = App(our_broker.bootstrap_servers)
     running = {}
     for what, (listener, changes, _) in WRONG.items():
         given = SCRAM if listener == "scram" else {"security_protocol": "SSL"}
-        servers = [own_broker.listeners[listener]]
+        servers = [our_broker.listeners[listener]]
         app.given |= {"bootstrap_servers": servers, "client": given | changes}
         command = [*COMMAND, write_config(app, tmp_path, what), "--check"]
         running[what] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -123,4 +192,4 @@ def test_what_is_wrong_is_named(own_broker: Broker, tmp_path: Path) -> None:
         listener, _, says = WRONG[what]
         assert process.returncode == 3, log
         assert says in log
-        assert own_broker.listeners[listener] in log
+        assert our_broker.listeners[listener] in log

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
+from stream_can import Corrector, snapshot
 from stream_can.kafka import restore
-from stream_can.kafka.shared import is_shared, key, nearest_first
+from stream_can.kafka.shared import is_shared, key, nearest_first, pack, unpack
+from stream_can.stream.replica import Replica
+from stream_can.stream.terms import Terms
 
 pytestmark = pytest.mark.fast
 
@@ -29,3 +34,15 @@ def test_positions_of_no_topic_have_the_key_of_a_shared_record(topic: str) -> No
     assert all(map(is_shared, shared))
     for partition in range(64):
         assert not is_shared(restore.key(topic, partition))
+
+
+def test_a_shared_record_says_where_its_log_began_anew() -> None:
+    """Where it never did the record is that of earlier releases, byte by byte."""
+    corrector = Corrector(3)
+    data = base64.b64encode(corrector.to_bytes()).decode()
+    head = {"shared": 1, "learned": 9, "corrector": data}
+    assert pack(Replica(corrector, 9)) == snapshot.encode(head, {})
+    assert unpack(snapshot.encode(head, {})).epoch == 0
+    again = unpack(pack(Replica(corrector, 9, Terms(epoch=4, held=(b"12345678",)))))
+    assert (again.offset, again.epoch, again.terms.held) == (9, 4, (b"12345678",))
+    assert again.corrector.to_bytes() == corrector.to_bytes()

@@ -6,17 +6,19 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from stream_can.kafka import RetryError, Worker
 from tests.kafka.broker.broker import Broker
-from tests.kafka.streams import App, caught_up, fill, prediction, run_once
+from tests.kafka.streams import App, caught_up, fill, prediction, run_once, write_config
 from tests.kafka.topics import produce
-from tests.programs import PATIENCE, wait
+from tests.programs import PATIENCE, program, wait
 
 
 @pytest.fixture
@@ -37,6 +39,26 @@ def test_no_broker_answers_at_the_start(broker: Broker, silent: str, tmp_path: P
     process.terminate()
     assert process.wait(PATIENCE) == 0, log.read_text()
     assert time.monotonic() - begin < 60
+
+
+@pytest.mark.parametrize(
+    "loaded", ["_multiarray_umath", "kernel.cpython", "numbers.cpython", "crc32c"]
+)
+@pytest.mark.parametrize("command", ["stream-can", "python -m stream_can"])
+def test_sigterm_during_the_start(silent: str, tmp_path: Path, command: str, loaded: str) -> None:
+    """While modules are loaded, long before there is a worker to stop."""
+    given = {"bootstrap_servers": [silent], "application_id": "app", "input": "in", "output": "out",
+             "classes": ["a", "b"], "client": {}}  # fmt: skip
+    app = SimpleNamespace(given=given)
+    name, *module = command.split()
+    begin = [program(name, install="make setup"), *module, "run"]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen([*begin, write_config(app, tmp_path)], stderr=log)
+    maps = Path(f"/proc/{process.pid}/maps")
+    wait(loaded, lambda: process.poll() is not None or loaded in maps.read_text(), every=0.002)
+    process.terminate()
+    code = process.wait(PATIENCE)
+    assert (code, "Traceback" in (tmp_path / "log").read_text()) == (0, False)
 
 
 def test_a_broker_that_hangs_in_a_transaction(own_broker: Broker, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ that raise and listeners that block, which the client does not use (their option
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 import socket
@@ -19,10 +21,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, NoOffsetForPartitionError
 
+from stream_can.kafka.client import consumer as consumer_module
 from stream_can.kafka.client import member as member_module
 from stream_can.kafka.client import probe
 from stream_can.kafka.client import transaction as transaction_module
@@ -30,7 +33,7 @@ from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.ended import Ended, last_ended
-from stream_can.kafka.client.guards import RebuildError, RetryError, close
+from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError, close
 from stream_can.kafka.client.member import Assignment, Member
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.transaction import Offset, Transaction
@@ -76,6 +79,31 @@ class Pass:
         return [record.value for record in read(self.servers, self.out, 0)]
 
 
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_topic_that_is_deleted_is_made_anew(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """By the next request for metadata of kafka-python's, whatever its options say."""
+    if not guarded:
+        for module in (consumer_module, transaction_module):
+            monkeypatch.setattr(module, "create_no_topics", lambda _: None)
+    p = Pass(broker.bootstrap_servers, metadata_max_age_ms=200)
+    assignment = p.open()
+    p.send(1)
+    p.commit(assignment.token)
+    admin = KafkaAdminClient(bootstrap_servers=p.servers)
+    begin = time.monotonic()
+    admin.delete_topics([p.input, p.out])
+    seen = {p.input, p.out}
+    while time.monotonic() - begin < 3:
+        with contextlib.suppress(ClientError):  # the offsets of the new one begin anew
+            p.client.member.poll(100)
+        seen = set(admin.list_topics()) & {p.input, p.out}
+    assert seen == (set() if guarded else {p.input, p.out})
+    admin.close()
+    p.client.close()
+
+
 def stopped(pid: int) -> Iterator[bool]:
     """Of each thread; on a busy machine one may still answer a while after SIGSTOP."""
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
@@ -111,24 +139,24 @@ class TestLostBatch:
         futures = p.client.transaction._sent
         wait("the batch expires", lambda: all(future.is_done for future in futures))
 
-    def test_deliver_finds_it(self, each_broker: Broker) -> None:
-        p = Pass(each_broker.bootstrap_servers, **self.options)
-        token = self.lose(p, each_broker)
+    def test_deliver_finds_it(self, each_own_broker: Broker) -> None:
+        p = Pass(each_own_broker.bootstrap_servers, **self.options)
+        token = self.lose(p, each_own_broker)
         with pytest.raises(RebuildError):
             p.commit(token)
         p.rebuild()
         p.client.close()
         assert p.stored() == []
 
-    def test_without_it_the_commit_is_a_lie(self, each_broker: Broker) -> None:
-        p = Pass(each_broker.bootstrap_servers, **self.options)
+    def test_without_it_the_commit_is_a_lie(self, each_own_broker: Broker) -> None:
+        p = Pass(each_own_broker.bootstrap_servers, **self.options)
         token = p.open().token
         p.send(1)
         p.client.transaction.deliver()
-        each_broker.kill()
+        each_own_broker.kill()
         p.send(5)
         self.expired(p)
-        each_broker.start()
+        each_own_broker.start()
         p.client.transaction._sent = []  # the guard taken out
         try:
             p.commit(token)
@@ -433,11 +461,14 @@ class TestNotKnownYet:
         """kafka-python says None, not that time was up."""
         p = Pass(broker.bootstrap_servers)
         p.open()
-        consumer = p.client.member._consumer
-        position = consumer.position
-        monkeypatch.setattr(consumer, "position", lambda tp, **_: position(tp, timeout_ms=0))
-        with pytest.raises(RetryError, match=f"no position in .*{p.input}"):
-            p.client.member.lag([(p.input, 0)])
+        with KafkaConsumer(bootstrap_servers=p.client.options.servers, group_id=p.input) as other:
+            other.assign([TopicPartition(p.input, 0)])  # which has asked nobody yet
+            late = functools.partial(KafkaConsumer.position, other)
+            monkeypatch.setattr(
+                p.client.member._consumer, "position", lambda tp, **_: late(tp, timeout_ms=0)
+            )
+            with pytest.raises(RetryError, match=f"no position in .*{p.input}"):
+                p.client.member.lag([(p.input, 0)])
         p.client.close()
 
 

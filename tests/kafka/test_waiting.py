@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -19,11 +20,17 @@ class Held:
     def __init__(self, **unread: int) -> None:
         self.held: dict[tuple[str, int], bool] = {}
         self.unread = unread
+        self.told: dict[tuple[str, int], float] = {}
+        self.asked = 0
 
     def hold(self, topic: str, partition: int, held: bool) -> None:
         self.held[topic, partition] = held
 
+    def ended(self, pairs: Any) -> dict[tuple[str, int], float]:
+        return {pair: self.told[pair] for pair in pairs if pair in self.told}
+
     def lag(self, pairs: Any, since: Any = None) -> dict[tuple[str, int], int]:
+        self.asked += 1
         return {(topic, p): self.unread.get(topic, 0) for topic, p in pairs}
 
 
@@ -84,3 +91,29 @@ def test_shares_keep_the_order_of_both_sides() -> None:
     assert waiting.take(1000) == {}
     member.unread.clear()
     assert {p: len(some) for p, some in waiting.take(1000).items()} == {0: 40, 1: 40}
+
+
+def test_what_fetches_tell_lets_records_go_without_a_question() -> None:
+    """Before, the loop waited for an answer of the brokers at nearly every poll."""
+    member = Held()
+    waiting = Waiting(member, "in", "labels")  # type: ignore[arg-type]
+    waiting.assign([0])
+    waiting.add({("in", 0): records(3)})
+    between = time.monotonic()
+    waiting.add({("in", 0): records(5)[3:]})
+    assert waiting.take(100, patience=1000) == {}
+    member.told["labels", 0] = between  # asked for then: the last two may be behind a label
+    assert [r.offset for r in waiting.take(2, patience=1000)[0]] == [0, 1]
+    assert [r.offset for r in waiting.take(100, patience=1000)[0]] == [2]
+    assert waiting.take(100, patience=1000) == {}
+    assert member.asked == 0
+    assert [r.offset for r in waiting.take(100, patience=0)[0]] == [3, 4]
+    assert member.asked == 1
+    waiting.add({("labels", 0): records(2, topic="labels"), ("in", 0): records(6)[5:]})
+    waiting.add({("in", 0): records(8)[6:]})
+    member.told.clear()
+    assert [r.topic for r in waiting.take(100, patience=1000)[0]] == ["labels"] * 2
+    assert waiting.take(100, patience=1000) == {}
+    member.told["labels", 0] = time.monotonic() + 1
+    assert [r.offset for r in waiting.take(100, patience=1000)[0]] == [5, 6, 7]
+    assert member.asked == 1

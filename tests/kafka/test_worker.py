@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from stream_can.kafka.client.assigning import CommonRange
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill, run_once
 from tests.kafka.topics import produce
@@ -34,3 +39,21 @@ def test_scores_are_divided_by_their_sum_and_counted(broker: Broker) -> None:
         assert abs(sum(sent["probs"]) - 1) < 1e-9
     sample = worker.metrics.registry.get_sample_value
     assert sample("stream_can_normalised_rows_total") == 10
+
+
+def test_a_leader_that_knows_no_topic_yet_asks_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it gave nobody a partition, and nothing brought a new assignment about."""
+    app, assign, asked = App(broker.bootstrap_servers), CommonRange.assign, []
+
+    def late(cluster: Any, members: Any) -> Any:
+        asked.append(members)
+        new = SimpleNamespace(partitions_for_topic=lambda topic: None)
+        return assign(new if len(asked) == 1 else cluster, members)
+
+    monkeypatch.setattr(CommonRange, "assign", staticmethod(late))
+    fill(app, 100)
+    run_once(app)
+    assert len(asked) >= 2
+    assert app.verify() == 100

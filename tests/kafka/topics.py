@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import UnknownTopicOrPartitionError
 
 from tests.programs import PATIENCE, wait
 
@@ -31,14 +33,30 @@ def create(servers: str, topics: dict[str, Any], partitions: int = 2) -> None:
     admin.close()
 
 
-def grow(servers: str, topics: Iterable[str], partitions: int) -> None:
-    """Add partitions to topics, one after the other, until each has so many."""
+def delete(servers: str, topic: str) -> None:
+    """Delete a topic; it is gone when this returns."""
     admin = KafkaAdminClient(bootstrap_servers=servers)
-    for topic in topics:
-        admin.create_partitions({topic: partitions})
-        wait(topic, lambda topic=topic: len(
-            admin.describe_topics([topic])[0]["partitions"]) == partitions)  # fmt: skip
-    admin.close()
+    try:
+        with contextlib.suppress(UnknownTopicOrPartitionError):
+            admin.delete_topics([topic])
+        wait("deleted", lambda: topic not in admin.list_topics())
+    finally:
+        admin.close()
+
+
+def grow(servers: str, topic: str, partitions: int) -> None:
+    """Let a topic have so many partitions; it has them when this returns."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+
+    def count() -> int:
+        return len(admin.describe_topics([topic])[0]["partitions"])
+
+    try:
+        if count() < partitions:
+            admin.create_partitions({topic: partitions})
+        wait(topic, lambda: count() == partitions)
+    finally:
+        admin.close()
 
 
 def produce(servers: str, *groups: Iterable[tuple[Any, ...]], **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a topic takes, by its settings, so that a record that it refuses for good is never sent."""
+"""What a topic's settings let in, so that a record it would refuse for good is never sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Accepts(NamedTuple):
 
     @classmethod
     def of(cls, configs: Mapping[str, Mapping[str, Any]]) -> Self:
-        """As ``describe_configs`` tells them; the brokers' defaults where it does not."""
+        """From what ``describe_configs`` gave; without that no bounds on timestamps."""
 
         def number(name: str, otherwise: int) -> int:
             return int(configs.get(name, {}).get("value") or otherwise)

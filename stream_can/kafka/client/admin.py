@@ -21,6 +21,14 @@ log = logging.getLogger(__name__)
 
 Rights = Mapping[str, set[str]]
 """What may be done with each topic."""
+NO_COORDINATOR_YET = (
+    kafka_errors.CoordinatorNotAvailableError,
+    kafka_errors.CoordinatorLoadInProgressError,
+    kafka_errors.NotCoordinatorError,
+)
+_OTHER_MODE = (
+    "topic {!r} has {} partitions: learn = 'together' needs 1, 'apart' as many as the input, {}"
+)
 COORDINATOR_SECONDS = 8.0
 """How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
 
@@ -57,15 +65,26 @@ class Admin:
         close(self._admin)
 
     def ask(self, seconds: float, name: str, *args: Any) -> Any:
-        """What a method of kafka-python's client answers within so many seconds."""
-        return within(seconds, getattr(self._admin, name), *args, otherwise=RetryError)
+        """What a method of kafka-python's client answers within so many seconds.
+
+        A coordinator that does not serve yet, as of a new cluster, is waited for.
+        """
+        deadline = time.monotonic() + COORDINATOR_SECONDS
+        while True:
+            try:
+                return within(seconds, getattr(self._admin, name), *args, otherwise=RetryError)
+            except RetryError as error:
+                loading = isinstance(error.__cause__, NO_COORDINATOR_YET)
+                if not loading or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     # -- topics ----------------------------------------------------------------------------------
 
     def check(
         self, *, reads: Sequence[str], writes: Sequence[str], state: str, learned: str,
         apart: bool, state_bytes: int, create: bool,
-    ) -> tuple[int, dict[str, Accepts]]:  # fmt: skip
+    ) -> tuple[dict[str, int], dict[str, Accepts]]:  # fmt: skip
         """Check rights, topics and sizes; make missing topics where ``create`` says so.
 
         Parameters
@@ -81,13 +100,14 @@ class Admin:
 
         Returns
         -------
-        The number of partitions, which all topics share, and what each topic that is written takes.
+        How many partitions each topic has that has one for each of the input, and what each topic
+        that is written takes.
         """
         needed = {name: {"READ"} for name in reads} | {name: {"WRITE"} for name in writes}
         needed |= {name: {"READ", "WRITE"} for name in (state, learned)}
         names, first = set(needed), reads[0]
         topics = self._found(needed)
-        if first not in topics:
+        if first not in topics:  # Trap: who only subscribes to one creates it, with one partition
             raise DeniedError(f"input topic {first!r} does not exist; create it first")
         partitions = len(topics[first]["partitions"])
         missing = names - topics.keys()
@@ -106,25 +126,47 @@ class Admin:
             topics = self._found(needed)
         if create:
             topics = self._extend(needed, topics, partitions, set() if apart else {learned})
-        count = len(topics[learned]["partitions"])
-        if count != (partitions if apart else 1):
-            raise DeniedError(
-                f"topic {learned!r} has {count} partitions: learn = 'together' needs 1, 'apart'"
-                f" as many as the input, {partitions}"
-            )
-        for name, topic in topics.items():
-            if len(topic["partitions"]) != partitions and name != learned:
-                raise DeniedError(
-                    f"topic {name!r} has {len(topic['partitions'])} partitions, input"
-                    f" {first!r} has {partitions}; they must be equal"
-                )
         self._check_rights(needed, topics)
-        return partitions, self._accepts([*writes, state, learned], state, learned, state_bytes)
+        counts = {name: len(topic["partitions"]) for name, topic in topics.items()}
+        if not apart and counts.pop(learned) != 1:
+            count = len(topics[learned]["partitions"])
+            raise DeniedError(_OTHER_MODE.format(learned, count, partitions))
+        self._require_no_fewer(counts, first, learned)
+        return counts, self._accepts([*writes, state, learned], state, learned, state_bytes)
+
+    def _require_no_fewer(self, counts: Mapping[str, int], first: str, learned: str) -> None:
+        """Raise DeniedError where topics differ and no partitions are being added.
+
+        They are added to one topic after the other, so that one may have more for a while: not
+        before anything was done here, and each still has the partitions that were worked.
+        """
+        odd = [name for name, count in sorted(counts.items()) if count != counts[first]]
+        if not odd:
+            return
+        group = self.ask(15, "describe_groups", [self.group])[self.group]
+        offsets = self.ask(15, "list_group_offsets", [self.group])[self.group]
+        worked = [tp.partition for tp in offsets if tp.topic == first]
+        lost = min(counts.values()) <= max(worked, default=-1)
+        if lost or not (worked or group.get("members")):
+            if learned in odd:
+                raise DeniedError(_OTHER_MODE.format(learned, counts[learned], counts[first]))
+            raise DeniedError(
+                f"topic {odd[0]!r} has {counts[odd[0]]} partitions, input {first!r} has"
+                f" {counts[first]}; they must be equal"
+            )
 
     def _found(self, needed: Rights) -> dict[str, Any]:
+        """What the brokers say of these topics, by name, without those that do not exist.
+
+        Raises
+        ------
+        DeniedError
+            Without any right to a topic, a broker does not even say whether it exists.
+        RetryError
+            A topic has another fault, such as a partition without a leader.
+        """
         topics = self.ask(15, "describe_topics", sorted(needed))
         found = {}
-        # Without any right, a topic does not even show whether it exists.
         self._refuse_lacking(
             needed,
             {
@@ -145,6 +187,7 @@ class Admin:
         self, counts: Mapping[str, int], writes: Sequence[str], state: str, learned: str,
         state_bytes: int,
     ) -> None:  # fmt: skip
+        """Create topics with these numbers of partitions, and wait until all brokers know them."""
         # Outputs and dead letters are larger than the records that they are made from.
         configs = {name: {"max.message.bytes": str(2 * MESSAGE_BYTES)} for name in writes}
         largest = {"max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes))}
@@ -167,7 +210,10 @@ class Admin:
     def _extend(
         self, needed: Rights, topics: dict[str, Any], partitions: int, but: set[str]
     ) -> dict[str, Any]:
-        """Give topics that have fewer partitions than the input as many."""
+        """Give each topic, ``but`` these, as many partitions as the input has.
+
+        Asked for once, then looked at until it shows: brokers take a moment to tell each other.
+        """
         deadline = time.monotonic() + COORDINATOR_SECONDS
         asked: dict[str, int] = {}
         while short := {
@@ -200,6 +246,7 @@ class Admin:
             raise DeniedError(f"rights missing: {', '.join([*lacking, *more])}")
 
     def _check_rights(self, needed: Rights, topics: dict[str, Any]) -> None:
+        """Raise DeniedError that names every right that is missing, on topics and the group."""
         # Trap: without the right to read, an assignment stays empty for ever; without the right to
         # write, only the future of a record fails.
         try:
@@ -207,7 +254,8 @@ class Admin:
         except DeniedError:
             groups = {self.group: {}}
         group = groups[self.group]
-        new = group.get("error") and "Authorization" not in group["error"]  # not known yet
+        # A group that nobody has joined yet has an error too, and no rights to look at.
+        new = group.get("error") and "Authorization" not in group["error"]
         lacking = not new and "READ" not in _operations(group)
         given = {name: _operations(topic) for name, topic in topics.items()}
         self._refuse_lacking(needed, given, *[f"READ on group {self.group}"] * lacking)
@@ -215,6 +263,14 @@ class Admin:
     def _accepts(
         self, names: Sequence[str], state: str, learned: str, state_bytes: int
     ) -> dict[str, Accepts]:
+        """What each topic that is written takes, by its settings.
+
+        Raises
+        ------
+        DeniedError
+            The settings of the state topic may not be read, it is not compacted, the log is not
+            deleted by time, or one of the two does not take a record of ``state_bytes``.
+        """
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         described = self.ask(15, "describe_configs", asked, False, "all")
         found, accepts = described["topic"], {}
@@ -224,8 +280,9 @@ class Admin:
                 raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {state}")
             if not configs:
                 log.warning(
-                    "topic %r: its settings may not be read (DESCRIBE_CONFIGS) and are taken to be"
-                    " the brokers' defaults; a record that it refuses stops the worker", name
+                    "topic %r: its settings may not be read (DESCRIBE_CONFIGS); taken to be deleted"
+                    " by time, without bounds on timestamps, of records up to %d bytes: one that it"
+                    " refuses stops the worker", name, MESSAGE_BYTES
                 )  # fmt: skip
             accepts[name] = Accepts.of(configs)
         policy = found[state]["cleanup.policy"]["value"]
@@ -244,7 +301,8 @@ class Admin:
             if state_bytes + OVERHEAD_BYTES > limit:
                 raise DeniedError(
                     f"what is learned takes {state_bytes} bytes, but topic {name!r} has"
-                    f" max.message.bytes={limit}; raise it, or leave out the matrix paths"
+                    f" max.message.bytes={limit}; raise it, or leave out the matrix paths, or take"
+                    " less segments_mb where columns are declared"
                 )
         return accepts
 
@@ -255,6 +313,20 @@ class Admin:
         groups = self.ask(15, "describe_groups", [self.group])
         offsets = self.ask(15, "list_group_offsets", [self.group])
         return not groups[self.group].get("members") and not offsets.get(self.group)
+
+    def members(self) -> dict[str, str | None]:
+        """Each member's name, its instance id where it is a static one, and what it says of itself.
+
+        One that was killed is among them until its session times out. What they say is not known,
+        None, while the group shares its partitions out anew.
+        """
+        group = self.ask(15, "describe_groups", [self.group])[self.group]
+        return {
+            member["group_instance_id"] or member["client_host"]: (
+                member["member_metadata"]["user_data"] if member["member_metadata"] else None
+            )
+            for member in group["members"]
+        }
 
     def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of a group that has no members."""

@@ -1,8 +1,8 @@
-"""Many records into kafka-python's producer at once: one lock and lookup, one future a batch.
+"""Many records into kafka-python's producer at once: one lock, one lookup, a future per batch.
 
 ``KafkaProducer.send`` takes them one by one, each with its locks, its future and a call for every
 number in it; that is most of what a record costs. `append` leaves the same bytes in the same
-batches. It works on private parts; `check` says clearly where they have moved.
+batches. It works on private parts; `check` raises where they have moved.
 """
 
 from __future__ import annotations
@@ -124,7 +124,15 @@ def append(
 
 
 def _write(records: Any, outputs: Sequence[Output], start: int, limit: int) -> tuple[int, int]:
-    """Write outputs from ``start`` on as long as they fit; the next one, the largest's bytes."""
+    """Write outputs from ``start`` on as long as they fit.
+
+    The bytes of a record are those of Kafka's record format 2: times and offsets as differences to
+    the first of the batch, every number as a varint. Written here without a call for most numbers.
+
+    Returns
+    -------
+    The number of the first output that was not written, and the bytes of the largest that was.
+    """
     builder, table = records._builder, VARINTS
     offset, size = records.next_offset(), builder.size()
     first, last = builder._first_timestamp, builder._max_timestamp
@@ -156,7 +164,7 @@ def _write(records: Any, outputs: Sequence[Output], start: int, limit: int) -> t
         length = len(record)
         head = table[length] if length < SMALL else varint(length)
         length += len(head)
-        if size + length > limit and offset > 0:
+        if size + length > limit and offset > 0:  # an empty batch takes one record of any size
             break
         parts += (head, record)
         size += length

@@ -5,18 +5,22 @@ Nothing outside this folder imports kafka-python.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import errors as kafka_errors
 
 from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.assigning import NAME
 from stream_can.kafka.client.ended import last_ended
 from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError, errors_as
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.client.transaction import Offset, Transaction, positions
+
+log = logging.getLogger(__name__)
 
 
 class Client:
@@ -55,6 +59,8 @@ class Client:
         self.input, self.labels = input, labels
         identity = f"{application_id}-{instance}"
         self._topics = [input, labels] if labels else [input]
+        self._told: dict[str, int] = {}
+        """How many partitions each topic had at the last `check`."""
         self.member = Member(self.options, application_id, identity, self._topics)
         self.transaction = Transaction(self.options, application_id, identity)
         self.readers = Readers(self.options)
@@ -67,8 +73,9 @@ class Client:
 
         Returns
         -------
-        The number of partitions, which all topics share but a log of all of them.
-        `Transaction.accepts` then holds what each topic takes.
+        The number of partitions that all topics have; the learned log may have one instead. While
+        some are being added, some topics have more, which is said once. `Transaction.accepts` then
+        holds what each topic takes.
 
         Raises
         ------
@@ -76,15 +83,25 @@ class Client:
             See `Admin`.
         """
         with Admin(self.options, self.group) as admin:
-            partitions, self.transaction.accepts = admin.check(
+            counts, self.transaction.accepts = admin.check(
                 reads=self._topics, writes=writes, state=state, learned=learned, apart=apart,
                 state_bytes=state_bytes, create=create,
             )  # fmt: skip
-        return partitions
+        most, common = max(counts.values()), min(counts.values())
+        if most > common and counts != self._told:
+            log.warning(
+                "topics have different numbers of partitions (%s): working the %d that all have,"
+                " and the others as soon as all have them",
+                ", ".join(f"{name} {count}" for name, count in sorted(counts.items())), common,
+            )  # fmt: skip
+        self._told = counts
+        return common
 
     def look(self) -> None:
-        """Read the newest batch of every partition of input and labels: is its codec known? And ask
-        for the right to the transactional id. Without a trace, also beside a worker of this name.
+        """Check what only reading shows: the codecs of input and labels, and the right to the name.
+
+        It reads the newest batch of every partition and asks how the last transaction ended. That
+        leaves no trace, so it may be done beside a running worker of the same name.
 
         Raises
         ------
@@ -93,6 +110,10 @@ class Client:
         """
         for topic in self._topics:
             self.readers.newest(topic)
+        self.require_identity()
+
+    def require_identity(self) -> None:
+        """Raise DeniedError where there is no right to the transactional id."""
         with Admin(self.options, self.group) as admin:
             last_ended(admin, self.transaction.identity)
 
@@ -119,10 +140,10 @@ class Client:
         self.rebuild()
 
     def close(self, leave: bool = True) -> None:
-        """Close everything; what is open in the transaction is aborted by whoever comes next.
+        """Close everything. The next producer of this name aborts what is open.
 
-        ``leave`` hands the partitions over at once: a static member is otherwise waited for until
-        its session times out.
+        ``leave`` hands the partitions over at once. Otherwise the group waits for a static member
+        until its session times out.
         """
         self.transaction.close()
         self.readers.close()
@@ -140,11 +161,22 @@ class Client:
         try:
             self.transaction.commit(offsets, token)
         except RebuildError as error:
-            # Trap: the group does not know this member any more, and a consumer whose instance was
-            # fenced for a moment never notices: it would present the same membership for ever.
+            # Trap: the group no longer knows this member. A consumer whose instance was fenced for
+            # a moment never notices that, and would present the same membership for ever.
             if isinstance(error.__cause__, kafka_errors.CommitFailedError):
                 self.member.drop()
             raise
+
+    def others(self) -> dict[str, bool | None]:
+        """The instances of the other members of the group, and whether each is of a release that
+        knows an application by its log; None where that is not known now."""
+        with Admin(self.options, self.group) as admin:
+            members = admin.members()
+        return {
+            name.removeprefix(f"{self.group}-"): None if says is None else says.startswith(NAME)
+            for name, says in sorted(members.items())
+            if name != self.transaction.identity
+        }
 
     def group_is_new(self) -> bool:
         """Whether the group has no members and has committed nothing."""

@@ -20,8 +20,11 @@ from stream_can.kafka.client.options import Options
 
 
 class Reasons(logging.Handler):
-    """Trap: every TLS, SASL or address error is the same "Unable to bootstrap"; the reason is only
-    in kafka-python's log."""
+    """Listens to kafka-python's log for the reason why a connection failed.
+
+    Trap: every TLS, SASL or address error is raised as the same "Unable to bootstrap". The reason
+    is only in the log.
+    """
 
     FATAL = ("SaslAuthenticationFailed", "UnsupportedSaslMechanism", "CERTIFICATE_VERIFY_FAILED",
              "WRONG_VERSION_NUMBER", "certificate verify failed")  # fmt: skip
@@ -95,8 +98,8 @@ def connect(options: Options) -> Any:
                 return KafkaAdminClient(**options.admin)
         except (kafka_errors.KafkaError, OSError, ValueError) as error:
             where, failed = ", ".join(options.servers), reasons.failed
-            # Asked first: whether kafka-python hears a broker's refusal before the end of the
-            # connection is chance, and what it then says does not name what would be right.
+            # `probe` is asked first. Whether kafka-python hears a broker's refusal before the
+            # connection ends is chance, and its message does not name what would be right.
             in_words = isinstance(error, ValueError)
             if not in_words and (meant := probe.wrong(options.servers, options.given)):
                 raise DeniedError(f"cannot connect: {meant}") from error
@@ -112,5 +115,7 @@ def connect(options: Options) -> Any:
                     f"cannot connect to {where}: connections are closed while they"
                     " authenticate; are user and password right?"
                 ) from error
-            last = failed[-1] if failed else error
-            raise RetryError(f"no answer from {where}: {last}") from error
+            said = probe.said(options.servers)
+            if failed and probe.KAFKA in said:
+                said += f": {failed[-1]}"
+            raise RetryError(f"no answer from {said}") from error

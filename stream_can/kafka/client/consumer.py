@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kafka import KafkaConsumer
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from stream_can.kafka.client import unpacking
-from stream_can.kafka.client.guards import RetryError, errors_as
+from stream_can.kafka.client.assigning import CommonRange
+from stream_can.kafka.client.guards import RetryError, create_no_topics, errors_as
 from stream_can.kafka.client.options import Options
 
 
@@ -20,8 +20,8 @@ def open_consumer(options: Options, isolation: str = "read_committed", **more: A
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            allow_auto_create_topics=False,
-            partition_assignment_strategy=(RangePartitionAssignor,),
+            partition_assignment_strategy=(CommonRange,),
         )
+        create_no_topics(consumer)
         unpacking.install(consumer, skip_damaged=options.skip_damaged)
         return consumer

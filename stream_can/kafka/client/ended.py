@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal, NamedTuple
 
 from kafka import errors as kafka_errors
 
-from stream_can.kafka.client.admin import COORDINATOR_SECONDS, Admin
+from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.guards import DeniedError, RetryError
-
-_NO_COORDINATOR_YET = (
-    kafka_errors.CoordinatorNotAvailableError,
-    kafka_errors.CoordinatorLoadInProgressError,
-    kafka_errors.NotCoordinatorError,
-)
 
 
 class Ended(NamedTuple):
@@ -27,9 +20,9 @@ class Ended(NamedTuple):
     def at_fence(self, producer_id: int, epoch: int) -> Literal["commit", "abort"]:
         """How it has ended once a producer with this id and epoch has taken over.
 
-        Its owner may have gone on after it was asked for. A transaction that is open at the fence
-        is aborted by it, and the epoch then counts up twice; one that was open before and no more
-        at the fence, its owner has ended: owners commit.
+        The owner may have gone on between the question and the fence. If the transaction was still
+        open at the fence, the fence aborted it and the epoch went up by two. If it was open before
+        and not at the fence, its owner ended it, and owners commit.
         """
         if producer_id != self.producer_id:  # all of its epochs were used up
             aborted = self.how != "commit"
@@ -48,25 +41,19 @@ def last_ended(admin: Admin, transactional_id: str) -> Ended | None:
     DeniedError
         There is no right to the id.
     """
-    deadline = time.monotonic() + COORDINATOR_SECONDS
-    while True:
-        try:
-            described = admin.ask(15, "describe_transactions", [transactional_id])
-        except DeniedError as error:
-            lacking = f"rights missing: WRITE on transactional id {transactional_id}"
-            raise DeniedError(lacking) from error
-        except RetryError as error:
-            if isinstance(error.__cause__, kafka_errors.TransactionalIdNotFoundError):
-                return None
-            loading = isinstance(error.__cause__, _NO_COORDINATOR_YET)
-            if not loading or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-            continue
-        found = described[transactional_id]
-        how: Literal["commit", "abort", "open"] = "abort"
-        if found.state.value in ("PrepareCommit", "CompleteCommit"):
-            how = "commit"
-        elif found.state.value == "Ongoing":
-            how = "open"
-        return Ended(how, found.producer_id, found.producer_epoch)
+    try:
+        described = admin.ask(15, "describe_transactions", [transactional_id])
+    except DeniedError as error:
+        lacking = f"rights missing: WRITE on transactional id {transactional_id}"
+        raise DeniedError(lacking) from error
+    except RetryError as error:
+        if isinstance(error.__cause__, kafka_errors.TransactionalIdNotFoundError):
+            return None
+        raise
+    found = described[transactional_id]
+    how: Literal["commit", "abort", "open"] = "abort"
+    if found.state.value in ("PrepareCommit", "CompleteCommit"):
+        how = "commit"
+    elif found.state.value == "Ongoing":
+        how = "open"
+    return Ended(how, found.producer_id, found.producer_epoch)

@@ -1,7 +1,8 @@
-"""Where partitions end, as the answers to fetches say: to ask for it takes a request, and waits.
+"""Where partitions end, as the answers to fetches say: asking would take a request and a wait.
 
-Every answer names the last stable offset of its partitions, up to which `read_committed` reads, and
-leaves out those of which there is nothing new. It works on private parts of kafka-python.
+Every answer names the last stable offset of its partitions, up to which `read_committed` reads. An
+answer leaves out the partitions of which there is nothing new. This module works on private parts
+of kafka-python.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class End(NamedTuple):
 
     offset: int
     at: float
-    """When that was asked, by a fetch or otherwise: it held at that moment or later."""
+    """When the request was sent, so the partition ended there at that moment or later."""
 
 
 class Ends:
@@ -48,13 +49,18 @@ class Ends:
             ) from error
 
         def note_and_handle(node: Any, fetched: Any, sent: float, response: Any) -> None:
-            # First the end, then the records: never is a position past what is known.
+            # First the end, then the records, so that no position is past the end that is known.
             self._note(fetched, sent, response)
             handle(node, fetched, sent, response)
 
         consumer._fetcher._handle_fetch_response = note_and_handle
 
     def _note(self, fetched: Mapping[TopicPartition, int], sent: float, response: Any) -> None:
+        """Take the ends out of an answer to a fetch that was sent at a moment.
+
+        A partition that was fetched and that the answer leaves out still ends where it did. An
+        answer with an error, or a throttled one, says nothing.
+        """
         if not response.error_code and not response.throttle_time_ms:
             for tp in fetched:
                 if tp in self._told:  # and left out below: nothing new
@@ -76,7 +82,10 @@ class Ends:
         self._asked.update((tp, End(offset, at)) for tp, offset in offsets.items())
 
     def of(self, tp: TopicPartition) -> End | None:
-        """The furthest that is known of a partition's end, or None where that is too old."""
+        """The furthest end that is known of a partition; None where all that is known is too old.
+
+        Offset and moment may come from different answers: an end never moves back.
+        """
         after = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
         ends = [end for end in (self._told.get(tp), self._asked.get(tp)) if end and end.at > after]
         return End(*map(max, zip(*ends, strict=True))) if ends else None

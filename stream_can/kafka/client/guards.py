@@ -5,9 +5,10 @@ ClientError
 ├── RebuildError  what the brokers hold is unknown: ``rebuild``, then restore from Kafka
 ├── FencedError   another process works under the same transactional id or instance id
 └── DeniedError   no retry helps; the message says what to change
+    └── NoRight   a right is missing, and the message may not say which
 
-Here and in the modules beside it, a comment that begins with "Trap" tells what kafka-python 3.0.12
-does otherwise.
+Here and in the modules beside it, a comment that begins with "Trap" says where kafka-python 3.0.12
+does something unexpected.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class DeniedError(ClientError):
     """No retry helps; the message says what to change."""
 
 
+class NoRight(DeniedError):
+    """A right is missing. Trap: the error may name another topic of the transaction, or none."""
+
+
 class DamagedBatch(kafka_errors.CorruptRecordError):  # type: ignore[misc]
     """A batch of records whose bytes are not those that were written; it names the offsets."""
 
@@ -64,7 +69,9 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
         return FencedError(f"another producer took over this transactional id ({text})")
     if isinstance(error, e.FencedInstanceIdError):
         return FencedError(f"another consumer joined with this instance id ({text})")
-    if isinstance(error, (e.AuthorizationError, e.SaslAuthenticationFailedError)):
+    if isinstance(error, e.AuthorizationError):
+        return NoRight(f"the brokers refuse: {text}")
+    if isinstance(error, e.SaslAuthenticationFailedError):
         return DeniedError(f"the brokers refuse: {text}")
     if isinstance(error, (e.MessageSizeTooLargeError, e.RecordListTooLargeError)):
         return DeniedError(f"a record is larger than its topic's max.message.bytes: {text}")
@@ -118,9 +125,9 @@ def within(
 def close(client: Any, *args: Any) -> None:
     """Close a client of kafka-python that may be None.
 
-    Trap: it can raise, can hang, and can leave its thread behind. A producer with records that are
-    not delivered raises before it ends its thread, which goes on trying to send them, and once more
-    when it is collected.
+    Trap: closing can raise, can hang, and can leave a thread behind. A producer with undelivered
+    records raises before it ends its thread. The thread goes on trying to send them, and the
+    producer raises once more when it is collected.
     """
     if client is None:
         return
@@ -130,6 +137,16 @@ def close(client: Any, *args: Any) -> None:
     if (sender := getattr(client, "_sender", None)) is not None:
         sender.force_close()
         client._closed = True
+
+
+def create_no_topics(client: Any) -> None:
+    """Never let a consumer or producer make a topic.
+
+    Trap: ``allow_auto_create_topics=False`` is not handed on to what asks for metadata. So a topic
+    that is deleted under a client is made anew by its next request, with the brokers' defaults.
+    """
+    cluster = client._metadata if hasattr(client, "_metadata") else client._cluster
+    cluster.config["allow_auto_create_topics"] = False
 
 
 def patch_await_ready(producer: Any) -> None:

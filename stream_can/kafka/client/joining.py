@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from kafka.structs import MemberState
+
+from stream_can.kafka.client.guards import RetryError
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +22,8 @@ LEAST_SECONDS, MOST_SECONDS = 10.0, 20.0
 class JoinClock:
     """How long a consumer has been about to join.
 
-    Trap: a consumer gives its request to join 305 s, and has no clock of its own when its
-    coordinator's broker hangs, whoever has become the coordinator since.
+    Trap: a consumer waits 305 s for the answer to its request to join. If the coordinator's broker
+    hangs it goes on waiting, even when the group has another coordinator by then.
 
     Parameters
     ----------
@@ -37,8 +40,15 @@ class JoinClock:
         self._since: float | None = None
         self._warned = 0.0
 
-    def overdue(self, consumer: Any) -> bool:
-        """Whether a new consumer should join instead. Says so in the log while it takes long."""
+    def overdue(self, consumer: Any, topics: Sequence[str] = ()) -> bool:
+        """Whether a new consumer should join instead. Says so in the log while it takes long.
+
+        Raises
+        ------
+        RetryError
+            It takes long, and the brokers do not know one of the topics: a group whose members
+            read a topic that was deleted shares out its partitions again and again.
+        """
         if consumer.group_metadata().state == STABLE:
             self._since = None
             return False
@@ -48,6 +58,10 @@ class JoinClock:
         waited = now - self._since
         if now - self._warned > WARN_SECONDS:
             self._warned = now
+            known = consumer._coordinator._cluster.partitions_for_topic  # without a request
+            unknown = [name for name in topics if not known(name)]
+            if unknown:
+                raise RetryError(f"the brokers do not know {', '.join(unknown)}")
             log.warning("waiting for %.0f s to join the group; %s", waited, _coordinator(consumer))
         return waited > self._seconds
 

@@ -38,7 +38,7 @@ MOST_BYTES = 32 << 20
 GONE = (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError)
 
 
-class Found(NamedTuple):
+class LogRecords(NamedTuple):
     """What was read of a partition of the log."""
 
     records: list[Any]
@@ -48,6 +48,9 @@ class Found(NamedTuple):
 
 class LogReader:
     """The committed records of some partitions, as they come.
+
+    The loop calls `read`, `take` and `close`; the thread fills what `take` empties. The number of
+    the assignment rises with each `read`, so that the thread throws away what it read before that.
 
     Parameters
     ----------
@@ -63,7 +66,7 @@ class LogReader:
         self._lock = threading.Lock()
         self._wanted: dict[int, int] = {}
         self._assignment = 0
-        self._found: dict[int, Found] = {}
+        self._read: dict[int, LogRecords] = {}
         self._bytes = 0
         self._error: Exception | None = None
         self._ended = threading.Event()
@@ -74,13 +77,13 @@ class LogReader:
         with self._lock:
             self._wanted = dict(offsets)
             self._assignment += 1
-            self._found, self._bytes, self._error = {}, 0, None
+            self._read, self._bytes, self._error = {}, 0, None
         if self._thread is None or not self._thread.is_alive():
             self._ended.clear()
             self._thread = threading.Thread(target=self._run, daemon=True, name="stream-can-log")
             self._thread.start()
 
-    def take(self) -> dict[int, Found]:
+    def take(self) -> dict[int, LogRecords]:
         """What came since the last call, by partition; never waits.
 
         Raises
@@ -93,8 +96,8 @@ class LogReader:
         with self._lock:
             if self._error is not None:
                 raise self._error
-            found, self._found, self._bytes = self._found, {}, 0
-        return found
+            read, self._read, self._bytes = self._read, {}, 0
+        return read
 
     def close(self) -> None:
         """End the thread."""
@@ -104,6 +107,11 @@ class LogReader:
             self._thread = None
 
     def _run(self) -> None:
+        """The thread: poll until `close`.
+
+        While no broker answers it tries again with a new consumer. Any other error waits for
+        `take`, which raises it in the loop.
+        """
         consumer, assignment = None, -1
         while not self._ended.is_set():
             try:
@@ -139,23 +147,27 @@ class LogReader:
         return assignment
 
     def _poll(self, consumer: Any, assignment: int) -> None:
+        """Put what one poll brings where `take` finds it.
+
+        The position counts too, where no record came: it moves past the markers of transactions.
+        """
         if not self._wanted or self._bytes > MOST_BYTES:
             self._ended.wait(PAUSE_SECONDS)
             return
-        found = consumer.poll(POLL_MS)
+        polled = consumer.poll(POLL_MS)
         at = {tp.partition: consumer.position(tp, timeout_ms=0) for tp in consumer.assignment()}
         with self._lock:
             if assignment != self._assignment:
                 return  # read from other offsets meanwhile
             for partition, next_ in at.items():
-                records = found.get(TopicPartition(self.topic, partition), [])
+                records = polled.get(TopicPartition(self.topic, partition), [])
                 if next_ is None or (not records and next_ == self._wanted[partition]):
                     continue
-                before = self._found.get(partition)
-                self._found[partition] = Found(
+                before = self._read.get(partition)
+                self._read[partition] = LogRecords(
                     [*(before.records if before else ()), *records], next_
                 )
                 self._wanted[partition] = next_
                 self._bytes += sum(len(record.value or b"") for record in records)
-        if found:
+        if polled:
             self._ended.wait(PAUSE_SECONDS)

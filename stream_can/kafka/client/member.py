@@ -141,6 +141,11 @@ class Member:
             )
         return Assignment(tuple(sides[0]), token)
 
+    def uneven(self) -> bool:
+        """Whether a topic has partitions that another one lacks: those are assigned to nobody."""
+        known = (self._consumer.partitions_for_topic(name) or () for name in self._topics)
+        return len(set(map(len, known))) > 1
+
     def require(self, token: Any) -> None:
         """Raise RebuildError unless the assignment with this token still holds."""
         if self._rebalanced.is_set() or token is None or token.generation_id < 0:
@@ -154,13 +159,14 @@ class Member:
         Raises
         ------
         RetryError
-            The brokers are away; the rebalance flag may be set all the same.
+            The brokers are away, or do not know one of our topics; the rebalance flag may be set
+            all the same.
         """
         if self._rebalanced.is_set():
             timeout_ms = min(timeout_ms, 20)
         try:
             self.open()
-            if self._joining.overdue(self._consumer):
+            if self._joining.overdue(self._consumer, self._topics):
                 log.warning("joining again with a new consumer")
                 self.drop()
                 self._rebalanced.set()
@@ -185,6 +191,14 @@ class Member:
         tp = TopicPartition(topic, partition)
         self._consumer.seek(tp, offset)
         self._ends.forget(tp)
+
+    def leave_alone(self, partitions: Iterable[int]) -> None:
+        """Read nothing of these, though they are ours. (Trap: a poll raises as long as any
+        partition has no position, even one that is not fetched.)"""
+        for topic in self._topics:
+            for partition in partitions:
+                self._consumer.seek(TopicPartition(topic, partition), 0)
+                self.hold(topic, partition, True)
 
     def hold(self, topic: str, partition: int, held: bool) -> None:
         """Stop or resume fetching from a partition."""
@@ -213,8 +227,10 @@ class Member:
 
     @contextlib.contextmanager
     def _given_up(self) -> Iterator[None]:
-        """Trap: after a time-out, the next fetch of the same offsets gets the late answer to the
-        first one: after an error, a new consumer asks."""
+        """After an error, let a new consumer ask.
+
+        Trap: after a time-out, the next fetch of these offsets gets the late answer to the first.
+        """
         try:
             yield
         except Exception:
@@ -233,12 +249,13 @@ class Member:
     ) -> dict[tuple[str, int], int]:
         """How many offsets lie between our position and the last stable offset, by partition.
 
-        Nothing is asked for but what the answers to fetches have not said.
+        The ends come from the answers to fetches. The brokers are asked only for the others.
 
         Parameters
         ----------
         since
-            That there is nothing more is believed only of what was looked at after this moment.
+            A lag of 0 counts only if the end was asked for after this moment. Where it is older,
+            the brokers are asked again.
         """
         tps = [TopicPartition(*pair) for pair in pairs]
         with errors_as(RetryError):
@@ -252,15 +269,32 @@ class Member:
             ends |= self._ask_ends([tp for tp in read if known[tp].at <= (since or {}).get(tp, 0)])
         return {(tp.topic, tp.partition): ends[tp] - at[tp] for tp in tps}
 
+    def ended(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], float]:
+        """Of these partitions those read to their end, as far as the answers to fetches tell.
+
+        Never waits. With the moment after which the end was asked for.
+        """
+        found = {}
+        for pair in pairs:
+            tp = TopicPartition(*pair)
+            end = self._ends.of(tp)
+            if end is not None:
+                with errors_as(RetryError):
+                    at = self._consumer.position(tp, timeout_ms=0)
+                if at is not None and end.offset <= at:
+                    found[pair] = end.at
+        return found
+
     def _ask_ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """The last stable offsets, by a request; `Ends` remembers the answer."""
         if not tps:
             return {}
         begin = time.monotonic()
         try:
             ends: dict[TopicPartition, int] = self._consumer.end_offsets(tps, timeout_ms=5_000)
         except KeyError as error:
-            # Trap: asked for several, it forgets those whose leader it does not know yet, and then
-            # looks them up.
+            # Trap: asked for several, it leaves out those whose leader it does not know yet, and
+            # then looks them up in its own answer.
             if error.args[0] not in tps:
                 raise
             raise RetryError(f"no leader is known of {tuple(error.args[0])}") from error

@@ -20,12 +20,16 @@ CONSUMER = {
     "reconnect_backoff_max_ms": 1_000,
     "bootstrap_timeout_ms": 5_000,
     "request_timeout_ms": 10_000,  # a heartbeat to a broker that hangs is waited for so long
-    "max_poll_records": 100_000,  # all that has come, of all partitions, not the first one's 500
+    # Trap: a poll brings 500 records, all of the first partition that has so many.
+    "max_poll_records": 100_000,
 }
 PRODUCER = {
     "reconnect_backoff_max_ms": 1_000,
     "bootstrap_timeout_ms": 5_000,
     "linger_ms": 5,
+    # Trap: the sender's thread sleeps for so long where a transaction begins while the brokers
+    # still write the markers of the last one, which is nearly always. Its default is 100.
+    "retry_backoff_ms": 20,
     "batch_size": 524_288,  # a request costs about as much whatever its size
     "request_timeout_ms": 10_000,
     "max_block_ms": 8_000,

@@ -1,4 +1,4 @@
-"""What a port speaks, asked on a bare socket: kafka-python says no more than that it could not.
+"""What a port speaks, asked on a bare socket. Trap: kafka-python only says that it cannot connect.
 
 Two questions of Kafka's protocol are enough: ApiVersions, which every listener answers before
 anybody has said who he is, and SaslHandshake, which names the mechanisms that are offered.
@@ -17,6 +17,7 @@ from typing import Any, Literal
 SECONDS = 2.0
 GRACE_SECONDS = 0.2
 """How much later than the first the others may answer."""
+KAFKA = "speaks Kafka"
 API_VERSIONS, SASL_HANDSHAKE = 18, 17
 
 
@@ -32,6 +33,21 @@ def listens(server: str) -> Literal["plain", "tls"] | None:
         return "tls" if "ALERT" in (error.reason or "") else None
     except OSError:
         return None
+
+
+def says(server: str) -> str:
+    """What came of connecting to a server, in words."""
+    try:
+        with _connected(server, tls=False) as stream:
+            if _ask(stream, API_VERSIONS, b"") is not None:
+                return KAFKA
+    except TimeoutError:
+        return f"says nothing within {SECONDS:g} s"
+    except socket.gaierror as error:
+        return f"no such host ({error.strerror})"
+    except OSError as error:
+        return error.strerror or str(error)
+    return "speaks TLS" if listens(server) == "tls" else "does not speak Kafka"
 
 
 def mechanisms(server: str, mechanism: str, *, tls: bool) -> tuple[bool, list[str]]:
@@ -76,6 +92,13 @@ def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
             how = "takes no SASL" if sasl else f"wants SASL ({', '.join(offered)})"
             return f"{server} {how}, so security_protocol={meant} and not {protocol}"
     return None
+
+
+def said(servers: Sequence[str]) -> str:
+    """What each server says, in words."""
+    with ThreadPoolExecutor(max_workers=min(8, len(servers))) as pool:
+        words = pool.map(says, servers)
+        return ", ".join(f"{server} ({word})" for server, word in zip(servers, words, strict=True))
 
 
 def answering(servers: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from stream_can.kafka.client.guards import (
 from stream_can.kafka.client.options import Options
 
 QUICK = {"request_timeout_ms": 5_000, "fetch_max_wait_ms": 500}
-"""A partition waits for what is read here: a leader that hangs is soon asked for elsewhere."""
+"""Short, because a restore waits for what is read here: a leader that hangs is given up soon."""
 STILL_SECONDS = 30
 """A range without a new record for so long is given up."""
 
@@ -45,9 +45,9 @@ class Readers:
     def read_at(self, topic: str, partition: int, offset: int) -> Any | None:
         """The record at an offset, whether its transaction is settled or not; None if it is gone.
 
-        READ_UNCOMMITTED: whoever asks has the offset from a committed transaction, and would wait
-        for seconds behind a dead producer's open one. (Trap: a compacted topic answers with the
-        *next* record.)
+        Read uncommitted, because the offset comes from a committed transaction, and a reader of
+        committed records would wait for seconds behind the open one of a dead producer. (Trap: a
+        compacted topic answers with the *next* record.)
         """
         for record in self._read(topic, partition, offset, offset + 1, "read_uncommitted"):
             return record if record.offset == offset else None
@@ -77,6 +77,13 @@ class Readers:
                 reader.end_offsets([tp], timeout_ms=10_000)[tp],
             )
 
+    def offset_at(self, topic: str, partition: int, timestamp: int) -> int | None:
+        """The first offset whose record is not older than a timestamp; None where there is none."""
+        reader, tp = self._reader("read_committed"), TopicPartition(topic, partition)
+        with errors_as(RetryError):
+            found = reader.offsets_for_times({tp: timestamp}, timeout_ms=10_000).get(tp)
+        return None if found is None else int(found.offset)
+
     def newest(self, topic: str) -> None:
         """Fetch and unpack the newest batch of every partition that has one."""
         spans = self.spans(topic)
@@ -95,6 +102,11 @@ class Readers:
     def _read(
         self, topic: str, partition: int, start: int, stop: int, isolation: str
     ) -> Iterator[Any]:
+        """The records of [start, stop) that exist, in order.
+
+        It ends where the position reaches ``stop``, since the last offset may hold no record:
+        compaction and the markers of transactions leave such gaps.
+        """
         tp, reader = TopicPartition(topic, partition), self._reader(isolation)
         with errors_as(RebuildError):
             reader.assign([tp])

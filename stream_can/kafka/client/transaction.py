@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
@@ -13,6 +13,7 @@ from kafka import errors as kafka_errors
 from stream_can.kafka.client import appending
 from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.clock import BrokerClock
 from stream_can.kafka.client.ended import last_ended
 from stream_can.kafka.client.guards import (
     ClientError,
@@ -21,6 +22,7 @@ from stream_can.kafka.client.guards import (
     RetryError,
     classify,
     close,
+    create_no_topics,
     errors_as,
     patch_await_ready,
     within,
@@ -61,6 +63,8 @@ class Transaction:
         self.group, self.identity = group, identity
         self.accepts: dict[str, Accepts] = {}
         """What each topic that is written takes; `Client.check` finds out."""
+        self.clock = BrokerClock()
+        """Looked at whenever a producer is made."""
         self._options = options
         self._patience = options.seconds("max_block")
         self._producer: Any = None
@@ -89,13 +93,17 @@ class Transaction:
         close(producer, 0)
 
     def _open_producer(self) -> None:
+        """Connect, take over the id, and settle what the last transaction left open.
+
+        ``_ended`` outlives a failure on the way. The next try cannot ask again how the transaction
+        ended, since the id is taken over by then.
+        """
         options = self._options.producer
         options.setdefault("max_request_size", max([MESSAGE_BYTES, *self.limits.values()]))
         with errors_as(RetryError):
             with self._options.noting():
-                self._producer = KafkaProducer(
-                    **options, transactional_id=self.identity, allow_auto_create_topics=False
-                )
+                self._producer = KafkaProducer(**options, transactional_id=self.identity)
+            create_no_topics(self._producer)
             patch_await_ready(self._producer)
             appending.check(self._producer)
             self._fence()
@@ -106,15 +114,18 @@ class Transaction:
                     self._ended = None  # who took over has settled it
                     raise self._own_fault(error) from error
                 self._ended = None
+            else:  # the first transaction of this id
+                self._settle(abort=True, topics=())
 
     def _fence(self) -> None:
         """Take over the id, and note how the last transaction before that ended.
 
-        Brokers tell how it ended only until a producer takes over. What is open then must not be
-        aborted in its owner's name: the owner is not stopped by that, and commits the rest alone.
+        Trap, of brokers: they tell how it ended only until a producer takes over. A transaction
+        that is open must not be aborted in its owner's name: that would not stop the owner, which
+        would go on and commit the rest alone.
         """
         last = None
-        if self._ended is None:  # otherwise what it was when the last try to settle it began
+        if self._ended is None:  # else an earlier try has asked, and could not settle it
             with Admin(self._options, self.group) as admin:
                 last = last_ended(admin, self.identity)
         within(self._patience + 2, self._producer.init_transactions)
@@ -122,31 +133,65 @@ class Transaction:
             now = self._producer._transaction_manager.producer_id_and_epoch
             self._ended = last.at_fence(now.producer_id, now.epoch)
 
-    def _settle(self, *, abort: bool) -> None:
+    def _settle(self, *, abort: bool, topics: Iterable[str] | None = None) -> None:
         """End whatever is still open of this id, wherever it may have written, as it ended before.
 
         Trap, of brokers (KAFKA-20734, seen with 4.4.0): a coordinator that ends a transaction
         leaves out a partition without a leader, and none has one for a moment while a broker
         starts. The records there stay open, and the next commit of this id commits them, even
         those of a transaction that was aborted.
+
+        A transaction's coordinator says when it began, by the brokers' clock.
+
+        Parameters
+        ----------
+        abort
+            How it ended.
+        topics
+            Where it may have written; everywhere, if not given.
         """
-        producer, deadline = self._producer, time.monotonic() + self._patience
-        manager = producer._transaction_manager
-        written = [TopicPartition(t, p) for t in self.limits for p in producer.partitions_for(t)]
-        self._begin()
+        producer, topics = self._producer, self.limits if topics is None else topics
+        written = [TopicPartition(t, p) for t in topics for p in producer.partitions_for(t)]
+        with Admin(self._options, self.group) as admin:  # connected before anything is open
+            before = time.time()
+            self._begin()
+            self._add(written)
+            after = time.time()
+            # What is open here ends at once, whether the time was told or not.
+            with contextlib.suppress(RetryError):
+                began = admin.ask(5, "describe_transactions", [self.identity])[self.identity]
+                if began.transaction_start_time_ms > 0:
+                    self.clock.look(before, began.transaction_start_time_ms / 1000, after)
+            end = producer.abort_transaction if abort else producer.commit_transaction
+            within(self._patience, end)
+        self._begun = None
+
+    def _add(self, written: Sequence[TopicPartition]) -> None:
+        """Put partitions, and the group's offsets, into the transaction that has begun."""
+        deadline, manager = time.monotonic() + self._patience, self._producer._transaction_manager
         for tp in written:
             manager.maybe_add_partition_to_transaction(tp)
-        within(self._patience, producer.send_offsets_to_transaction, {}, self.group)
+        within(self._patience, self._producer.send_offsets_to_transaction, {}, self.group)
         while not all(map(manager.is_partition_added, written)):
             if manager.has_error():
                 raise classify(manager.last_error, RetryError)
             if time.monotonic() > deadline:
                 raise RetryError(f"partitions not added to a transaction: {written[:3]} ...")
             time.sleep(0.005)
-        within(self._patience, producer.abort_transaction if abort else producer.commit_transaction)
-        self._begun = None
 
     # -- records ---------------------------------------------------------------------------------
+
+    def expect(self, *written: tuple[str, int]) -> None:
+        """Say early which partitions the commit will write to.
+
+        Each request that adds some to the transaction is a write of the brokers', and the sender
+        sends no record meanwhile. With the first records they go in one.
+        """
+        with self._sending():
+            self._begin()
+            for pair in written:
+                manager = self._producer._transaction_manager
+                manager.maybe_add_partition_to_transaction(TopicPartition(*pair))
 
     def send(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None,
@@ -156,7 +201,12 @@ class Transaction:
         with self._sending():
             self._begin()
             future = self._producer.send(
-                topic, value, key, headers, partition=partition, timestamp_ms=timestamp
+                topic,
+                value,
+                key,
+                headers,
+                partition=partition,
+                timestamp_ms=self.clock.now_ms() if timestamp is None else timestamp,
             )
         self._sent.append(future)
         return future
@@ -172,7 +222,10 @@ class Transaction:
 
     @contextlib.contextmanager
     def _sending(self) -> Iterator[None]:
-        """Trap: after a refusal the next record is not taken either, and its error is no reason."""
+        """Around a send: find the first cause of a refusal.
+
+        Trap: after a record was refused, the next one fails too, with an error that is no reason.
+        """
         try:
             with errors_as(RebuildError):
                 yield
@@ -216,7 +269,8 @@ class Transaction:
         Raises
         ------
         RebuildError
-            It may or may not have been committed: restore.
+            It may or may not have been committed: restore. (Trap: a commit that timed out may have
+            gone through.)
         """
         if self._sent:
             self.deliver()
@@ -246,7 +300,7 @@ class Transaction:
 
 
 def _refusal(future: Any) -> Exception | None:
-    """Why a record, or another one of its batch, was not taken; it names topic and partition."""
+    """Why a record, or another one of its batch, was refused; the error names topic, partition."""
     error: Exception | None = future.exception
     batch = future._produce_future
     if type(error) is kafka_errors.KafkaError and batch.succeeded():

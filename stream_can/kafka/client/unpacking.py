@@ -1,9 +1,9 @@
 """A fetched batch's records all at once, in place of kafka-python's one by one.
 
-`Unpacked` stands in for the class that a consumer's fetcher unpacks with; which batches a reader
-may see is decided as there, and what comes out is the same but for its type, a `Record`, and for
-header names that are not UTF-8, which kafka-python does not read. It works on private parts;
-`install` says clearly where they have moved.
+`Unpacked` stands in for the class that a consumer's fetcher unpacks with. It decides as that class
+does which batches a reader may see. What comes out is the same but for two things: its type is
+`Record`, and header names that are not UTF-8, which kafka-python does not read, come through. It
+works on private parts; `install` raises where they have moved.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def install(consumer: Any, *, skip_damaged: bool = False) -> None:
 
 
 def unpark(consumer: Any) -> None:
-    """Before each poll: let a partition that is read again have what was fetched of it.
+    """Before each poll: give a partition that is read again the records that were fetched for it.
 
-    Trap: records in memory of a paused partition are parked until the fetcher's slot is None, and
-    a slot whose records have all been taken is not: they would stay there for ever.
+    Trap: the fetcher parks the records of a paused partition until its slot is None. A slot whose
+    records have all been taken is not None, so they would stay parked for ever.
     """
     fetcher = consumer._fetcher
     if fetcher._next_partition_records is not None and not fetcher._next_partition_records:
@@ -81,6 +81,10 @@ class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
     """What one fetch brought of one partition."""
 
     def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[Record]:
+        """The records of all batches that the reader may see; kafka-python calls it.
+
+        ``next_fetch_offset`` follows each record that is taken, and jumps over hidden batches.
+        """
         last = None
         while (batch := records.next_batch()) is not None:
             if self.check_crcs and not batch.validate_crc():
@@ -135,7 +139,8 @@ class Skipping(Unpacked):
         last = max(batch.base_offset, self.fetch_offset)
         if batch.last_offset_delta == batch.records_count - 1:
             last = batch.last_offset
-        # Otherwise its head is damaged too, or it was compacted: one offset, then it comes again.
+        # Otherwise its head is damaged too, or it was compacted. Then skip one offset only: the
+        # rest of the batch is fetched again, and skipped the same way.
         self.next_fetch_offset = last + 1
         now = int(time.time() * 1000)
         stamp = batch.max_timestamp if 0 < batch.max_timestamp < now else now
@@ -231,6 +236,7 @@ def _number(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _headers(data: bytes, pos: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    """The headers of a record, and the place behind them; a value of length -1 is None."""
     count, pos = _number(data, pos)
     if count < 0:
         raise ValueError(f"{count} headers")

@@ -102,6 +102,10 @@ class PendingRequests:
                 close(consumer)
 
     def _follow(self, consumer: Any, stopped: Callable[[], bool]) -> None:
+        """Read all requests, then the labels since the oldest open one, then both as they come.
+
+        In this order, so that a label finds the request that it answers.
+        """
         with errors_as(RetryError):
             mine = self._partitions(consumer, self._requests)
             theirs = self._partitions(consumer, self._labels)
@@ -122,8 +126,11 @@ class PendingRequests:
             for tp, offset in positions.items():
                 consumer.seek(tp, offset)
             ends = consumer.end_offsets(theirs)
+            # A prediction without a timestamp has -1, which no broker can be asked for.
             starts = (
-                {} if since is None else consumer.offsets_for_times(dict.fromkeys(theirs, since))
+                {}
+                if since is None
+                else consumer.offsets_for_times(dict.fromkeys(theirs, max(since, 0)))
             )
             for tp in theirs:
                 start = starts.get(tp)
@@ -146,9 +153,10 @@ class PendingRequests:
                     self._answered(record)
 
     def _ask(self, record: Any) -> None:
+        """Take a request as open; of more than `MOST` the oldest is forgotten."""
         try:
             says = msgspec.json.decode(record.value or b"", type=RequestMessage)
-        except msgspec.MsgspecError as error:
+        except (ValueError, RecursionError) as error:  # msgspec's own, no UTF-8, nested too deeply
             self._refuse(record, str(error))
             return
         if len(says.probs) != len(self.classes):

@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
+import re
 import secrets
+from decimal import Decimal
 from importlib import resources
 from typing import Any
 
@@ -33,6 +36,9 @@ SHOWN = 20
 KEYS = 9
 """Classes that have a key."""
 LARGEST_ANSWER = 10_000
+SIZE = re.compile(r"[0-9]{1,5}")
+LONGEST_TEXT = 10_000
+"""Characters of a message that is shown as it is."""
 REQUEST_SECONDS = 60.0
 """Longer than it may take until the brokers have an answer."""
 
@@ -76,21 +82,45 @@ class LabellingServer:
         self._server.close()
 
 
-def shown(one: Pending, pending: PendingRequests) -> dict[str, Any]:
-    """A request as the page has it: its message without what the probabilities already say."""
+def shown(one: Pending, pending: PendingRequests) -> str:
+    """A request as the page has it, in JSON: its message without what the probabilities say.
+
+    A message that cannot be taken apart is shown as its text, so that none holds up the others.
+    """
     likeliest = sorted(range(len(pending.classes)), key=lambda k: -one.says.probs[k])[:KEYS]
-    message = json.loads(bytes(one.says.message))
-    for path in (pending.probs_path, pending.raw_path, [FIELD]):
-        forget(message, path)
-    return {
+    text = bytes(one.says.message).decode(errors="replace")
+    found = {
         "partition": one.partition,
         "offset": one.offset,
         "id": one.says.id,
         "reason": one.says.reason,
         "time": one.says.time,
-        "message": message,
         "likeliest": [[k, one.says.probs[k]] for k in likeliest],
     }
+    try:
+        message = json.loads(
+            text, parse_int=exact, parse_float=exact, parse_constant=str, strict=False
+        )
+        for path in (pending.probs_path, pending.raw_path, [FIELD]):
+            forget(message, path)
+        if isinstance(message, dict):
+            return json.dumps(found | {"message": message})
+    except (ValueError, RecursionError):  # nested more deeply than can be read here
+        pass
+    return json.dumps(found | {"message": {"message": text[:LONGEST_TEXT]}})
+
+
+def exact(text: str) -> float | str:
+    """A number of JSON; its text where a browser would show another number, or none.
+
+    A browser has floats alone: it shows 2**53 + 1 as 2**53 and knows no 1e999.
+    """
+    number = float(text)  # of any length, where int() takes 4,300 digits
+    try:
+        same = math.isfinite(number) and Decimal(text) == Decimal(repr(number))
+    except ArithmeticError:  # an exponent that Decimal does not have
+        same = False
+    return number if same else text
 
 
 def forget(message: Any, path: list[str] | None) -> None:
@@ -114,12 +144,10 @@ def _handler(pending: PendingRequests, token: str) -> type[Handler]:
                     self._say(200, page.replace("NONCE", nonce), "text/html", nonce)
                 case "requests":
                     n, oldest = pending.oldest(SHOWN)
-                    found = {
-                        "open": n,
-                        "classes": [str(c) for c in classes],
-                        "requests": [shown(one, pending) for one in oldest],
-                    }
-                    self._say(200, json.dumps(found), "application/json")
+                    names = json.dumps([str(c) for c in classes])
+                    requests = ", ".join(shown(one, pending) for one in oldest)
+                    found = f'{{"open": {n}, "classes": {names}, "requests": [{requests}]}}'
+                    self._say(200, found, "application/json")
                 case _:
                     self._say(404, "not found\n")
 
@@ -129,8 +157,10 @@ def _handler(pending: PendingRequests, token: str) -> type[Handler]:
             as_json = self.headers.get_content_type() == "application/json"
             if self._asked_for() != "answer" or not same or not as_json:
                 self._say(404, "not found\n")
-            elif not size.isdigit() or int(size) > LARGEST_ANSWER:
-                self._say(400, "no answer\n")
+            elif not SIZE.fullmatch(size) or int(size) > LARGEST_ANSWER:
+                self._say(
+                    400, f"Content-Length {size[:20]!r}: expected at most {LARGEST_ANSWER} bytes\n"
+                )
             else:
                 self._say(*answered(pending, len(classes), self.rfile.read(int(size))))
 
@@ -156,7 +186,7 @@ def answered(pending: PendingRequests, m: int, body: bytes) -> tuple[int, str]:
     """Take an answer; what to say of it."""
     try:
         answer = msgspec.json.decode(body, type=Answer)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # of msgspec, or no UTF-8
         return 400, f"{error}\n"
     if not 0 <= answer.column < m:
         return 400, f"class {answer.column}: there are {m}\n"

@@ -1,18 +1,17 @@
 """A day of one worker's figures in bounded memory: an hour in slots of 10 s, the day in 5 min.
 
-How sure a change is comes from the slots: each is one block, so records that are alike because they
-came together count as what they are. There is no sum of squares to keep, and none to compute for
-each record.
+How sure a change is comes from the slots' sums: there is no sum of squares to keep, and none to
+compute for each record.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stream_can.change import Change, change
 
 Array = NDArray[np.float64]
 
@@ -26,17 +25,6 @@ SUMS = (
 LARGEST = ("commit_longest", "lag")
 COLUMN = {name: i for i, name in enumerate((*SUMS, *LARGEST))}
 WIDTH = len(COLUMN) + len(DELAYS) + 1
-FEWEST = 5
-"""Slots with labels: fewer say nothing of how sure a change is."""
-
-
-class Change(NamedTuple):
-    """A mean before and after, and where its change lies with 95 % confidence, if that is known."""
-
-    before: float
-    after: float
-    low: float | None
-    high: float | None
 
 
 class Slots:
@@ -61,26 +49,8 @@ class Slots:
         return Slots(rows)
 
     def change(self, score: str) -> Change | None:
-        r"""The change of "hits" or "log_loss" a label; None where no label came.
-
-        Of slots with $n_b$ labels and the summed change $d_b$, the mean change is
-        $D = \sum d_b / \sum n_b$, with the variance of a ratio of sums,
-        $\frac{B}{B-1} \sum (d_b - D n_b)^2 / (\sum n_b)^2$, and Student's t of $B - 1$ degrees.
-        """
-        with_labels = self["scored"] > 0
-        n = self["scored"][with_labels]
-        if not len(n):
-            return None
-        before, after = (self[f"{score}_{side}"][with_labels] for side in ("before", "after"))
-        total, blocks = n.sum(), len(n)
-        found = Change(float(before.sum() / total), float(after.sum() / total), None, None)
-        if blocks < FEWEST:
-            return found
-        d = after - before
-        mean = d.sum() / total
-        error = math.sqrt(blocks / (blocks - 1) * float(((d - mean * n) ** 2).sum())) / total
-        reach = _t(blocks - 1) * error
-        return found._replace(low=float(mean - reach), high=float(mean + reach))
+        """The change of "hits" or "log_loss" a label; None where no label came."""
+        return change(self["scored"], self[f"{score}_before"], self[f"{score}_after"])
 
     def delay(self, share: float) -> tuple[float, float | None] | None:
         """The bucket in which a quantile of the label delay lies: from, to (None: no end)."""
@@ -90,11 +60,6 @@ class Slots:
         bucket = int(np.searchsorted(counts, share * counts[-1]))
         ends = (0, *DELAYS, None)
         return ends[bucket] or 0, ends[bucket + 1]
-
-
-def _t(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t, within 2 % from 4 degrees on (Cornish and Fisher)."""
-    return 1.96 + 2.372 / degrees + 2.822 / degrees**2
 
 
 class Ring:

@@ -28,7 +28,7 @@ class Letter(Struct, frozen=True):
 
 
 def letter(out: Output, now: float, ours: Container[str]) -> Letter:
-    """What a dead letter's headers say of it.
+    """What people see of a dead letter.
 
     Parameters
     ----------
@@ -39,6 +39,8 @@ def letter(out: Output, now: float, ours: Container[str]) -> Letter:
     ours
         Texts that may be shown: names of the settings' fields.
     """
+    source = out.source
+    assert source is not None
     says = {
         name.removeprefix("__connect.errors."): (value or b"").decode(errors="replace")
         for name, value in out.headers
@@ -47,9 +49,9 @@ def letter(out: Output, now: float, ours: Container[str]) -> Letter:
     error = says["exception.class.name"].rpartition(".")[2]
     return Letter(
         now,
-        says["topic"],
-        int(says["partition"]),
-        int(says["offset"]),
+        source.topic,
+        source.partition,
+        source.offset,
         error,
         without_payload(error, says["exception.message"], ours),
     )

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from stream_can.change import Change
 from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.history import Change, Slots
-from stream_can.kafka.watch.metrics import Committed, Metrics, age
+from stream_can.kafka.watch.history import Slots
+from stream_can.kafka.watch.metrics import Committed, Metrics
 from stream_can.kafka.watch.problems import problems
+from stream_can.kafka.watch.shown import shown
 from stream_can.kafka.watch.status import (
     VERSION,
     ClassShare,
@@ -22,6 +24,7 @@ from stream_can.kafka.watch.status import (
     Status,
     Window,
 )
+from stream_can.kafka.watch.table import age
 from stream_can.stream.replica import Replica
 from stream_can.version import __version__
 
@@ -78,9 +81,9 @@ class Look:
         replicas = dict(self._replicas())
         learned = [_learned(n, r, now) for n, r in sorted(replicas.items()) if r.started]
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
-        shown = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
-        opened = [one.open_requests for one in shown if one.open_requests is not None]
-        ages = [one.oldest_request for one in shown if one.oldest_request is not None]
+        held = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
+        opened = [one.open_requests for one in held if one.open_requests is not None]
+        ages = [one.oldest_request for one in held if one.oldest_request is not None]
         newest = Slots(hour.rows[-RATE_SLOTS:])
         seconds = (RATE_SLOTS - 1) * history.hour.seconds + now % history.hour.seconds
         rate = newest.total("predictions") / max(1.0, min(seconds, now - self._since))
@@ -105,11 +108,11 @@ class Look:
             hour_course=_course(hour.merged(6), 6 * history.hour.seconds),
             day_course=_course(day.merged(3), 3 * history.day.seconds),
             learned=learned,
-            partitions=shown,
+            partitions=held,
             dead_letters=letters,
             history_bytes=history.nbytes,
         )
-        made.problems = problems(made)
+        made.problems, made.shown = problems(made), shown(made)
         return made
 
     def json(self) -> bytes:
@@ -118,14 +121,15 @@ class Look:
 
 
 def _text(name: object) -> str:
-    """A class name, bounded, that UTF-8 can hold; whoever shows it makes it harmless."""
-    text = str(name).encode(errors="backslashreplace").decode()
-    half = LONGEST_NAME // 2
+    """A class name, bounded; whoever shows it makes it harmless."""
+    text, half = str(name), LONGEST_NAME // 2
     return text if len(text) <= LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
 
 
 def _score(change: Change | None) -> Score | None:
-    return None if change is None else Score(*change)
+    if change is None:
+        return None
+    return Score(change.before, change.after, *(change.interval or (None, None)))
 
 
 def _window(slots: Slots) -> Window:
@@ -153,6 +157,7 @@ def _of_day(day: Slots, hour: Slots) -> Window:
 
 
 def _course(slots: Slots, seconds: int) -> Course:
+    """Means and counts of each slot of time; None in a slot without labels."""
     n = slots["scored"].tolist()
 
     def means(name: str) -> list[float | None]:
@@ -171,6 +176,7 @@ def _course(slots: Slots, seconds: int) -> Course:
 
 
 def _learned(number: int, replica: Replica, now: float) -> Learned:
+    """What one partition of the log has taught; of many classes only the commonest are named."""
     corrector = replica.corrector
     prior, counts = corrector.prior, corrector.label_counts
     total, silent = float(counts.sum()), corrector.silent_classes
@@ -205,6 +211,7 @@ def _learned(number: int, replica: Replica, now: float) -> Learned:
 def _partition(
     number: int, found: Committed, lag: Mapping[tuple[str, int], int], now: float
 ) -> Partition:
+    """What was committed of one partition, and what waits there."""
     n, counts = found.scored, found.counts
     opened, oldest = found.requests or (None, None)
     return Partition(

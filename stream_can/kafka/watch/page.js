@@ -1,4 +1,5 @@
 "use strict";
+// Words, figures and their rounding are the document's (shown.py); here they are laid out.
 // Everything from the document goes into the page as text: no name can become markup.
 const EVERY = 2000, SVG = "http://www.w3.org/2000/svg";
 const byId = (id) => document.getElementById(id);
@@ -16,33 +17,29 @@ function svg(tag, attributes, text) {
   if (text !== undefined) made.textContent = text;
   return made;
 }
-const number = (x) => x === null ? "–" : Math.round(x).toLocaleString("en");
-const fixed = (x, digits) => x === null ? "–" : x.toFixed(digits);
-const signed = (x, digits) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(digits);
-const percent = (x, digits = 1) => x === null ? "–" : (100 * x).toFixed(digits) + " %";
-function seconds(x) {
-  if (x === null) return "–";
-  if (x > 0 && x < 1) return Math.round(1000 * x) + " ms";
-  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]])
-    if (x >= 2 * size || x === size) return (x / size).toFixed(x / size < 10 && x % size ? 1 : 0) + " " + unit;
-  return x.toFixed(x < 10 && x % 1 ? 1 : 0) + " s";
-}
 const clock = (time) => new Date(1000 * time).toLocaleTimeString("en-GB");
 const name = (text) => el("bdi", {}, text);
 
-// A table of columns {head, kind} and rows of cells: text, or an element.
-function table(columns, rows) {
-  const head = el("tr", {}, ...columns.map((c) => el("th", { scope: "col", class: c.kind || "" }, c.head)));
-  const body = rows.map((cells) => el("tr", {}, ...cells.map((cell, i) =>
-    el("td", { class: columns[i].kind || "" }, cell))));
+// Pieces of a cell: text of ours, a name that somebody gave, a moment.
+const pieces = (cell) => cell.map((piece) => typeof piece === "string" ? piece
+  : piece.type === "name" ? name(piece.text)
+  : piece.date ? new Date(1000 * piece.at).toLocaleString("en-GB") : clock(piece.at));
+
+// A table of a sheet; its columns' kinds, where they have one, and more cells of a row.
+function table(sheet, kinds = [], more = () => []) {
+  const kind = (i) => ({ class: kinds[i] || "" });
+  const head = el("tr", {}, ...sheet.head.map((text, i) => el("th", { scope: "col", ...kind(i) }, text)),
+    ...(sheet.head.length < kinds.length ? [el("th", kind(kinds.length - 1))] : []));
+  const body = sheet.rows.map((cells, n) => el("tr", {},
+    ...[...cells.map(pieces), ...more(n)].map((cell, i) => el("td", kind(i), ...cell))));
   return el("table", {}, el("thead", {}, head), el("tbody", {}, ...body));
 }
 // Kept where it was scrolled to: the box stays, its table is another.
 const put = (id, ...children) => byId(id).replaceChildren(...children);
 const none = (text) => el("p", { class: "empty" }, text);
-function facts(pairs) {
-  return el("dl", {}, ...pairs.flatMap(([what, value]) =>
-    [el("dt", {}, what), el("dd", {}, ...[value].flat())]));
+function facts(rows) {
+  return el("dl", {}, ...rows.flatMap(([what, said]) =>
+    [el("dt", {}, ...pieces(what)), el("dd", {}, ...pieces(said))]));
 }
 
 // Of a process that has run for less than the whole window, no more than it has run.
@@ -89,29 +86,6 @@ function draw(id, series, step, s, digits) {
   put(id, ...legend, figure);
 }
 
-// Rows of a score for each window: before, after, the change, and where it lies.
-function scoreRows(what, scores, factor, digits) {
-  const cell = (of) => scores.map((score) => score ? of(score) : "–");
-  return [
-    [`${what} before`, ...cell((x) => fixed(factor * x.before, digits))],
-    [`${what} after`, ...cell((x) => fixed(factor * x.after, digits))],
-    ["change", ...cell((x) => el("b", {}, signed(factor * (x.after - x.before), digits)))],
-    ["between", ...cell((x) => x.low === null ? "too early to say"
-      : `${signed(factor * x.low, digits)} and ${signed(factor * x.high, digits)}`)]];
-}
-function tile(value, what) {
-  return el("div", { class: "tile" }, el("b", {}, value), el("span", {}, what));
-}
-const perSecond = (window, s, count) => {
-  const rate = count / Math.max(1, Math.min(window, s.time - s.since));
-  return fixed(rate, rate < 10 ? 2 : 0);
-};
-function delay(w) {
-  if (w.delay_from === null) return "–";
-  return w.delay_to === null ? `over ${seconds(w.delay_from)}`
-    : `${seconds(w.delay_from)} to ${seconds(w.delay_to)}`;
-}
-
 function says(level, what, then) {
   const box = byId("verdict");
   box.className = `verdict ${level}`;
@@ -120,30 +94,16 @@ function says(level, what, then) {
 
 function show(s) {
   document.title = `${s.problems[0].level === "good" ? "" : "! "}${s.application} ${s.instance}`;
-  put("title", name(s.application));
-  put("sub", "worker ", name(s.instance), `, stream_can ${s.release}, ${number(s.n_classes)} classes, `
-    + `${s.partitions.length} partition${s.partitions.length === 1 ? "" : "s"}, `
-    + `since ${new Date(1000 * s.since).toLocaleString("en-GB")}`);
+  const w = s.shown;
+  put("title", ...pieces(w.title));
+  put("sub", ...pieces(w.sub));
   const [worst, ...others] = s.problems;
   says(worst.level, worst.what, worst.do);
   put("also", ...others.map((p) => el("li", {}, el("b", {}, p.what), ` ${p.do}`)));
 
-  const h = s.hour, d = s.day, windows = [h, d];
-  const oldest = s.learned.reduce((a, l) => l.age === null ? a : Math.max(a ?? 0, l.age), null);
-  put("tiles",
-    tile(h.accuracy ? `${fixed(100 * h.accuracy.before, 1)} → ${fixed(100 * h.accuracy.after, 1)}` : "–",
-      "accuracy %, last hour"),
-    tile(h.log_loss ? `${h.log_loss.before.toFixed(3)} → ${h.log_loss.after.toFixed(3)}` : "–",
-      "log loss, last hour"),
-    tile(number(s.records_per_second), "records a second"),
-    tile(number(s.lag), "records waiting"),
-    tile(seconds(oldest), "since it learned"),
-    tile(number(h.dead_letters), "dead letters, last hour"));
-
-  put("scores", table([{ head: "" }, { head: "last hour" }, { head: "last day" }], [
-    ["labels", ...windows.map((w) => number(w.scored))],
-    ...scoreRows("accuracy %", windows.map((w) => w.accuracy), 100, 2),
-    ...scoreRows("log loss", windows.map((w) => w.log_loss), 1, 4)]));
+  put("tiles", ...w.tiles.map((tile) => el("div", { class: "tile" }, el("b", {}, tile.value),
+    el("span", {}, tile.what))));
+  put("scores", table(w.scores));
   const two = (course, what, factor) => ["before", "after"].map((kind) => ({ kind, name: kind,
     values: course[`${what}_${kind}`].map((v) => v === null ? null : factor * v) }));
   draw("accuracy", two(s.hour_course, "accuracy", 100), s.hour_course.seconds, s, 1);
@@ -156,86 +116,39 @@ function show(s) {
   draw("rate", [{ kind: "after", name: "records a second", values: records }],
     s.hour_course.seconds, s, 0);
 
-  const each = (of) => windows.map(of);
-  put("flow", table([{ head: "" }, { head: "last hour" }, { head: "last day" }], [
-    ["records", ...each((w) => number(w.records))],
-    ["a second", perSecond(3600, s, h.records), perSecond(86400, s, d.records)],
-    ["labels", ...each((w) => number(w.labels))],
-    ["a second", perSecond(3600, s, h.labels), perSecond(86400, s, d.labels)],
-    ["found their prediction", ...each((w) => percent(w.labels ? w.matched / w.labels : null))],
-    ["median delay", ...each(delay)],
-    ...(s.open_requests === null ? [] : [
-      ["labels asked for", ...each((w) => number(w.asked))],
-      ["of these came", ...each((w) => number(w.answered))]]),
-    ["dead letters", ...each((w) => number(w.dead_letters))],
-    ["commits", ...each((w) => number(w.commits))],
-    ["given up", ...each((w) => number(w.given_up))],
-    ["mean commit", ...each((w) => seconds(w.commit_mean))],
-    ["longest commit", ...each((w) => seconds(w.commit_longest))]]));
-  put("fair", s.open_requests === null ? "" : ", asked for at random alone: the others are no fair sample");
-  put("requests", s.open_requests === null ? "" : `Open label requests: ${number(s.open_requests)}`
-    + (s.open_requests ? `, the oldest for ${seconds(s.oldest_request)}.` : "."));
-
+  put("flow", table(w.flow));
+  put("fair", w.fair);
+  put("requests", w.requests);
   learned(s);
-  put("letters", s.dead_letters.length ? table([{ head: "time" }, { head: "record", kind: "text" },
-    { head: "reason", kind: "text" }], s.dead_letters.map((x) => [clock(x.time),
-    name(`${x.topic}-${x.partition} offset ${x.offset}`), name(`${x.error}: ${x.reason}`)]))
+  put("letters", w.letters.rows.length ? table(w.letters, ["", "text", "text"])
     : none("None since this worker began."));
-  put("partitions", s.partitions.length ? table([{ head: "partition" }, { head: "waiting" },
-    { head: "records" }, { head: "labels" }, { head: "not joined", kind: "spare" }, { head: "dead", kind: "spare" },
-    { head: "accuracy %" }], s.partitions.map((p) => [String(p.partition), number(p.lag),
-    number(p.records), number(p.labels), number(p.unmatched), number(p.dead_letters),
-    p.scored ? `${fixed(100 * p.accuracy_before, 1)} → ${fixed(100 * p.accuracy_after, 1)}` : "–"]))
-    : none("None."));
-  put("foot", `The hour and the day are this worker's since ${clock(s.since)}, in `
-    + `${number(s.history_bytes / 1000)} kB of its memory that do not grow. The same as JSON: status.json.`);
+  put("partitions", w.partitions.rows.length
+    ? table(w.partitions, ["", "", "", "", "spare", "spare"]) : none("None."));
+  put("foot", ...pieces(w.foot), " The same as JSON: status.json.");
 }
 
 function learned(s) {
-  const select = byId("partition"), all = s.learned;
+  const select = byId("partition"), all = s.shown.learned;
   byId("which").hidden = all.length < 2;
   if (!all.length) { put("learned", none("Nothing yet.")); put("mix", none("Nothing yet.")); return; }
-  const l = all.find((found) => String(found.partition) === chosen) || all[0];
-  const ids = all.map((found) => String(found.partition));
+  const ids = all.map((found) => String(found.partition)), at = Math.max(0, ids.indexOf(chosen));
   if ([...select.options].map((o) => o.value).join() !== ids.join())
     select.replaceChildren(...ids.map((id) => el("option", { value: id }, id)));
-  select.value = String(l.partition);
-  const top = Math.max(...l.classes.map((c) => Math.max(c.taken, c.labels ?? 0)), 1e-9);
+  select.value = ids[at];
+  const classes = s.learned[at].classes;
+  const top = Math.max(...classes.map((c) => Math.max(c.taken, c.labels ?? 0)), 1e-9);
   const bar = (share, kind) => {
     const made = el("span", { class: `bar ${kind}` });
     made.style.width = `${100 * (share ?? 0) / top}%`;
     return made;
   };
-  const bars = (c) => el("span", {}, bar(c.labels, "labels"), bar(c.taken, ""));
-  put("mix", table([{ head: "class", kind: "name" }, { head: "labels say" }, { head: "taken for" },
-    { head: "", kind: "bars" }], l.classes.map((c) => [name(c.name), percent(c.labels),
-    percent(c.taken), bars(c)])));
-  const rest = s.n_classes - l.classes.length;
-  put("mix_note", (rest > 0 ? `The ${l.classes.length} largest; ${number(rest)} more are left out. ` : "")
-    + "What the labels say, the older ones counting less, and the mix that the corrector takes it for.");
-  const shares = (found) => {
-    const all = Object.entries(found).sort((a, b) => b[1] - a[1]);
-    const some = all.filter(([, w]) => w >= 0.0005).map(([what, w]) => `${what} ${percent(w)}`);
-    return some.join(", ") + (some.length < all.length ? `, ${all.length - some.length} others less than 0.1 %` : "");
-  };
-  const silent = l.n_silent
-    ? [[l.n_silent === 1 ? "silent class" : "silent classes", ["no label of ",
-      ...l.silent.flatMap((text, i) => [i ? ", " : "", name(text)]),
-      l.n_silent > l.silent.length ? ` and ${number(l.n_silent - l.silent.length)} more` : "",
-      " has come: left out of learning"]]] : [];
-  put("learned", facts([
-    ["labels", `${number(l.labels)}; it rests on the last ${number(l.effective_sample_size)} or so`],
-    ["recent log loss", l.log_loss_before === null ? "–"
-      : `${fixed(l.log_loss_before, 4)} before, ${fixed(l.log_loss_after, 4)} after`],
-    ["what goes out", shares(l.final_weights)],
-    ["paths", shares(l.weights)],
-    ["last temperature", fixed(l.last_temperature, 3)],
-    ["fair labels", l.coverage < 0.995
-      ? `no: ${percent(l.coverage, 0)} of the correction goes out` : "yes: all of the correction goes out"],
-    ...silent,
-    ["newest entry", `${seconds(l.age)} ago, offset ${number(l.offset)} of the log`]]));
-  put("learned_note", s.together ? "Of the whole application: every worker learns from all labels."
-    : "Of this partition: each learns from its own labels alone.");
+  const mix = { ...all[at].mix, rows: all[at].mix.rows.map((cells, n) =>
+    [[{ type: "name", text: classes[n].name }], ...cells]) };
+  put("mix", table(mix, ["name", "", "", "bars"],
+    (n) => [[bar(classes[n].labels, "labels"), bar(classes[n].taken, "")]]));
+  put("mix_note", all[at].mix_note);
+  put("learned", facts(all[at].facts));
+  put("learned_note", s.shown.learned_note);
 }
 
 byId("partition").addEventListener("change", (event) => {

@@ -21,7 +21,7 @@ from prometheus_client.exposition import choose_encoder
 
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.page import live_page
+from stream_can.kafka.watch.live import live_page
 from stream_can.kafka.watch.server import Handler, Server
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,10 @@ def _state(good: bool, text: str) -> tuple[int, str, bytes]:
 
 
 def _metrics(registry: CollectorRegistry, accept: str) -> tuple[int, str, bytes]:
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except TypeError:  # prometheus-client 0.26 of a version that is no number
+        encode, content_type = choose_encoder("")
     return 200, content_type, encode(registry)
 
 

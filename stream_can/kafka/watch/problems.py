@@ -21,6 +21,7 @@ def problems(status: Status) -> list[Problem]:
 
 
 def _bad(s: Status) -> Iterator[Problem]:
+    """What is wrong now and needs somebody, the most urgent first."""
     recent = s.hour_course
     runs = s.time - s.since
 
@@ -69,6 +70,7 @@ def _bad(s: Status) -> Iterator[Problem]:
 
 
 def _doubts(s: Status) -> Iterator[Problem]:
+    """What may be wrong, or is not known yet."""
     hour, runs = s.hour, s.time - s.since
 
     def doubt(what: str, do: str) -> Problem:
@@ -119,6 +121,7 @@ def _doubts(s: Status) -> Iterator[Problem]:
 
 
 def _good(s: Status) -> Problem:
+    """What to say where nothing is wrong: how much the correction helps, if that is known."""
     if not s.has_labels:
         return Problem(
             "good",
@@ -140,7 +143,7 @@ def _good(s: Status) -> Problem:
         )
     return Problem(
         "good",
-        "Nothing is wrong; no label of a prediction that this process sent has come yet.",
+        "Nothing is wrong; no label that counts has come yet.",
         "Nothing to do but wait.",
     )
 

@@ -11,7 +11,7 @@ VERSION = 1
 
 
 class Score(Struct):
-    """A mean over the labels of predictions that this process sent, before and after correction."""
+    """A mean over the labels that this process took and that are scored, before and after."""
 
     before: float
     after: float
@@ -24,7 +24,7 @@ class Window(Struct):
     """The last hour or day, as far as this process has run."""
 
     scored: int
-    """Predictions that this process sent and whose label came."""
+    """Labels that this process took, of predictions that are known as they were sent."""
     accuracy: Score | None
     log_loss: Score | None
     """In nats."""
@@ -39,7 +39,7 @@ class Window(Struct):
     asked: int
     """Labels asked for."""
     answered: int
-    """Of those that this process asked for: labels that came."""
+    """Labels that this process took and that had been asked for, by whichever process."""
     commits: int
     given_up: int
     """Transactions."""
@@ -117,7 +117,8 @@ class Partition(Struct):
     accuracy_before: float | None
     accuracy_after: float | None
     open_requests: int | None
-    """Labels that this process asked for and that have not come; null where it asks for none."""
+    """Labels that were asked for, by whichever process, and that have not come; null where none is
+    asked for."""
     oldest_request: float | None
     """Seconds since the oldest of them; null where none is open."""
 
@@ -129,6 +130,65 @@ class Problem(Struct):
     """"bad", "doubt", or "good": then nothing is."""
     what: str
     do: str
+
+
+class Name(Struct, tag="name"):
+    """A text that others gave: whoever shows it makes it harmless."""
+
+    text: str
+
+
+class Time(Struct, tag="time", omit_defaults=True):
+    """A moment, in seconds since 1970: whoever shows it has a time zone."""
+
+    at: float
+    date: bool = False
+    """With its day."""
+
+
+Cell = list[str | Name | Time]
+"""Its pieces behind each other."""
+
+
+class Tile(Struct):
+    """A figure that is seen first."""
+
+    value: str
+    what: str
+
+
+class Sheet(Struct):
+    """A table: its head and its rows."""
+
+    head: list[str]
+    rows: list[list[Cell]]
+
+
+class ShownLearned(Struct):
+    """What corrects now, in words: of the application, or of one partition of the log."""
+
+    partition: int
+    facts: list[list[Cell]]
+    mix: Sheet
+    """Its rows without their first cell: the name of the class in `Learned`."""
+    mix_note: str
+
+
+class Shown(Struct):
+    """What people see of all this, which page and terminal lay out and do not decide."""
+
+    title: Cell
+    sub: Cell
+    tiles: list[Tile]
+    scores: Sheet
+    flow: Sheet
+    fair: str
+    requests: str
+    learned: list[ShownLearned]
+    learned_note: str
+    letters: Sheet
+    partitions: Sheet
+    foot: Cell
 
 
 class Status(Struct):
@@ -166,3 +226,5 @@ class Status(Struct):
     """Memory of the hour and the day, which does not grow."""
     problems: list[Problem] = field(default_factory=list)
     """The worst first; never empty."""
+    shown: Shown | None = None
+    """Null from a worker of 0.2."""

@@ -1,0 +1,275 @@
+"""What people see of a worker: which figures, in which words, rounded how and in which order.
+
+The page and ``stream-can watch`` lay it out; neither decides anything of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stream_can.kafka.watch.status import (
+    Cell,
+    Learned,
+    Name,
+    Score,
+    Sheet,
+    Shown,
+    ShownLearned,
+    Status,
+    Tile,
+    Time,
+    Window,
+)
+
+__all__ = ["shown"]
+
+NOTHING = "\N{EN DASH}"
+LEAST_SHARE = 0.0005
+"""Weights below it are counted, not named."""
+WINDOWS = ("", "last hour", "last day")
+MIX_NOTE = (
+    "What the labels say, the older ones counting less, and the mix that the corrector takes it"
+    " for."
+)
+
+
+def shown(status: Status) -> Shown:
+    """All that is said of a worker, in the order in which it is read."""
+    s, hour = status, status.hour
+    ages = [one.age for one in s.learned if one.age is not None]
+    n = len(s.partitions)
+    return Shown(
+        title=[Name(s.application)],
+        sub=[
+            "worker ", Name(s.instance), f", stream_can {s.release},"
+            f" {_count(s.n_classes, 'class', 'classes')}, {_count(n, 'partition', 'partitions')},"
+            " since ", Time(s.since, date=True),
+        ],
+        tiles=[
+            Tile(_both(hour.accuracy, 100, 1), "accuracy %, last hour"),
+            Tile(_both(hour.log_loss, 1, 3), "log loss, last hour"),
+            Tile(_number(s.records_per_second), "records a second"),
+            Tile(_number(s.lag), "records waiting"),
+            Tile(_seconds(max(ages, default=None)), "since it learned"),
+            Tile(_number(hour.dead_letters), "dead letters, last hour"),
+        ],
+        scores=Sheet(list(WINDOWS), _scores(s)),
+        flow=Sheet(list(WINDOWS), _flow(s)),
+        fair=_fair(s),
+        requests=_requests(s),
+        learned=[_learned(one, s.n_classes) for one in s.learned],
+        learned_note="Of the whole application: every worker learns from all labels."
+        if s.together
+        else "Of this partition: each learns from its own labels alone.",
+        letters=Sheet(
+            ["time", "record", "reason"],
+            [
+                [
+                    [Time(x.time)],
+                    [Name(f"{x.topic}-{x.partition} offset {x.offset}")],
+                    [Name(f"{x.error}: {x.reason}")],
+                ]
+                for x in s.dead_letters
+            ],
+        ),
+        partitions=Sheet(
+            ["partition", "waiting", "records", "labels", "not joined", "dead", "accuracy %"],
+            [
+                _row(
+                    str(p.partition), _number(p.lag), _number(p.records), _number(p.labels),
+                    _number(p.unmatched), _number(p.dead_letters),
+                    _arrow(p.accuracy_before, p.accuracy_after, 100, 1),
+                )
+                for p in s.partitions
+            ],
+        ),
+        foot=[
+            "The hour and the day are this worker's since ", Time(s.since),
+            f", in {_number(s.history_bytes / 1000)} kB of its memory that do not grow.",
+        ],
+    )  # fmt: skip
+
+
+def _scores(s: Status) -> list[list[Cell]]:
+    """Accuracy and log loss before and after, the change, and where it lies."""
+    return [
+        _row("labels", _number(s.hour.scored), _number(s.day.scored)),
+        *_score("accuracy %", (s.hour.accuracy, s.day.accuracy), 100, 2),
+        *_score("log loss", (s.hour.log_loss, s.day.log_loss), 1, 4),
+    ]
+
+
+def _score(
+    what: str, scores: tuple[Score | None, Score | None], factor: float, digits: int
+) -> list[list[Cell]]:
+    def signed(x: float) -> str:
+        return f"{factor * x:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+    def between(score: Score) -> str:
+        if score.low is None or score.high is None:
+            return "too early to say"
+        return f"{signed(score.low)} and {signed(score.high)}"
+
+    def each(name: str, of: Callable[[Score], str]) -> list[Cell]:
+        return _row(name, *(None if score is None else of(score) for score in scores))
+
+    return [
+        each(f"{what} before", lambda x: f"{factor * x.before:.{digits}f}"),
+        each(f"{what} after", lambda x: f"{factor * x.after:.{digits}f}"),
+        each("change", lambda x: signed(x.after - x.before)),
+        each("between", between),
+    ]
+
+
+def _flow(s: Status) -> list[list[Cell]]:
+    """What came in, how late, what was asked for, and what went wrong."""
+    runs = max(1.0, s.time - s.since)
+
+    def each(what: str, of: Callable[[Window], str]) -> list[Cell]:
+        return _row(what, of(s.hour), of(s.day))
+
+    def a_second(hour: int, day: int) -> list[Cell]:
+        rates = hour / min(3600, runs), day / min(86400, runs)
+        return _row("a second", *(f"{x:,.{2 if x < 10 else 0}f}" for x in rates))
+
+    asked = [
+        each("labels asked for", lambda w: _number(w.asked)),
+        each("of these came", lambda w: _number(w.answered)),
+    ]
+    return [
+        each("records", lambda w: _number(w.records)),
+        a_second(s.hour.records, s.day.records),
+        each("labels", lambda w: _number(w.labels)),
+        a_second(s.hour.labels, s.day.labels),
+        each(
+            "found their prediction", lambda w: _percent(w.matched / w.labels if w.labels else None)
+        ),
+        each("median delay", _delay),
+        *([] if s.open_requests is None else asked),
+        each("dead letters", lambda w: _number(w.dead_letters)),
+        each("commits", lambda w: _number(w.commits)),
+        each("given up", lambda w: _number(w.given_up)),
+        each("mean commit", lambda w: _seconds(w.commit_mean)),
+        each("longest commit", lambda w: _seconds(w.commit_longest)),
+    ]
+
+
+def _fair(s: Status) -> str:
+    """How many labels are scored, and why these."""
+    labels, scored = s.day.labels, s.day.scored
+    if not labels:
+        return ""
+    if s.open_requests is not None:
+        why = ": those asked for at random, since the others are no fair sample"
+    elif scored < labels:
+        why = ": those whose prediction is known as it was sent"
+    else:
+        return f"All {labels:,} labels of the last day count."
+    return f"{scored:,} of {labels:,} labels of the last day count{why}."
+
+
+def _requests(s: Status) -> str:
+    if s.open_requests is None:
+        return ""
+    oldest = f", the oldest for {_seconds(s.oldest_request)}" if s.open_requests else ""
+    return f"Open label requests: {s.open_requests:,}{oldest}."
+
+
+def _learned(one: Learned, n_classes: int) -> ShownLearned:
+    """What corrects now, and the class mix."""
+    facts: list[list[Cell]] = [
+        _row(
+            "labels",
+            f"{one.labels:,}; it rests on the last {_number(one.effective_sample_size)} or so",
+        ),
+        _row(
+            "recent log loss",
+            None
+            if one.log_loss_before is None or one.log_loss_after is None
+            else f"{one.log_loss_before:.4f} before, {one.log_loss_after:.4f} after",
+        ),
+        _row("what goes out", _shares(one.final_weights)),
+        _row("paths", _shares(one.weights)),
+        _row("last temperature", f"{one.last_temperature:.3f}"),
+        _row(
+            "fair labels",
+            f"no: {_percent(one.coverage, 0)} of the correction goes out"
+            if one.coverage < 0.995
+            else "yes: all of the correction goes out",
+        ),
+    ]
+    if one.n_silent:
+        names: Cell = []
+        for name in one.silent:
+            names += [", " if names else "no label of ", Name(name)]
+        more = one.n_silent - len(one.silent)
+        names.append((f" and {more:,} more" if more else "") + " has come: left out of learning")
+        facts.append([["silent class" if one.n_silent == 1 else "silent classes"], names])
+    facts.append(_row("newest entry", f"{_seconds(one.age)} ago, offset {one.offset:,} of the log"))
+    left = n_classes - len(one.classes)
+    largest = f"The {len(one.classes)} largest; {left:,} more are left out. " if left > 0 else ""
+    return ShownLearned(
+        partition=one.partition,
+        facts=facts,
+        mix=Sheet(
+            ["class", "labels say", "taken for"],
+            [_row(_percent(c.labels), _percent(c.taken)) for c in one.classes],
+        ),
+        mix_note=largest + MIX_NOTE,
+    )
+
+
+def _shares(weights: dict[str, float]) -> str:
+    """Weights from the largest; those of next to nothing together."""
+    largest = sorted(weights.items(), key=lambda item: -item[1])
+    named = [f"{what} {_percent(w)}" for what, w in largest if w >= LEAST_SHARE]
+    if left := len(weights) - len(named):
+        named.append(f"{_count(left, 'other', 'others')} less than 0.1 %")
+    return ", ".join(named)
+
+
+def _delay(window: Window) -> str:
+    if window.delay_from is None:
+        return NOTHING
+    if window.delay_to is None:
+        return f"over {_seconds(window.delay_from)}"
+    return f"{_seconds(window.delay_from)} to {_seconds(window.delay_to)}"
+
+
+def _row(*cells: str | None) -> list[Cell]:
+    return [[NOTHING if cell is None else cell] for cell in cells]
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def _number(x: float | None) -> str:
+    return NOTHING if x is None else f"{x:,.0f}"
+
+
+def _percent(x: float | None, digits: int = 1) -> str:
+    return NOTHING if x is None else f"{100 * x:.{digits}f} %"
+
+
+def _both(score: Score | None, factor: float, digits: int) -> str:
+    return NOTHING if score is None else _arrow(score.before, score.after, factor, digits)
+
+
+def _arrow(before: float | None, after: float | None, factor: float, digits: int) -> str:
+    if before is None or after is None:
+        return NOTHING
+    return f"{factor * before:.{digits}f} → {factor * after:.{digits}f}"
+
+
+def _seconds(x: float | None) -> str:
+    """A duration in the unit that people would take."""
+    if x is None:
+        return NOTHING
+    if 0 < x < 1:
+        return f"{1000 * x:.0f} ms"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if x >= 2 * size or x == size or size == 1:
+            digits = 1 if x / size < 10 and x % size else 0
+            return f"{x / size:.{digits}f} {unit}"
+    raise AssertionError("seconds are the last unit")

@@ -1,0 +1,210 @@
+"""The table of a worker's metrics: what each is called, what it says, and where it comes from.
+
+Counters and histograms count what was committed; what was learned is looked at when it is asked
+for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from stream_can.kafka.watch.history import DELAYS
+from stream_can.stream.replica import Replica
+
+__all__ = [
+    "COMMITTED",
+    "ELSEWHERE",
+    "LEARNED",
+    "REQUESTS",
+    "Commit",
+    "Row",
+    "age",
+    "count",
+    "make",
+    "set_to",
+]
+
+COMMIT_ENDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+RESTORE_ENDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
+SIDES = ("before", "after")
+Values = float | None | list[float] | Mapping[str, float]
+"""A number, or None where there is none; what a histogram observes; by the last label's value."""
+
+
+def age(timestamp: int, now: float | None = None) -> float:
+    """Seconds since a timestamp of Kafka's, which is in milliseconds."""
+    return max(0.0, (time.time() if now is None else now) - timestamp / 1000)
+
+
+class Commit(NamedTuple):
+    """What one transaction did."""
+
+    counts: Tally[str]
+    """`Counts` of its tasks, since the commit before."""
+    scores: Mapping[str, float]
+    outputs: int
+    normalised: int
+    faults: int
+    asked: Tally[str]
+    answered: int
+    delays: list[float]
+    """Seconds."""
+    seconds: float
+    snapshot_bytes: int
+
+    def predictions(self) -> dict[str, float]:
+        """Records of input by their result."""
+        n = self.counts
+        return {
+            "corrected": n["corrected"],
+            "tombstone": self.outputs - n["corrected"],
+            "dead_letter": n["predictions"] - self.outputs,
+        }
+
+    def labels(self) -> dict[str, float]:
+        """Records of labels by their result."""
+        n = self.counts
+        dead = n["dead_letters"] - (n["predictions"] - self.outputs)
+        return {
+            "matched": n["matched"],
+            "unmatched": n["unmatched"],
+            "dead_letter": dead,
+            "tombstone": n["labels"] - n["matched"] - n["unmatched"] - dead,
+        }
+
+    def sides(self, score: str) -> dict[str, float]:
+        """A score before and after correction."""
+        return {side: self.scores[f"{score}_{side}"] for side in SIDES}
+
+
+class Row(NamedTuple):
+    """One metric."""
+
+    name: str
+    """After ``stream_can_``; Prometheus adds ``_total`` to a counter's."""
+    kind: type[Counter | Gauge | Histogram]
+    help: str
+    of: Callable[[Any], Values] = lambda source: None
+    """Its value, from what the part of the table says."""
+    labels: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    """Values of the label that are there before the first is counted, or rate() misses it."""
+    ends: tuple[float, ...] = ()
+    """Of a histogram's buckets."""
+
+
+COMMITTED = (
+    Row("predictions", Counter, "Input records committed", Commit.predictions, ("result",),
+        ("corrected", "tombstone", "dead_letter")),
+    Row("labels", Counter, "Label records committed", Commit.labels, ("result",),
+        ("matched", "unmatched", "tombstone", "dead_letter")),
+    Row("normalised_rows", Counter, "Predictions divided by their sum", lambda c: c.normalised),
+    Row("values_not_given", Counter, "Predictions with a column's value that is none",
+        lambda c: c.faults),
+    Row("label_requests", Counter, "Labels asked for", lambda c: c.asked, ("reason",),
+        ("random", "margin")),
+    Row("label_requests_answered", Counter, "Labels that came as asked for",
+        lambda c: c.answered),
+    Row("transactions", Counter, "Transactions", lambda c: {"committed": 1}, ("outcome",),
+        ("committed", "aborted", "unknown")),
+    Row("snapshot_bytes", Counter, "Bytes of positions, shared records and entries committed",
+        lambda c: c.snapshot_bytes),
+    Row("scored", Counter, "Predictions sent whose label came", lambda c: c.scores["scored"]),
+    Row("hits", Counter, "Scored predictions whose likeliest class was the label",
+        lambda c: c.sides("hits"), ("stage",), SIDES),
+    Row("log_loss", Counter, "Sum of the scored predictions' log loss, in nats",
+        lambda c: c.sides("log_loss"), ("stage",), SIDES),
+    Row("label_delay_seconds", Histogram, "From a prediction to its label, by their timestamps",
+        lambda c: c.delays, ends=DELAYS),
+    Row("commit_seconds", Histogram, "From the positions to the committed transaction",
+        lambda c: [c.seconds], ends=COMMIT_ENDS),
+)  # fmt: skip
+"""Of each `Commit`."""
+
+
+def _of(name: str) -> Callable[[Replica], Values]:
+    """An attribute of the corrector."""
+    return lambda replica: getattr(replica.corrector, name)
+
+
+LEARNED = (
+    Row("effective_sample_size", Gauge, "Decayed sum of the labels learned",
+        _of("effective_sample_size"), ("partition",)),
+    Row("path_weight", Gauge, "Weight of a path in the mixture", _of("weights"),
+        ("partition", "path")),
+    Row("final_weight", Gauge, "Share of anchor, mixture and tempered in the output",
+        _of("final_weights"), ("partition", "row")),
+    Row("last_temperature", Gauge, "Temperature of the tempered mixture", _of("last_temperature"),
+        ("partition",)),
+    Row("coverage", Gauge, "Share of the correction that the labels let out of late",
+        _of("coverage"), ("partition",)),
+    # Their number alone: a series for each of thousands of classes would be too many.
+    Row("silent_classes", Gauge, "Classes left out of learning: none of their labels came",
+        lambda replica: len(replica.corrector.silent_classes), ("partition",)),
+    Row("learned_offset", Gauge, "Offset of the learned log up to which it is folded",
+        lambda replica: replica.offset, ("partition",)),
+    Row("learned_labels", Gauge, "Labels behind what corrects now", _of("n_labels"),
+        ("partition",)),
+    Row("learned_age_seconds", Gauge, "Age of the newest entry behind what corrects now",
+        lambda replica: None if replica.newest is None else age(replica.newest), ("partition",)),
+    Row("foreign_records", Gauge, "Records of the learned log that are none of ours, left out",
+        lambda replica: replica.foreign, ("partition",)),
+)  # fmt: skip
+"""Of each `Replica`, by its partition of the learned log."""
+
+REQUESTS = (
+    Row("open_label_requests", Gauge, "Labels asked for that have not come",
+        lambda requests: requests[0], ("partition",)),
+    Row("oldest_label_request_seconds", Gauge, "Age of the oldest label asked for",
+        lambda requests: 0 if requests[1] is None else age(requests[1]), ("partition",)),
+)  # fmt: skip
+"""Of each partition that is ours: how many are open, and the oldest's timestamp."""
+
+ELSEWHERE = (
+    Row("rebalances", Counter, "Assignments taken over"),
+    Row("restore_seconds", Histogram, "To restore the partitions of one assignment",
+        ends=RESTORE_ENDS),
+    Row("clock_skew_seconds", Gauge, "How far the brokers' clock is ahead of this machine's"),
+    Row("partitions", Gauge, "Partitions assigned and restored"),
+    Row("lag_records", Gauge, "Offsets not yet taken", labels=("source", "partition")),
+    Row("build_info", Gauge, "The release that runs", labels=("version",)),
+)  # fmt: skip
+"""What the worker says as it happens."""
+
+
+def make(registry: CollectorRegistry) -> dict[str, Any]:
+    """Every metric of the table, by its name."""
+    made: dict[str, Any] = {}
+    for row in (*COMMITTED, *ELSEWHERE, *LEARNED, *REQUESTS):
+        more: dict[str, Any] = {"buckets": row.ends} if row.ends else {}
+        one = row.kind(f"stream_can_{row.name}", row.help, row.labels, registry=registry, **more)
+        for value in row.first:
+            one.labels(value)
+        made[row.name] = one
+    return made
+
+
+def count(metric: Any, values: Values) -> None:
+    """Add to a counter, or let a histogram observe."""
+    if isinstance(values, list):
+        for value in values:
+            metric.observe(value)
+    elif isinstance(values, Mapping):
+        for label, value in values.items():
+            metric.labels(label).inc(value)
+    elif values is not None:
+        metric.inc(values)
+
+
+def set_to(metric: Any, partition: int, values: Values) -> None:
+    """Set what a gauge says of a partition."""
+    if isinstance(values, Mapping):
+        for label, value in values.items():
+            metric.labels(partition, label).set(value)
+    elif values is not None:
+        metric.labels(partition).set(values)

@@ -1,0 +1,184 @@
+"""What befalls an application beside its processes: its topics, rights, clocks, log and disk.
+
+Each is one fault of a run of `chaos.Chaos`: it is there, the workers are seen to meet it as
+docs/operations.md says, and it is gone when the function returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from kafka.errors import KafkaError
+
+from stream_can.stream import entry
+from tests.kafka.broker.broker import Broker
+from tests.kafka.topics import create, delete, grow, produce, read
+from tests.kafka.users import allow, lacks, needed_to_start, rights, take_away
+from tests.programs import wait
+
+if TYPE_CHECKING:
+    from tests.kafka.chaos import Chaos
+
+USER = "alice"
+MOST_PARTITIONS = 12
+OFF_SECONDS = (-90_000, -7_200, 7_200, 90_000)
+"""By which the clock of a worker is wrong."""
+DISK_MB = 400
+
+
+def insist(what: str, call: Callable[[], Any]) -> None:
+    """``call()`` until the brokers, which may still be electing, take it."""
+
+    def taken() -> bool:
+        try:
+            call()
+        except KafkaError:
+            return False
+        return True
+
+    wait(what, taken)
+
+
+def add_partition(chaos: Chaos) -> None:
+    """One more for each topic, in any order; now and then a worker restarts in between."""
+    app = chaos.app
+    if app.partitions == MOST_PARTITIONS:
+        return
+    chaos.counts["partition added"] += 1
+    kinds = app.kinds
+    chaos.rng.shuffle(kinds)
+    for kind in kinds:
+        topic = f"{app.id}-{kind}"
+        insist(f"{topic} grows", lambda topic=topic: grow(app.servers, topic, app.partitions + 1))
+        chaos.sleep(0, 1)
+        if chaos.rng.random() < 0.3:
+            chaos.kill_worker()
+        chaos.revive()
+    app.partitions += 1
+
+
+def revoke_right(chaos: Chaos) -> None:
+    """Every worker that needs it ends and names it; it is given back."""
+    app = chaos.app
+    right = chaos.rng.choice(rights(app, *chaos.workers))
+    chaos.counts[f"{right[2]} on {right[1].removeprefix(app.id)[1:] or 'group'} revoked"] += 1
+    concerned = [
+        name
+        for name in chaos.workers
+        if right[0] != "TRANSACTIONAL_ID" or right[1] == f"{app.id}-{name}"
+    ]
+    insist("revoked", lambda: take_away(app.servers, USER, *right))
+    if right in needed_to_start(app):
+        for name in concerned:
+            chaos.workers[name].kill()
+            chaos.workers[name].wait()
+            chaos.begin(name)
+    chaos.refused(concerned, lacks(*right))
+    insist("given back", lambda: allow(app.servers, USER, *right))
+    time.sleep(1)  # the brokers tell each other
+    for name in concerned:
+        chaos.begin(name)
+
+
+def wrong_clocks(chaos: Chaos) -> None:
+    """A worker goes on with a clock that is hours off; so does the producer, by minutes."""
+    chaos.counts["wrong clock"] += 1
+    name = chaos.rng.choice("01")
+    chaos.workers[name].kill()
+    chaos.workers[name].wait()
+    chaos.begin(name, ahead=chaos.rng.choice(OFF_SECONDS))
+    chaos.writer.skew = {
+        kind: chaos.rng.choice([0, chaos.rng.randrange(-3_600_000, 1_800_000)])
+        for kind in ("input", "labels")
+    }
+    chaos.sleep(1, 4)
+
+
+def foreign_records(chaos: Chaos) -> None:
+    """In the learned log and beside the shared records: garbage, and what looks like an entry."""
+    app, rng = chaos.app, chaos.rng
+    chaos.counts["foreign records"] += 1
+    part = entry.LogPart(
+        rng.randrange(app.partitions), (0, 10), (0, 10), *map(bytes, (80, 80, 40, 120, 160))
+    )
+    values = [
+        None, b"", rng.randbytes(100), b'{"label": "a"}', json.dumps({"version": 1}).encode(),
+        msgspec.msgpack.encode({"version": 1, "parts": [part]}),
+        msgspec.msgpack.encode({"version": 1, "settings": {"colour": 1}}),
+        msgspec.msgpack.encode({"version": 2, "app": rng.randbytes(16), "parts": [part]}),
+    ]  # fmt: skip
+    log = app.partitions if app.given.get("learn") == "apart" else 1
+    records: list[tuple[Any, ...]] = []
+    for value in rng.sample(values, 4):
+        records.append((f"{app.id}-learned", rng.randrange(log), b"k", value))
+        records.append((f"{app.id}-state", rng.randrange(app.partitions), b"somebody's", value))
+    insist("foreign records are written", lambda: produce(app.servers, records))
+
+
+def delete_dead_letters(chaos: Chaos) -> None:
+    """The topic is deleted while the workers run, who say so, and put back with what it held."""
+    app = chaos.app
+    topic = f"{app.id}-dead-letters"
+    chaos.counts["topic deleted and put back"] += 1
+    with chaos.writer.held():
+        chaos.catch_up()
+        kept = [
+            (p, record) for p in range(app.partitions) for record in read(app.servers, topic, p)
+        ]
+        insist(f"{topic} is deleted", lambda: delete(app.servers, topic))
+    chaos.refused(list(chaos.workers), f"missing topics: {topic}")
+    insist(
+        f"{topic} is made",
+        lambda: create(app.servers, {topic: {"retention.ms": "-1"}}, app.partitions),
+    )
+    produce(app.servers, [(topic, p, r.key, r.value, r.headers, r.timestamp) for p, r in kept])
+    for name in list(chaos.workers):
+        chaos.begin(name)
+
+
+class SmallDisk:
+    """A broker's data on a disk of its own, which can be filled."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.data = broker.directory / "data"
+        aside = broker.directory / "formatted"
+        self.data.rename(aside)
+        self.data.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.data)]
+        try:
+            done = subprocess.run(mount, capture_output=True, text=True)
+            if done.returncode:
+                raise PermissionError(done.stderr.strip())
+            shutil.copytree(aside, self.data, dirs_exist_ok=True)
+        except OSError:
+            self.data.rmdir()
+            aside.rename(self.data)
+            raise
+
+    def fill(self, chaos: Chaos) -> None:
+        """Nothing can be written any more: the broker ends, and starts when there is room again."""
+        chaos.counts["disk full"] += 1
+        filler = self.data / "filler"
+        with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(1 << 16))
+        ended = self.broker.process
+        assert ended is not None
+        deadline = time.monotonic() + 20
+        while ended.poll() is None and time.monotonic() < deadline:
+            chaos.sleep(0.2, 0.5)
+        self.broker.kill()
+        filler.unlink()
+        self.broker.start()
+
+    def remove(self) -> None:
+        self.broker.kill()
+        subprocess.run(["umount", str(self.data)], check=True)
