@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.method.segments import texts_of
 from stream_can.method.settings import DEFAULTS, Settings
 
 try:
@@ -57,6 +59,9 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         where not given, and with "prefit" uniform.
     paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength
         Of the :class:`stream_can.Corrector`.
+    segments, segments_mb
+        Of the :class:`stream_can.Corrector`: columns of X, which is a data frame then, whose values
+        say more than the classifier makes of them. The classifier sees them as ever.
 
     Attributes
     ----------
@@ -94,6 +99,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         threshold: float = DEFAULTS.threshold,
         pseudo_count: float | None = DEFAULTS.pseudo_count,
         prior_strength: float | None = DEFAULTS.prior_strength,
+        segments: Sequence[str] = (),
+        segments_mb: float = 64,
     ) -> None:
         self.estimator = estimator
         self.cv = cv
@@ -105,6 +112,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.threshold = threshold
         self.pseudo_count = pseudo_count
         self.prior_strength = prior_strength
+        self.segments = segments
+        self.segments_mb = segments_mb
 
     # ---- train
 
@@ -121,9 +130,16 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Raises
         ------
         ValueError
-            The rows hold fewer than two classes, or one that a prefit classifier does not know.
+            The rows hold fewer than two classes, or one that a prefit classifier does not know, or
+            ``sample_weight`` has not one weight for each.
+
+        Warns
+        -----
+        UserWarning
+            A split's rows are of a class that it did not train on, as where ``y`` is sorted.
         """
         X, y = _rows_and_labels(X, y)
+        given = self._given(X)
         if self._is_prefit:
             if params:
                 raise ValueError(f"fit: {next(iter(params))!r} is for a classifier to be trained")
@@ -136,7 +152,9 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
             self._start(model, counts)
             y = y[held]
-        self.corrector_.fit(P, y)
+            if given is not None:
+                given = {name: [texts[i] for i in held] for name, texts in given.items()}
+        self.corrector_.fit(P, y, segments=given)
         return self
 
     def _held_out(self, X: Any, y: NDArray[Any], routed: Any) -> tuple[Array, NDArray[np.intp]]:
@@ -146,8 +164,10 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 f"fit: {len(y)} rows hold only {len(self.classes_)} class, expected 2 or more; "
                 "one class needs no classifier"
             )
+        _check_weights(routed.estimator.fit, len(y))
         splitter = check_cv(self.cv, y, classifier=True)
         parts, rows = [], []
+        unseen: list[Any] = []
         for train, test in splitter.split(X, y, **routed.splitter.split):
             own = _check_method_params(X, params=routed.estimator.fit, indices=train)
             model = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **own)
@@ -156,6 +176,9 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             P[:, columns] = _probabilities(model, _safe_indexing(X, test))
             parts.append(P)
             rows.append(test)
+            unseen += y[test][~np.isin(y[test], y[train])].tolist()
+        if unseen:
+            _warn_of_unseen(len(unseen), sum(map(len, rows)), unseen[0])
         return np.concatenate(parts), np.concatenate(rows)
 
     def _start(self, model: Any, counts: ArrayLike | None = None) -> None:
@@ -165,6 +188,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             self.classes_.tolist(),
             train_counts=counts if self.train_counts is None else self.train_counts,
             paths=self.paths,
+            segments=self.segments,
+            segments_mb=self.segments_mb,
             **self._settings(),
         )
 
@@ -188,7 +213,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def predict_proba(self, X: Any) -> Array:
         """The corrected probabilities, shape (n, m), in the order of ``classes_``."""
         check_is_fitted(self)
-        return self.corrector_.correct_many(self._raw(X))
+        return self.corrector_.correct_many(self._raw(X), segments=self._given(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of each row after the correction, shape (n,)."""
@@ -198,6 +223,17 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def _raw(self, X: Any) -> Array:
         return _probabilities(self.estimator_, X)
 
+    def _given(self, X: Any) -> dict[str, list[Any]] | None:
+        """What the rows give of the columns; None where there are none."""
+        if not self.segments:
+            return None
+        names = getattr(X, "columns", ())
+        for name in self.segments:
+            if name not in names:
+                raise ValueError(f"segments: X has no column {name!r}; give a data frame with it")
+        texts = texts_of(self.segments, X, many=True)
+        return {name: text or [] for name, text in zip(self.segments, texts, strict=True)}
+
     # ---- learn
 
     def observe(self, X: Any) -> Self:
@@ -206,7 +242,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Call it once for each row, after ``predict_proba``.
         """
         check_is_fitted(self)
-        self.corrector_.observe_many(self._raw(X))
+        self.corrector_.observe_many(self._raw(X), segments=self._given(X))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
@@ -229,21 +265,16 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """
         if not hasattr(self, "corrector_"):
             if not self._is_prefit:
-                self.fit(X, y)
-                self._check_classes(classes)
-                return self
+                X, y = _rows_and_labels(X, y)
+                _check_classes(classes, np.unique(y), "the rows have")
+                return self.fit(X, y)
+            check_is_fitted(self.estimator)
+            _check_classes(classes, self.estimator.classes_, "the classifier has")
             self._start(self.estimator)
-        self._check_classes(classes)
+        _check_classes(classes, self.classes_, "the classifier has")
         X, y = _rows_and_labels(X, y)
-        self.corrector_.learn_many(self._raw(X), y)
+        self.corrector_.learn_many(self._raw(X), y, segments=self._given(X))
         return self
-
-    def _check_classes(self, classes: ArrayLike | None) -> None:
-        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(
-                f"partial_fit: classes are {np.unique(classes).tolist()}, but the classifier has "
-                f"{self.classes_.tolist()}; a class that it does not know needs a new fit"
-            )
 
     def restore(self, snapshot: bytes) -> Self:
         """Go on from ``corrector_.to_bytes()`` of an earlier run, behind a prefit classifier.
@@ -265,7 +296,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         if not self._is_prefit:
             raise ValueError('restore: needs a trained classifier and cv="prefit"')
         self._take(self.estimator)
-        settings = self._settings() | {"paths": self.paths}
+        own = ("paths", "segments", "segments_mb")
+        settings = self._settings() | {name: getattr(self, name) for name in own}
         self.corrector_ = Corrector.from_bytes(snapshot, self.classes_.tolist(), **settings)
         return self
 
@@ -311,6 +343,34 @@ def _rows_and_labels(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     check_classification_targets(y)
     X, y = indexable(X, y)
     return X, y
+
+
+def _check_classes(classes: ArrayLike | None, known: NDArray[Any], whose: str) -> None:
+    if classes is not None and not np.array_equal(np.unique(classes), known):
+        raise ValueError(
+            f"partial_fit: classes are {np.unique(classes).tolist()}, but {whose} "
+            f"{known.tolist()}; a class that is not known needs a fit with rows of it"
+        )
+
+
+def _check_weights(params: Mapping[str, Any], n: int) -> None:
+    """Refuse weights of a wrong length here: in a split they would be called those of its rows."""
+    weights = params.get("sample_weight")
+    if isinstance(weights, Sized) and len(weights) != n:
+        raise ValueError(
+            f"fit: sample_weight has {len(weights)} weights for {n} rows; give one for each row"
+        )
+
+
+def _warn_of_unseen(unseen: int, rows: int, first: Any) -> None:
+    """Rows whose class the split's classifier was not trained on spoil what is learned of it."""
+    warnings.warn(
+        f"fit: {unseen} of {rows} held-out rows are of a class that their split did not train on, "
+        f"the first of class {first!r}; where y is sorted, shuffle: cv=StratifiedKFold(5, "
+        "shuffle=True), or KFold(5, shuffle=True)",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def _probabilities(model: Any, X: Any) -> Array:

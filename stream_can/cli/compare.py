@@ -14,7 +14,7 @@ from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
 from stream_can.cli.recorded import form_of, made_from
 from stream_can.cli.terminal import print_json, progress_bar
-from stream_can.compare.outcome import Outcome, change, compare, per_class
+from stream_can.compare.outcome import Outcome, against, compare, per_class
 from stream_can.compare.rivals import BOTH, rivals
 from stream_can.compare.stream import Stream, load
 from stream_can.compare.verdict import verdict
@@ -86,7 +86,7 @@ def compare_command(
         Print the result as JSON.
     """
     refuse_to_overwrite([file, validation], {"--report": report})
-    form = form_of(probs, label, id, classes, normalise)
+    form = form_of(probs, label, id, classes, normalise, corrector.columns)
     with argument_errors():
         check_labels(label_delay, 1)
         settings = corrector.settings()
@@ -135,7 +135,7 @@ def as_dict(stream: Stream, outcomes: list[Outcome]) -> dict[str, Any]:
         "rivals": [
             {"name": one.name, "needs": one.needs}
             | one.scores.summary()
-            | change(one, raw)._asdict()
+            | against(one, raw).summary()
             | {"microseconds": one.microseconds}
             for one in outcomes
         ],
@@ -161,14 +161,14 @@ def show(stream: Stream, outcomes: list[Outcome]) -> None:
     table.add_column("µs/row", justify="right", no_wrap=True)
     table.add_column("needs", style="dim", overflow="fold")
     for one in outcomes:
-        scores, against = one.scores, change(one, raw)
+        scores, changed = one.scores, against(one, raw).summary()
         changes = ["", "", "", ""]
         if one is not raw:
             changes = [
-                f"{against.points:+.2f}",
-                f"{against.points_error:.2f}",
-                f"{against.nats:+.4f}",
-                f"{against.nats_error:.4f}",
+                f"{changed['points']:+.2f}",
+                f"{changed['points_error']:.2f}",
+                f"{changed['nats']:+.4f}",
+                f"{changed['nats_error']:.4f}",
             ]
         table.add_row(
             one.name,

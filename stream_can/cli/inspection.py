@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from stream_can.cli.options import listed
 from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
@@ -25,6 +26,7 @@ def inspect_command(
     config: Path | None = None,
     key: str | None = None,
     save: Path | None = None,
+    segments: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Show what a corrector has learned: one in a file, or those of a state topic.
@@ -43,6 +45,8 @@ def inspect_command(
         Only the one of this name, where a topic has several.
     save
         Keep it in a file, for classes_from_file or Corrector.from_bytes.
+    segments
+        Columns whose values to show: carrier,origin; those whose odds are furthest from 0.
     as_json
         Print it as JSON.
     """
@@ -64,8 +68,17 @@ def inspect_command(
             raise StreamCANError(f"say which to save: --key, one of {', '.join(found)}")
         [(corrector, _)] = found.values()
         write(corrector.to_bytes(), save)
+    columns = [] if segments is None else listed(segments)
+    for corrector, _ in found.values():
+        if unknown := [name for name in columns if name not in corrector.segments]:
+            declared = ", ".join(corrector.segments) or "none"
+            raise StreamCANError(
+                f"--segments: {unknown[0]!r} was not declared; declared: {declared}"
+            )
     found = {
-        name: describe(corrector) | ({"stream": stream} if stream else {})
+        name: describe(corrector)
+        | ({"stream": stream} if stream else {})
+        | ({"segments": {name: odds_of(corrector, name) for name in columns}} if columns else {})
         for name, (corrector, stream) in found.items()
     }
     if as_json:
@@ -126,6 +139,12 @@ def describe(corrector: Corrector) -> dict[str, Any]:
         "settings": {name: _or_text(value) for name, value in corrector.settings.items()},
         "fit": corrector.fit_report,
     }
+
+
+def odds_of(corrector: Corrector, column: str) -> dict[str, float]:
+    """The odds of a column's values, the furthest from 0 first."""
+    odds = corrector.segment_values(column)
+    return dict(sorted(odds.items(), key=lambda one: -abs(one[1])))
 
 
 def _or_none(value: float) -> float | None:

@@ -40,6 +40,16 @@ class CorrectorOptions:
     pseudo_count: Annotated[float | None, _about("pseudo_count")] = None
     prior_strength: Annotated[float | None, _about("prior_strength")] = None
 
+    segments: str | None = None
+    """Columns whose values come with the predictions: carrier,origin; see docs/segments.md."""
+    segments_mb: float | None = None
+    """Memory for the values of all columns (64)."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that were named."""
+        return [] if self.segments is None else listed(self.segments)
+
     def settings(self) -> dict[str, Any]:
         """What was given, as keyword arguments of Corrector."""
         given = {name: value for name, value in vars(self).items() if value is not None}
@@ -47,6 +57,8 @@ class CorrectorOptions:
             given["train_counts"] = [float(count) for count in listed(given["train_counts"])]
         if "paths" in given:
             given["paths"] = listed(given["paths"])
+        if "segments" in given:
+            given["segments"] = self.columns
         return given
 
 

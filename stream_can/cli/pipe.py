@@ -86,8 +86,13 @@ def pipe_command(
     rows = None
     if validation is not None:
         rows = Recording(
-            validation, probs=probs, label=label, classes=names, normalise=normalise
-        ).labelled()
+            validation,
+            probs=probs,
+            label=label,
+            classes=names,
+            normalise=normalise,
+            segments=corrector.columns,
+        ).labelled_with_segments()
     return pipe(
         names,
         fields=Fields(probs=probs, raw=raw, label=label, id=id, digits=digits, normalise=normalise),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stream_can.cli.arguments import COMMAND_LINE
@@ -13,12 +14,17 @@ __all__ = ["form_of", "made_from"]
 
 
 def form_of(
-    probs: str, label: str, id: str, classes: str | None, normalise: Normalise
+    probs: str,
+    label: str,
+    id: str,
+    classes: str | None,
+    normalise: Normalise,
+    segments: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The keyword arguments that a recording and its validation rows have in common."""
     return {
         "probs": probs, "label": label, "id": id, "classes": names_of(classes),
-        "normalise": normalise,
+        "normalise": normalise, "segments": segments,
     }  # fmt: skip
 
 

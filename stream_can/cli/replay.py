@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from cyclopts import Parameter
 
 from stream_can import snapshot
 from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
 from stream_can.cli.recorded import form_of, made_from
 from stream_can.cli.terminal import print_json, progress_bar, show_replay
 from stream_can.corrector import Corrector
@@ -19,6 +20,8 @@ from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 from stream_can.replay.run import replay
 from stream_can.replay.steps import check_arrival, check_labels
+from stream_can.replay.tried import try_segments as play_tries
+from stream_can.replay.tried import worth_in_words
 from stream_can.replay.verdict import verdict
 
 __all__ = ["replay_command"]
@@ -43,6 +46,7 @@ def replay_command(
     normalise: Normalise = "rounded",
     validation: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
+    try_segments: str | None = None,
     state: Path | None = None,
     report: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -84,6 +88,9 @@ def replay_command(
         Divide by their sum rows that rounding explains, or always, as for scores.
     validation
         A file like FILE with validation rows to fit before the stream starts.
+    try_segments
+        Columns to try: carrier,origin. Each is played alone, then all together, against the same
+        without, to say whether it is worth declaring (--segments).
     state
         Keep what was learned here, for a deployment to start from.
     report
@@ -92,8 +99,14 @@ def replay_command(
         Print the result as JSON.
     """
     refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
-    form = form_of(probs, label, id, classes, normalise)
+    tries = [] if try_segments is None else listed(try_segments)
+    form = form_of(probs, label, id, classes, normalise, corrector.columns or tries)
     with argument_errors():
+        if tries and (corrector.columns or ask is not None):
+            other = "--segments" if corrector.columns else "--ask"
+            raise StreamCANError(
+                f"--try-segments plays with and without columns; leave {other} out"
+            )
         recording = Recording(file, time=time, label_time=label_time, **form)
         check_arrival(recording, label_delay)
         check_labels(label_delay, label_rate)
@@ -103,9 +116,21 @@ def replay_command(
         settings = corrector.settings()
         if recording.train_counts is not None:
             settings.setdefault("train_counts", recording.train_counts)
-        start = Corrector(recording.classes, **settings)
+        held = None
         if validation is not None:
-            start.fit(*Recording(validation, **form).labelled())
+            held = Recording(validation, **form).labelled_with_segments()
+
+        def make(columns: Sequence[str]) -> Corrector:
+            made = Corrector(recording.classes, **settings | {"segments": columns})
+            if held is not None:
+                made.fit(
+                    held.P,
+                    held.y,
+                    segments=held.segments and {name: held.segments[name] for name in columns},
+                )
+            return made
+
+        start = make(corrector.columns)
     if report is not None:
         # Imported now, so that a missing extra is said before the replay and not behind it.
         from stream_can.report.page import write_report
@@ -118,6 +143,7 @@ def replay_command(
         if ask is None
         else 1 + len(rates) + len(below - {ask})
     )
+    replays += len(tries) + (len(tries) > 1)
     with progress_bar("replay", recording.rows * replays) as progress:
         result = replay(
             recording,
@@ -129,13 +155,28 @@ def replay_command(
             rates=rates,
             progress=progress,
         )
+        tried = []
+        if tries:
+            tried = play_tries(
+                recording,
+                make,
+                result,
+                label_delay=label_delay,
+                label_rate=label_rate,
+                seed=seed,
+                progress=progress,
+            )
     if state is not None:
         snapshot.save(start.to_bytes(), state)
     if report is not None:
         name = Path(recording.name).name
         write_report(result, name, report, made_from=made_from(recording))
     if as_json:
-        print_json(result.to_dict() | {"verdict": verdict(result)})
+        found = result.to_dict() | {"verdict": verdict(result)}
+        if tries:
+            found["tried"] = [one.to_dict() for one in tried]
+            found["worth"] = worth_in_words(tried, result.raw.n)
+        print_json(found)
     else:
-        show_replay(result, label_rate)
+        show_replay(result, label_rate, tried)
     return 0

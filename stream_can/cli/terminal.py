@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,10 +23,14 @@ from rich.text import Text
 
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
+from stream_can.replay.tried import Tried, worth_in_words
+from stream_can.replay.values import ColumnScores
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
 
 __all__ = ["print_json", "progress_bar", "show_inspection", "show_replay", "two_columns"]
+VALUES, MATTER = 10, 20
+"""Values of each column that a replay shows, and an inspection."""
 
 
 class _Rate(ProgressColumn):
@@ -53,8 +57,8 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda rows: progress.update(bar, advance=rows)
 
 
-def show_replay(result: Replay, label_rate: float) -> None:
-    """Scores before and after, the table of paths, and the verdict."""
+def show_replay(result: Replay, label_rate: float, tried: Sequence[Tried] = ()) -> None:
+    """Scores before and after, the tables of paths, values and tried columns, and the verdict."""
     console = _console()
     console.print(
         f"{result.rows:,} rows, {result.raw.n:,} with a label, {len(result.classes)} classes; "
@@ -84,8 +88,55 @@ def show_replay(result: Replay, label_rate: float) -> None:
             console.print(
                 f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
             )
+    for name, column in result.columns.items():
+        _show_values(console, name, column)
     console.print()
     console.print(verdict(result))
+    if tried:
+        _show_tried(console, tried)
+        console.print(worth_in_words(tried, result.raw.n))
+
+
+def _show_values(console: Console, name: str, column: ColumnScores) -> None:
+    """The heaviest values of a column."""
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(readable(name, 40))
+    for head in ("rows", "labels", "accuracy %", "change", "log loss", "change", "calibration %"):
+        table.add_column(head, justify="right")
+    found = column.values()
+    for one in found[:VALUES]:
+        (a, b), (c, d), (e, f) = one.accuracy, one.log_loss, one.calibration
+        numbers = (
+            [f"{100 * b:.2f}", f"{100 * (b - a):+.2f}", f"{d:.4f}", f"{d - c:+.4f}",
+             f"{100 * e:.1f} -> {100 * f:.1f}"]
+            if one.scored else []
+        )  # fmt: skip
+        table.add_row(readable(one.value, 40), f"{one.rows:,}", f"{one.labels:,}", *numbers)
+    console.print(table)
+    if len(found) > VALUES:
+        console.print(f"and {len(found) - VALUES:,} more values; --report shows them")
+
+
+def _show_tried(console: Console, tried: Sequence[Tried]) -> None:
+    """What each column is worth."""
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("with", overflow="fold")
+    for head in ("values", "points", "±", "nats", "±"):
+        table.add_column(head, justify="right")
+    table.add_column("")
+    for one in tried:
+        table.add_row(
+            ", ".join(readable(name, 40) for name in one.columns),
+            f"{one.values:,}",
+            f"{100 * one.accuracy.value:+.2f}",
+            f"{100 * one.accuracy.error:.2f}",
+            f"{one.log_loss.value:+.4f}",
+            f"{one.log_loss.error:.4f}",
+            one.said,
+        )
+    console.print(table)
 
 
 def show_inspection(found: dict[str, Any]) -> None:
@@ -135,6 +186,16 @@ def show_inspection(found: dict[str, Any]) -> None:
     console.print()
     weights = [(name, 100 * w) for name, w in found["weights"].items()]
     console.print(_bars("path", "weight %", weights))
+    for name, odds in found.get("segments", {}).items():
+        console.print()
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column(readable(name, 40))
+        table.add_column("odds, nats", justify="right")
+        for value, nats in list(odds.items())[:MATTER]:
+            table.add_row(readable(value, 40), f"{nats:+.2f}")
+        console.print(table)
+        more = f", and {len(odds) - MATTER:,} nearer to 0" if len(odds) > MATTER else ""
+        console.print(f"{len(odds):,} values{more}; above 0 its labels spoke for its column")
 
 
 def print_json(found: Any) -> None:
@@ -147,14 +208,15 @@ def _as_json(value: Any) -> Any:
 
 
 def _console() -> Console:
-    # What is piped on is for a program or a file, where a line must not break at 80 columns.
-    # Names are text: no markup, no :emoji:.
+    # Output into a pipe or a file must not be wrapped at 80 columns. Names of classes are text:
+    # rich would take [brackets] for markup and :words: for emoji.
     return Console(
         width=None if sys.stdout.isatty() else 120, highlight=False, markup=False, emoji=False
     )
 
 
 def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
+    """Four scores as text, or where ``before`` is given how they changed."""
     values = [100 * scores.accuracy, scores.log_loss, scores.brier, 100 * scores.ece]
     if before is None:
         return [f"{value:.{digits}f}" for value, digits in zip(values, (2, 4, 4, 2), strict=True)]
@@ -163,7 +225,7 @@ def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
     return [f"{change:+.{digits}f}" for change, digits in zip(changes, (2, 4, 4, 2), strict=True)]
 
 
-def two_columns(facts: list[tuple[str, str]]) -> Table:
+def two_columns(facts: Iterable[tuple[str | Text, str | Text]]) -> Table:
     """Names and what is said of each."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
+from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -20,7 +21,8 @@ from rich.text import Text
 from stream_can import kafka
 from stream_can.cli.terminal import two_columns
 from stream_can.errors import StreamCANError
-from stream_can.kafka.watch.status import VERSION, Score, Status
+from stream_can.kafka.watch.shown import shown
+from stream_can.kafka.watch.status import VERSION, Cell, Name, Sheet, Status, Time
 from stream_can.replay.names import readable
 
 __all__ = ["watch"]
@@ -28,6 +30,8 @@ __all__ = ["watch"]
 EVERY_SECONDS = 2.0
 MOST_BYTES = 4 << 20
 COLOURS = {"good": "green", "doubt": "yellow", "bad": "red"}
+CLASSES, LETTERS = 8, 3
+"""How many of them a terminal has room for."""
 Watched = Annotated[Path | None, Parameter(help="the worker's TOML file of settings")]
 
 
@@ -51,14 +55,14 @@ def watch(
     width = None if sys.stdout.isatty() else 120
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     if once or not console.is_terminal:
-        console.print(shown(ask(where)))
+        console.print(laid_out(ask(where)))
         return 0
     last: Status | None = None
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:
                 last = ask(where)
-                live.update(shown(last), refresh=True)
+                live.update(laid_out(last), refresh=True)
             except NoAnswer as error:
                 live.update(_silent(error, last), refresh=True)
             time.sleep(EVERY_SECONDS)
@@ -100,92 +104,67 @@ def ask(where: str) -> Status:
         raise NoAnswer(f"{where}: no answer of a worker: {error}") from None
 
 
-def shown(status: Status) -> RenderableType:
-    """A status for a terminal."""
-    s = status
-    title = f"{readable(s.application)} {readable(s.instance)}, {s.n_classes:,} classes,"
-    title += f" {len(s.partitions)} partitions, {_clock(s.time)}"
-    parts: list[RenderableType] = [Text(title, style="bold")]
-    for problem in s.problems:
-        said = Text(readable(problem.what, 400), style=f"bold {COLOURS.get(problem.level, '')}")
-        parts.append(said + Text(f" {problem.do}", style="default not bold"))
-    scores = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "labels", "before", "after", "change", "between"):
-        scores.add_column(name, justify="left" if not name else "right")
-    for window, found in (("hour", s.hour), ("day", s.day)):
-        for name, score, factor, digits in (
-            (f"accuracy %, last {window}", found.accuracy, 100, 2),
-            (f"log loss, last {window}", found.log_loss, 1, 4),
-        ):
-            scores.add_row(name, f"{found.scored:,}", *_cells(score, factor, digits))
-    parts += ["", scores, "", _facts(s)]
-    if s.learned:
-        parts += ["", _classes(s)]
-    if s.dead_letters:
-        parts.append(Text("\nthe last dead letters", style="bold"))
-        for letter in s.dead_letters[:3]:
-            where = f"{letter.topic}-{letter.partition} offset {letter.offset}"
-            reason = readable(f"{letter.error}: {letter.reason}", 200)
-            parts.append(Text(f"{_clock(letter.time)}  {readable(where, 120)}  {reason}"))
+def laid_out(status: Status) -> RenderableType:
+    """A status for a terminal: what the page shows, without its figures and its long tails."""
+    said = status.shown or shown(status)
+    title = Text.assemble(_text(said.title), ", ", _text(said.sub), ", as of ", _clock(status.time))
+    title.stylize("bold")
+    parts: list[RenderableType] = [title]
+    for problem in status.problems:
+        what = Text(readable(problem.what, 400), style=f"bold {COLOURS.get(problem.level, '')}")
+        parts.append(what + Text(f" {problem.do}", style="default not bold"))
+    tiles = ", ".join(f"{tile.what} {tile.value}" for tile in said.tiles[2:])
+    sheets = [_table(said.scores), _table(said.flow)]
+    parts += ["", Text(tiles), "", Columns(sheets, padding=(0, 4))]
+    parts += [Text(line) for line in (said.fair, said.requests) if line]
+    for one in said.learned:
+        name = "learned" if status.together else f"learned, {one.partition}"
+        parts += [
+            Text(name, style="bold"),
+            two_columns([(_text(a), _text(b)) for a, b in one.facts]),
+        ]
+    if said.learned:
+        mix, classes = said.learned[0].mix, status.learned[0].classes
+        rows: list[list[Cell]] = [
+            [[Name(entry.name)], *row] for entry, row in zip(classes, mix.rows, strict=True)
+        ]
+        parts += ["", _table(Sheet(mix.head, rows), CLASSES)]
+    if said.letters.rows:
+        parts += [Text("\nthe last dead letters", style="bold"), _table(said.letters, LETTERS)]
     return Group(*parts)
 
 
-def _cells(score: Score | None, factor: float, digits: int) -> list[str]:
-    if score is None:
-        return ["-"] * 4
-    change = f"{factor * (score.after - score.before):+.{digits}f}"
-    between = "too early to say"
-    if score.low is not None and score.high is not None:
-        between = f"{factor * score.low:+.{digits}f} and {factor * score.high:+.{digits}f}"
-    means = (f"{factor * mean:.{digits}f}" for mean in (score.before, score.after))
-    return [*means, change, between]
-
-
-def _facts(s: Status) -> Table:
-    hour = s.hour
-    lag = "-" if s.lag is None else f"{s.lag:,}"
-    rows = [("records", f"{s.records_per_second:,.0f} a second, {lag} waiting")]
-    joined = f"{hour.matched / hour.labels:.1%}" if hour.labels else "-"
-    rows.append(("labels, last hour", f"{hour.labels:,}, {joined} found their prediction"))
-    if s.open_requests is not None:
-        age = f", the oldest for {s.oldest_request:,.0f} s" if s.oldest_request is not None else ""
-        asked = f"{hour.asked:,}, of these came {hour.answered:,}; open {s.open_requests:,}{age}"
-        rows.append(("asked for, last hour", asked))
-    if hour.commit_mean is not None and hour.commit_longest is not None:
-        times = f"{1000 * hour.commit_mean:,.0f} ms, at most {1000 * hour.commit_longest:,.0f} ms"
-        rows.append(
-            ("commits, last hour", f"{hour.commits:,} of {times}; {hour.given_up} given up")
-        )
-    for found in s.learned:
-        name = "learned" if s.together else f"learned, {found.partition}"
-        age = "" if found.age is None else f", the newest {found.age:,.0f} s ago"
-        rows.append((name, f"{found.labels:,} labels{age}"))
-        rows.append(("what goes out", _shares(found.final_weights)))
-        rows.append(("paths", _shares(found.weights)))
-    return two_columns(rows)
-
-
-def _shares(weights: dict[str, float]) -> str:
-    largest = sorted(weights.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {share:.1%}" for name, share in largest if share >= 0.0005)
-
-
-def _classes(s: Status) -> Table:
+def _table(sheet: Sheet, most: int | None = None) -> Table:
+    """The first rows of a sheet that has some; names stand left, numbers right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("class")
-    table.add_column("labels say", justify="right")
-    table.add_column("taken for", justify="right")
-    for one in s.learned[0].classes[:8]:
-        says = "-" if one.labels is None else f"{one.labels:.1%}"
-        table.add_row(readable(one.name, 40), says, f"{one.taken:.1%}")
+    named = [any(isinstance(piece, Name) for piece in cell) for cell in sheet.rows[0]]
+    for i, head in enumerate(sheet.head):
+        table.add_column(head, justify="left" if i == 0 or named[i] else "right")
+    for row in sheet.rows[:most]:
+        table.add_row(*map(_text, row))
     return table
+
+
+def _text(cell: Cell) -> Text:
+    """A cell's pieces; what others named is made harmless."""
+    return Text("").join(_piece(piece) for piece in cell)
+
+
+def _piece(piece: str | Name | Time) -> Text:
+    if isinstance(piece, str):
+        return Text(piece)
+    if isinstance(piece, Name):
+        return Text(readable(piece.text, 120))
+    return Text(
+        f"{datetime.fromtimestamp(piece.at):%d/%m/%Y, %H:%M:%S}" if piece.date else _clock(piece.at)
+    )
 
 
 def _silent(error: NoAnswer, last: Status | None) -> RenderableType:
     said = Text(f"{error}.", style="bold red")
     if last is None:
         return said
-    return Group(said, Text(f"As it was at {_clock(last.time)}:\n"), shown(last))
+    return Group(said, Text(f"As it was at {_clock(last.time)}:\n"), laid_out(last))
 
 
 def _clock(when: float) -> str:

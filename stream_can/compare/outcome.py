@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -10,14 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.change import Change, change
 from stream_can.compare.rivals import Rival
 from stream_can.compare.stream import Stream
 from stream_can.scores import FLOOR, Scores
 
-__all__ = ["Change", "Outcome", "change", "compare", "per_class"]
-
-STRETCHES = 30
-"""The standard error is taken over so many stretches of the stream: neighbouring rows are alike."""
+__all__ = ["Against", "Outcome", "against", "compare", "per_class"]
 
 
 class Outcome(NamedTuple):
@@ -36,15 +33,20 @@ class Outcome(NamedTuple):
     """Processor time for a row of the stream, its fits included."""
 
 
-class Change(NamedTuple):
-    """Against the raw predictions, with standard errors."""
+class Against(NamedTuple):
+    """A rival against another on the same rows: that one is before, the rival after."""
 
-    points: float
-    """Of accuracy, in points of percent."""
-    points_error: float
-    nats: float
-    """Of log loss."""
-    nats_error: float
+    accuracy: Change
+    log_loss: Change
+
+    def summary(self) -> dict[str, float]:
+        """The changes in points of percent and in nats, with their standard errors."""
+        return {
+            "points": 100 * self.accuracy.value,
+            "points_error": 100 * self.accuracy.error,
+            "nats": self.log_loss.value,
+            "nats_error": self.log_loss.error,
+        }
 
 
 def compare(
@@ -113,18 +115,14 @@ def compare(
         )
 
 
-def change(outcome: Outcome, raw: Outcome) -> Change:
-    """What a rival changed against raw, with standard errors over stretches of the stream."""
-    points = _mean(100.0 * (outcome.hits.astype(np.float64) - raw.hits))
-    return Change(*points, *_mean(outcome.losses - raw.losses))
-
-
-def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    """The mean and its standard error."""
-    count = min(STRETCHES, len(values))
-    means = np.array([part.mean() for part in np.array_split(values, count)])
-    error = means.std(ddof=1) / math.sqrt(count) if count > 1 else math.nan
-    return float(values.mean()), float(error)
+def against(outcome: Outcome, other: Outcome) -> Against:
+    """What a rival changed against another, raw as a rule."""
+    rows = np.ones(len(outcome.hits))
+    accuracy = change(rows, other.hits, outcome.hits)
+    log_loss = change(rows, other.losses, outcome.losses)
+    assert accuracy is not None, "a stream without a scored row is refused where it is loaded"
+    assert log_loss is not None
+    return Against(accuracy, log_loss)
 
 
 def per_class(stream: Stream, before: Outcome, after: Outcome) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_can.compare.figures import Drawn, lines, panels, rolling
-from stream_can.compare.outcome import Outcome, change, per_class
+from stream_can.compare.outcome import Outcome, against, per_class
 from stream_can.compare.rivals import BOTH
 from stream_can.compare.stream import Stream
 from stream_can.compare.verdict import verdict
@@ -117,14 +117,15 @@ def _keys(drawn: Drawn) -> str:
 
 
 def _table(outcomes: list[Outcome]) -> str:
+    """A row for each rival; the first is the raw stream, against which changes are counted."""
     raw = outcomes[0]
     body = []
     for one in outcomes:
-        against = change(one, raw)
+        changed = against(one, raw).summary()
         points = nats = ""
         if one is not raw:
-            points = f"{against.points:+.2f} ± {against.points_error:.2f}"
-            nats = f"{against.nats:+.4f} ± {against.nats_error:.4f}"
+            points = f"{changed['points']:+.2f} ± {changed['points_error']:.2f}"
+            nats = f"{changed['nats']:+.4f} ± {changed['nats_error']:.4f}"
         scores = one.scores
         cells = [
             ("", f"{100 * scores.accuracy:.2f}"),

@@ -18,9 +18,10 @@ from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
 from stream_can.replay.steps import steps
 
-__all__ = ["BOTH", "RAW", "RECENT", "Rival", "rivals"]
+__all__ = ["BOTH", "RAW", "RECENT", "WITH", "Rival", "rivals"]
 
 RAW, BOTH = "raw", "stream_can: fit, labels"
+WITH = f"{BOTH}, columns"
 RECENT = 5000
 """A refit by hand takes so many of the last labels, beside the validation rows."""
 BLOCK = 4096
@@ -46,7 +47,8 @@ def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
     refit_every
         Rows between two refits of the methods that are refitted by hand.
     **settings
-        Of the :class:`Corrector`.
+        Of the :class:`Corrector`. With ``segments`` there is one rival more, which knows them; the
+        others play without.
 
     Raises
     ------
@@ -65,6 +67,7 @@ def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
         ("matrix", MatrixScaling),
     ]
     again = ("temperature", "vector", "isotonic")
+    with_columns, settings = settings, {k: v for k, v in settings.items() if k[:8] != "segments"}
     fit_to, refit = "validation rows", "validation rows, labels, refits"
     return [
         Rival(RAW, "nothing", _blocks),
@@ -83,6 +86,10 @@ def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
             "validation rows, 1 label in 20",
             _ours(settings, fit=True, rate=0.05),
         ),
+        *[
+            Rival(WITH, "validation rows, labels, columns", _ours(with_columns, fit=True, rate=1))
+            for _ in range(bool(with_columns.get("segments")))
+        ],
     ]
 
 
@@ -101,6 +108,9 @@ def _once(method: Callable[[], Calibration]) -> Callable[[Stream], Iterator[Arra
 
 
 def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], Iterator[Array]]:
+    """A method that is fitted anew before every so many rows, to the validation rows and the
+    latest rows whose label has come by then."""
+
     def play(stream: Stream) -> Iterator[Array]:
         calibration = method()
         P, y = stream.validation
@@ -134,7 +144,8 @@ def _ours(
             len(stream.classes), **{"train_counts": stream.train_counts, **settings}
         )
         if fit:
-            corrector.fit(*stream.validation)
+            given = stream.validation_segments if corrector.segments else None
+            corrector.fit(*stream.validation, segments=given)
         chunks, delay = stream.chunks(), stream.label_delay
         for step in steps(chunks, corrector, label_delay=delay, label_rate=rate, explain=False):
             yield step.corrected

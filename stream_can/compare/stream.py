@@ -15,6 +15,7 @@ from stream_can.replay.steps import check_arrival
 __all__ = ["Stream", "load"]
 
 Array = NDArray[np.float64]
+Segments = dict[str, NDArray[np.object_]]
 
 
 class Stream(NamedTuple):
@@ -38,13 +39,25 @@ class Stream(NamedTuple):
     """How many rows late labels arrive; None where they have their own time."""
     time: NDArray[Any] | None = None
     label_time: NDArray[Any] | None = None
+    segments: Segments | None = None
+    """What each row gives of columns."""
+    validation_segments: Segments | None = None
+    """What the validation rows give of them."""
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows as :func:`stream_can.replay.steps` takes them."""
         for first in range(0, len(self.P), CHUNK):
             cut = slice(first, first + CHUNK)
-            times = [None if t is None else t[cut] for t in (self.time, self.label_time)]
-            yield Chunk(first, self.P[cut], self.y[cut], self.arrives[cut], *times)
+            time, label_time = (None if t is None else t[cut] for t in (self.time, self.label_time))
+            yield Chunk(
+                first,
+                self.P[cut],
+                self.y[cut],
+                self.arrives[cut],
+                time,
+                label_time,
+                _rows(self.segments, cut),
+            )
 
     @property
     def due(self) -> NDArray[np.int64]:
@@ -88,7 +101,7 @@ def load(
             "(--validation), or how many labelled rows to take (--validation-rows)"
         )
     check_arrival(recording, label_delay)
-    P, y, arrives, time, label_time = _read(recording)
+    P, y, arrives, time, label_time, segments = _read(recording)
     start = 0
     if validation is None:
         labelled = np.flatnonzero(y >= 0)
@@ -99,13 +112,15 @@ def load(
             )
         first = labelled[:validation_rows]
         rows, labels, start = P[first], y[first], int(first[-1]) + 1
+        given = _rows(segments, first)
     else:
         if list(map(str, validation.classes)) != list(map(str, recording.classes)):
             raise InvalidRecording(
                 f"{validation.path}: classes {validation.classes[:8]}, but {recording.path} has "
                 f"{recording.classes[:8]}: both need the same ones in the same order"
             )
-        rows, labels, *_ = _read(validation)
+        rows, labels, *_, given = _read(validation)
+        given = _rows(given, labels >= 0)
         rows, labels = rows[labels >= 0], labels[labels >= 0]
         if not len(labels):
             raise InvalidRecording(f"{validation.path}: no row has a label")
@@ -122,12 +137,25 @@ def load(
         label_delay,
         None if time is None else time[start:],
         None if label_time is None else label_time[start:],
+        _rows(segments, slice(start, None)),
+        given,
     )
 
 
 def _read(recording: Recording) -> tuple[Any, ...]:
-    """All rows at once: P, y, arrives, time, label_time."""
-    parts = [chunk[1:] for chunk in recording.chunks()]
-    return tuple(
-        None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
+    """All rows at once: P, y, arrives, time, label_time, segments."""
+    chunks = list(recording.chunks())
+    parts = [chunk[1:-1] for chunk in chunks]
+    segments = {
+        name: np.concatenate([chunk.segments[name] for chunk in chunks if chunk.segments])
+        for name in recording.segments
+    }
+    return (
+        *(None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True)),
+        segments or None,
     )
+
+
+def _rows(segments: Segments | None, which: Any) -> Segments | None:
+    """What some of the rows give."""
+    return segments and {name: values[which] for name, values in segments.items()}

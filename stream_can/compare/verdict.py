@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stream_can.compare.outcome import Outcome, change
-from stream_can.compare.rivals import BOTH
+from stream_can.compare.outcome import Outcome, against
+from stream_can.compare.rivals import BOTH, WITH
 
 __all__ = ["best", "verdict"]
 
@@ -20,7 +20,7 @@ def best(outcomes: Sequence[Outcome]) -> Outcome:
 def verdict(outcomes: Sequence[Outcome]) -> str:
     """One paragraph: stream_can against the rival with the lowest log loss.
 
-    A difference counts where it is larger than two standard errors.
+    A difference counts where it is beyond its interval of 95 %.
     """
     ours = next((one for one in outcomes if one.name == BOTH), None)
     rivals = [one for one in outcomes if not one.name.startswith(OURS)]
@@ -29,15 +29,16 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
             f"Not finished: stream_can has not been played yet. So far {best(rivals).name} leads."
         )
     rival = best(rivals)
-    against = change(ours, rival)
+    found = against(ours, rival)
+    changed = found.summary()
     numbers = (
         f"log loss {ours.scores.log_loss:.4f} against {rival.scores.log_loss:.4f} "
-        f"({against.nats:+.4f} nats, standard error {against.nats_error:.4f}), accuracy "
+        f"({changed['nats']:+.4f} nats, standard error {changed['nats_error']:.4f}), accuracy "
         f"{100 * ours.scores.accuracy:.2f} % against {100 * rival.scores.accuracy:.2f} % "
-        f"({against.points:+.2f} points, standard error {against.points_error:.2f})"
+        f"({changed['points']:+.2f} points, standard error {changed['points_error']:.2f})"
     )
-    closer, further = (sign * against.nats > 2 * against.nats_error for sign in (-1, 1))
-    more, fewer = (sign * against.points > 2 * against.points_error for sign in (1, -1))
+    closer, further = found.log_loss.fell, found.log_loss.rose
+    more, fewer = found.accuracy.rose, found.accuracy.fell
     if (closer and fewer) or (further and more):
         first = "A trade, and yours to weigh"
     elif closer or more:
@@ -49,4 +50,26 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
     return (
         f"{first}. stream_can with validation rows and labels, against the best of the rest, "
         f"{rival.name}: {numbers}."
+    ) + _columns(outcomes, ours)
+
+
+def _columns(outcomes: Sequence[Outcome], ours: Outcome) -> str:
+    """What the columns add, where they played."""
+    with_columns = next((one for one in outcomes if one.name == WITH), None)
+    if with_columns is None:
+        return ""
+    found = against(with_columns, ours)
+    changed = found.summary()
+    closer, further = found.log_loss.fell, found.log_loss.rose
+    more, fewer = found.accuracy.rose, found.accuracy.fell
+    if (closer or more) and not (further or fewer):
+        first = "The columns are worth having"
+    elif (further or fewer) and not (closer or more):
+        first = "Leave the columns out"
+    else:
+        first = "The columns make no difference that stands out of the noise"
+    return (
+        f" {first}: with them {changed['points']:+.2f} points (standard error"
+        f" {changed['points_error']:.2f}), {changed['nats']:+.4f} nats (standard error"
+        f" {changed['nats_error']:.4f})."
     )

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, Self
 __all__ = ["Stop", "read_lines"]
 
 CHUNK = 1 << 17
-"""Bytes read at once: with more a batch of 10 classes leaves the cache, with less one of 1,000 has
-too few lines (measured, 16 to 256 kB)."""
+"""Bytes read at once (16 to 256 kB were measured). With more, a batch of 10 classes does not stay
+in the cache; with less, a batch of 1,000 classes has too few lines."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -47,11 +47,12 @@ class Stop:
             raise StopReading
 
     def read(self, source: BinaryIO, seconds: float | None = None) -> bytes | None:
-        """What there is to read, at least a byte; nothing at the end or after a signal.
+        """Wait for something to read, and return it: empty at the end or after a signal.
 
         None where nothing came in so many seconds.
         """
         try:
+            # First the flag, then the question: a signal between the two raises, none is missed.
             self.reading = True
             if self.signum is not None:
                 return b""
@@ -69,12 +70,16 @@ class Stop:
 def read_lines(
     source: BinaryIO, stop: Stop, patience: Callable[[], float | None] = lambda: None
 ) -> Iterator[list[bytes]]:
-    """Complete lines as they come; the last one may lack its end, unless a signal cut it.
+    """Complete lines as they come.
+
+    A last line without a newline counts too, but not where a signal ended the reading: it may be
+    cut in the middle.
 
     Parameters
     ----------
     patience
-        How many seconds to wait for more now: then no lines are yielded. None waits for ever.
+        How many seconds to wait for more now; if none come, an empty list is yielded. None waits
+        for ever.
     """
     parts: list[bytes] = []
     begun = False
@@ -98,6 +103,6 @@ def _comes(source: BinaryIO, seconds: float) -> bool:
     """Whether there is something to read before so many seconds are over."""
     try:
         ready, _, _ = select.select([source], [], [], max(seconds, 0))
-    except (OSError, ValueError):  # no file of the system's: it never waits
+    except (OSError, ValueError):  # not a file of the operating system, so reading never waits
         return True
     return bool(ready)

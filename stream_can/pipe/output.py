@@ -20,9 +20,10 @@ def letter_of(output: Output, first: int) -> bytes:
     """A dead letter as a JSON line; ``first`` is the task's number of the input's first line."""
     headers = {name: value.decode() for name, value in output.headers if value is not None}
     kind = headers["__connect.errors.exception.class.name"].rpartition(".")[2]
-    line = output.value or b""
+    line, source = output.value or b"", output.source
+    assert source is not None
     letter: dict[str, Any] = {
-        "line": int(headers["__connect.errors.offset"]) - first + 1,
+        "line": source.offset - first + 1,
         "error": f"{kind}: {headers['__connect.errors.exception.message']}",
     }
     try:
@@ -35,14 +36,14 @@ def letter_of(output: Output, first: int) -> bytes:
 def write_all(file: BinaryIO, data: bytes) -> None:
     """Write all of it, past the buffer of ``file`` if there is one.
 
-    With PYTHONUNBUFFERED, usual in containers, standard output has none: its ``write`` may take a
-    part and say so only in what it returns, as on a disk that is nearly full.
+    With PYTHONUNBUFFERED, which is usual in containers, standard output has no buffer. Then
+    ``write`` may take only a part, as on a disk that is nearly full, and only its result says so.
     """
     raw = getattr(file, "raw", file)
     left = memoryview(data)
     while left:
         written = raw.write(left)
-        if written is None:  # not blocking, and nobody reads: wait
+        if written is None:  # the file does not block and cannot take more now: wait
             select.select([], [raw], [])
         else:
             left = left[written:]
@@ -50,7 +51,7 @@ def write_all(file: BinaryIO, data: bytes) -> None:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Name the file in the error of a write; a closed pipe stays what it is."""
+    """Put the name of the file into the error of a write; BrokenPipeError goes through as it is."""
     try:
         yield
     except BrokenPipeError:

@@ -33,7 +33,7 @@ def pipe(
     errors: Literal["dead-letter", "fail"] = "dead-letter",
     recent_bytes: int = 64 << 20,
     ask: float | None = None,
-    validation: tuple[Any, Any] | None = None,
+    validation: tuple[Any, ...] | None = None,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
     **settings: Any,
@@ -80,11 +80,13 @@ def pipe(
         Ask for the labels of at most this share of the predictions: these lines say ``"ask":
         "random"`` or ``"ask": "margin"``, see :class:`stream_can.LabelRequests`.
     validation
-        Rows (n, m) and labels (n,) for :meth:`stream_can.Corrector.fit`; only for a new state.
+        Rows (n, m) and labels (n,) for :meth:`stream_can.Corrector.fit`, and where columns are
+        declared {column: n values}; only for a new state.
     stdin, stdout
         Binary streams; those of the process by default.
     **settings
-        Those of :class:`stream_can.Corrector`, ``train_counts`` included.
+        Those of :class:`stream_can.Corrector`, ``train_counts`` and ``segments`` included: the
+        names of these are where their values stand in the lines.
 
     Returns
     -------

@@ -25,8 +25,8 @@ class StateInUse(StreamCANError):
 def locked(path: Path | None) -> Iterator[None]:
     """Hold the state file for this process alone; folders that are missing are made.
 
-    What is locked is a file beside it, ``<name>.lock``, since the state is replaced at each save.
-    The system gives it free whatever ends the process.
+    The lock is on a file beside it, ``<name>.lock``, since each save replaces the state file. The
+    operating system releases it however the process ends.
 
     Raises
     ------
@@ -49,7 +49,8 @@ def locked(path: Path | None) -> Iterator[None]:
                     f"state file {path}: in use by process {file.read().strip()}; "
                     "give each pipe its own"
                 ) from None
-            # Between open and lock the process before may have removed it, and a third made anew.
+            # Between our open and our lock its owner may have removed the file, and another process
+            # may have made a new one: then we hold a lock that nobody looks at.
             if not name.exists() or not os.path.samestat(os.fstat(file.fileno()), name.stat()):
                 continue
             file.truncate(0)
@@ -67,7 +68,7 @@ def open_task(
     classes: int | Iterable[Hashable] | None,
     settings: dict[str, Any],
     options: dict[str, Any],
-    validation: tuple[Any, Any] | None,
+    validation: tuple[Any, ...] | None,
 ) -> Task:
     """The task of the state file, or a new one, saved at once so that a bad path shows now."""
     try:
@@ -80,7 +81,8 @@ def open_task(
             raise ValueError(f"classes: not given, and there is no state{where} to take them from")
         corrector = Corrector(classes, **settings)
         if validation is not None:
-            corrector.fit(*validation)
+            P, y, *given = validation
+            corrector.fit(P, y, segments=given[0] if given else None)
         task = Task(corrector, **options)
         if path is not None:
             snapshot.save(task.to_bytes(recent=True), path)
@@ -94,5 +96,5 @@ def open_task(
 
 
 def next_line(task: Task) -> int:
-    """Lines that the task has taken, over the life of its state; counted from 0, the next one."""
+    """The number, from 0, of the next line that the task takes, over the life of its state."""
     return max(task.next_prediction, task.next_label)

@@ -23,11 +23,11 @@ __all__ = ["LABELS", "BadLine", "Run", "Saver"]
 LABELS = "labels"
 
 SECONDS, SHARE = 1.0, 0.1
-"""Between two saves at least; and of the time that saves may take."""
+"""The least time between two saves, and the share of the time that saving may take."""
 
 
 class Saver:
-    """Saves a task: after so many lines, or seconds, in proportion to what that costs."""
+    """Saves a task after so many lines, or after a while: the longer, the more a save costs."""
 
     def __init__(self, task: Task, path: Path | None, save_every: int) -> None:
         self.task, self.path, self.save_every = task, path, save_every
@@ -88,16 +88,20 @@ class Run:
         self.sink, self.letters = sink, letters
         self.covered = next_line(task)
         self.first = self.line = 0 if skip else self.covered
-        self.told_of_both = self.told_of_sums = False
+        self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0
-        name = task.messages.label_path[-1]
+        name = task.lane.messages.label_path[-1]
         quoted = msgspec.json.encode(name)
-        # A line without this text has no label and need not be parsed to see that. A name that JSON
-        # can write in several ways is no such sign, but every line has a colon.
+        # A line without this text has no label, which saves parsing it. A name that JSON can write
+        # in several ways, such as one with an umlaut, proves nothing; then look for a colon, which
+        # every line has.
         self.in_labels = quoted if quoted == f'"{name}"'.encode("ascii", "ignore") else b":"
 
     def take(self, lines: Sequence[bytes]) -> None:
-        """Handle lines, write what comes of them, save when it is time; no lines: time passed."""
+        """Handle lines, write what comes of them, save when it is time.
+
+        Called without lines where none came in time: a save may be due all the same.
+        """
         start = 0
         while start < len(lines):
             batch = lines[start : start + self.saver.lines_left]
@@ -107,7 +111,13 @@ class Run:
         self.saver.save_if_due()
 
     def handle(self, lines: Sequence[bytes]) -> None:
-        """One batch through the task."""
+        """One batch through the task: outputs, then dead letters, are written.
+
+        Raises
+        ------
+        BadLine
+            ``errors="fail"``: what came before the line is written and saved.
+        """
         records = [
             Record(self.topic_of(line), 0, number, 0, None, line)
             for number, line in enumerate(lines, self.line)
@@ -123,6 +133,10 @@ class Run:
             if not self.told_of_sums:
                 self.told_of_sums = True
                 complain("rows that do not sum to 1 are divided by their sum; see normalise")
+        if result.faults and not self.told_of_values:
+            self.told_of_values = True
+            at, fault = result.faults[0]
+            complain(f"line {at.offset - self.first + 1}: {fault}; others are not told of")
         with naming("dead letters"):
             for letter in result.dead_letters:
                 write_all(self.letters, letter_of(letter, self.first))
@@ -135,10 +149,15 @@ class Run:
             raise BadLine(f"line {number}: {type(error).__name__}: {error}{saved}")
 
     def topic_of(self, line: bytes) -> str:
-        """Whether a line is a label, by its fields; a line that cannot be read is no label."""
-        if self.task.labelled or self.in_labels not in line:
+        """The topic that a line stands for, "predictions" or "labels".
+
+        A label has its field and no probabilities, or brings the original row (``probs_raw``) with
+        them. Lines that cannot be read count as predictions, so that the task makes them dead
+        letters.
+        """
+        if self.task.reading.labelled or self.in_labels not in line:
             return "predictions"
-        messages = self.task.messages
+        messages = self.task.lane.messages
         try:
             fields = open_object(line)
         except BadMessage:
@@ -171,7 +190,9 @@ class Run:
             if self.normalised:
                 text += f", {self.normalised} rows divided by their sum"
             if sent.n:
-                which = "labels" if self.task.requests is None else "labels asked for at random"
+                which = (
+                    "labels" if self.task.lane.requests is None else "labels asked for at random"
+                )
                 text += (
                     f"; this run over {sent.n} {which}: accuracy {raw.accuracy:.4f} -> "
                     f"{sent.accuracy:.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 from stream_can.recording.table import DATES, InvalidRecording, Times
-from stream_can.stream.forms import BadMessage, Entry, Forms, Probs
+from stream_can.stream.forms import BadMessage, Forms, LabelScore, Probs
 
 __all__ = ["classes_of", "parsed", "rows_of", "times_of"]
 
@@ -74,7 +74,7 @@ def _probs(cell: Any) -> Probs:
     if not isinstance(cell, list):
         return _number(cell)
     if cell and isinstance(cell[0], dict):
-        return msgspec.convert(cell, list[Entry])
+        return msgspec.convert(cell, list[LabelScore])
     return [_number(p) for p in cell]
 
 

@@ -74,13 +74,19 @@ class FrameTable:
             column = column.struct.field(part)
         return column.alias(name)
 
-    def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
-        # A label that looks like a number in the first rows may be a word further down.
-        types: dict[str, Any] = {label: pl.String}
+    def batches(
+        self, probs: list[str], label: str, times: list[str], size: int, segments: list[str]
+    ) -> Iterator[Batch]:
+        """As `Table.batches`; only the columns that are needed are read."""
+        # A label that looks like a number in the first rows may be a word further down; so may a
+        # value of a column. Of one that looks like fractions the numbers count.
+        types: dict[str, Any] = {label: pl.String} | dict.fromkeys(segments, pl.String)
+        schema = self._scan({}).collect_schema() if segments else {}
+        fractions = {name for name in segments if name in schema and schema[name].is_float()}
         if len(probs) > 1:
             types |= dict.fromkeys(probs, pl.Float64)
         first = 0
-        names = dict.fromkeys([*probs, label, *times])
+        names = dict.fromkeys([*probs, label, *times, *segments])
         frame = self._scan(types).select(self._column(name) for name in names)
         try:
             for part in frame.collect_batches(chunk_size=size, maintain_order=True):
@@ -88,6 +94,12 @@ class FrameTable:
                     self._probs(part, probs, first),
                     part[label].to_list(),
                     [self._times(part[name], first) for name in times],
+                    [
+                        [_number(cell) for cell in part[name]]
+                        if name in fractions
+                        else part[name].to_list()
+                        for name in segments
+                    ],
                 )
                 first += len(part)
         except pl.exceptions.PolarsError as error:
@@ -129,6 +141,14 @@ def _cells(column: pl.Series) -> NDArray[np.float64] | list[Any]:
         if lengths.min() == lengths.max():
             return column.explode().cast(pl.Float64).to_numpy().reshape(len(column), -1)
     return column.to_list()
+
+
+def _number(cell: Any) -> Any:
+    """A cell of a csv file as the number that it says, where it says one."""
+    try:
+        return float(cell) if isinstance(cell, str) else cell
+    except ValueError:
+        return cell
 
 
 def _dialect(start: bytes) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""JSON lines, or an array of objects, as a table; decoded without a schema."""
+"""JSON lines, or an array of objects, as a table; no schema is needed."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class JsonTable:
 
     def __init__(self, source: Source, names: Names) -> None:
         self._path, self._name, self._names = source.path, source.name, names
+        # The whole file is one array: it is decoded at once, not line by line.
         self._whole = source.start.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
         first = next((row for row in self._objects() if not self._is_label(row)), None)
         if first is None:
@@ -41,7 +42,9 @@ class JsonTable:
         self.first = first
         self.columns = list(first)
         self._found: dict[int, tuple[Any, int]] = {}
+        """Row -> its label, and how many rows stood before the label's line."""
         self.labels_apart = False
+        # Where the first prediction has no field for a label, labels may be lines of their own.
         if field(first, names.label) is None and names.label.split(".")[0] not in first:
             self.rows = self._join()
             self.labels_apart = bool(self._found)
@@ -81,7 +84,10 @@ class JsonTable:
         )
 
     def _join(self) -> int:
-        """Find the row of each label that is a line of its own; the number of rows."""
+        """Find the row of each label that is a line of its own; returns the number of rows.
+
+        The latest row before the label with its id; a second label of a row is passed over.
+        """
         rows = 0
         latest: dict[Any, int] = {}
         for row in self._objects():
@@ -102,20 +108,27 @@ class JsonTable:
     def extra(self, name: str) -> NDArray[Any] | None:
         return None
 
-    def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
+    def batches(
+        self, probs: list[str], label: str, times: list[str], size: int, segments: list[str]
+    ) -> Iterator[Batch]:
+        """As `Table.batches`."""
         first, rows = 0, list[dict[str, Any]]()
-        for row in self._objects(self._decoder(probs, [label, *times])):
+        for row in self._objects(self._decoder(probs, [label, *times, *segments])):
             if self.labels_apart and self._is_label(row):
                 continue
             rows.append(row)
             if len(rows) == size:
-                yield self._batch(rows, first, probs, label, times)
+                yield self._batch(rows, first, probs, label, times, segments)
                 first, rows = first + size, []
         if rows:
-            yield self._batch(rows, first, probs, label, times)
+            yield self._batch(rows, first, probs, label, times, segments)
 
     def _decoder(self, probs: list[str], others: list[str]) -> Decode:
-        """What reads a line: of an array of numbers no object for each, of other fields nothing."""
+        """What reads a line, as little of it as is needed.
+
+        An array of numbers becomes an ``array``, without a Python object for each number; fields
+        that nobody asked for are skipped. A line that this cannot read goes to the plain decoder.
+        """
         name = probs[0]
         cell = self.first.get(name)
         wanted = {part: Any for other in others for part in (other, other.split(".")[0])}
@@ -136,8 +149,19 @@ class JsonTable:
         return read
 
     def _batch(
-        self, rows: list[dict[str, Any]], first: int, probs: list[str], label: str, times: list[str]
+        self,
+        rows: list[dict[str, Any]],
+        first: int,
+        probs: list[str],
+        label: str,
+        times: list[str],
+        segments: list[str],
     ) -> Batch:
+        """Decoded lines as a batch: a matrix where all cells are lists of one length.
+
+        Where labels are lines of their own, row numbers stand in for times: of the row, and of the
+        row that its label came before.
+        """
         cells: Any
         if len(probs) == 1:
             cells = [field(row, probs[0]) for row in rows]
@@ -153,12 +177,13 @@ class JsonTable:
                 cells = matrix if matrix.ndim == 2 else cells
             except (ValueError, TypeError):
                 pass  # what is wrong, the caller finds row by row
+        given = [[field(row, name) for row in rows] for name in segments]
         if not self.labels_apart:
             columns = [
                 times_of(self._name, name, [field(row, name) for row in rows], first)
                 for name in times
             ]
-            return Batch(cells, [field(row, label) for row in rows], columns)
+            return Batch(cells, [field(row, label) for row in rows], columns, given)
         numbers = np.arange(first, first + len(rows))
         known = [self._found.get(number, (None, 0)) for number in numbers.tolist()]
         after = np.array([after for _, after in known])
@@ -166,6 +191,7 @@ class JsonTable:
             cells,
             [label for label, _ in known],
             [Times(numbers, np.zeros(len(rows), np.bool_), ""), Times(after, after == 0, "")],
+            given,
         )
 
 

@@ -26,7 +26,12 @@ class Layout(NamedTuple):
 def find_layout(
     name: str, table: Table, probs: str, classes: Sequence[Any] | None, others: Sequence[str]
 ) -> Layout:
-    """Where the probabilities are.
+    """Where the probabilities are: the first of these that fits.
+
+    1. One column ``probs``, or a field inside of one, whose cells hold whole rows.
+    2. Columns that begin with ``probs``, one for each class.
+    3. Columns named by the classes, where these are given.
+    4. For the default name alone: columns whose numbers in the first row sum to 1.
 
     Parameters
     ----------
@@ -76,7 +81,7 @@ def find_layout(
 
 
 def _class_names(columns: list[str], prefix: str) -> list[str]:
-    """What follows the prefix, without the separators that stand between the two in every name."""
+    """The names after the prefix, without separators that follow it in every name."""
     rests = [column.removeprefix(prefix) for column in columns]
     while prefix and len(first := {rest[:1] for rest in rests}) == 1 and first <= {*SEPARATORS}:
         rests = [rest[1:] for rest in rests]

@@ -32,7 +32,7 @@ def _read_errors(name: str) -> Iterator[None]:
 class NpzTable:
     """Arrays of one length: those of an archive, or the one of an npy file and that of its labels.
 
-    Each is read as a stream and never whole in memory, but for one stored by columns, or of Python
+    Each is read as a stream and is never whole in memory, except one stored by columns or of Python
     objects.
     """
 
@@ -56,6 +56,7 @@ class NpzTable:
                 self._files[names.label] = Path(names.label)
                 files = list(self._files)
             self._heads = {name: self._head(name) for name in files}
+        # The longest matrix says how many rows there are; one number a row will do for two classes.
         shapes = {name: shape for name, (shape, _, _) in self._heads.items()}
         tables = [shape[0] for shape in shapes.values() if len(shape) == 2]
         if not tables and len(shapes.get(names.probs, ())) == 1:
@@ -102,6 +103,7 @@ class NpzTable:
         return array.reshape(shape[::-1]).T if by_columns else array.reshape(shape)
 
     def _pieces(self, name: str, size: int) -> Iterator[NDArray[Any]]:
+        """The rows of an array, ``size`` at a time."""
         shape, by_columns, dtype = self._heads[name]
         if dtype.hasobject or (by_columns and len(shape) > 1):
             array = self._array(name)
@@ -121,8 +123,12 @@ class NpzTable:
     def extra(self, name: str) -> NDArray[Any] | None:
         return self._array(name) if name in self._heads else None
 
-    def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
-        names = [*probs, label, *times]
+    def batches(
+        self, probs: list[str], label: str, times: list[str], size: int, segments: list[str]
+    ) -> Iterator[Batch]:
+        """As `Table.batches`."""
+        names = [*probs, label, *times, *segments]
+        behind = len(names) - len(segments)
         with _read_errors(self._name):
             for arrays in zip(*(self._pieces(name, size) for name in names), strict=True):
                 columns = arrays[: len(probs)]
@@ -130,7 +136,8 @@ class NpzTable:
                 yield Batch(
                     np.asarray(P, np.float64, order="C") if P.ndim == 2 else P.tolist(),
                     _names(arrays[len(probs)]),
-                    [self._times(array) for array in arrays[len(probs) + 1 :]],
+                    [self._times(array) for array in arrays[len(probs) + 1 : behind]],
+                    [_names(array) for array in arrays[behind:]],
                 )
 
     @staticmethod

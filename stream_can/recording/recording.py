@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.method.checks import bad_rows
 from stream_can.method.classes import ClassIndex, class_names
-from stream_can.method.kernel import bad_rows
 from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise, as_float64, divided
+from stream_can.method.segments import column_names, text_of, texts_of
 from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import find_layout, may_hold, no_column
@@ -22,7 +23,7 @@ from stream_can.recording.source import open_source
 from stream_can.recording.table import DATES, InvalidRecording, Names, Times
 from stream_can.stream.forms import Forms
 
-__all__ = ["Chunk", "InvalidRecording", "Recording"]
+__all__ = ["Chunk", "InvalidRecording", "Labelled", "Recording"]
 
 Array = NDArray[np.float64]
 
@@ -44,6 +45,17 @@ class Chunk(NamedTuple):
     """When each row was predicted, where the recording has times."""
     label_time: NDArray[Any] | None
     """When each label is known."""
+    segments: dict[str, NDArray[np.object_]] | None = None
+    """What each row gives of columns: their texts, None where it gives none."""
+
+
+class Labelled(NamedTuple):
+    """Rows with their labels, as :meth:`Corrector.fit` takes them."""
+
+    P: NDArray[np.float64]
+    y: list[Any]
+    """Names of classes."""
+    segments: dict[str, NDArray[np.object_]] | None
 
 
 class Recording:
@@ -71,6 +83,8 @@ class Recording:
         (ISO 8601). Both or neither.
     id
         In JSON lines, what joins labels on lines of their own to the predictions before them.
+    segments
+        Columns whose values come with the predictions, for a corrector that declares some of them.
     classes
         The names of the classes in the order of the columns, where the file does not say them: npz
         may hold an array ``classes``; lists have 0..m-1.
@@ -94,6 +108,7 @@ class Recording:
         time: str | None = None,
         label_time: str | None = None,
         id: str = "id",
+        segments: Sequence[str] = (),
         classes: Sequence[Any] | None = None,
         normalise: Normalise = "rounded",
     ) -> None:
@@ -109,18 +124,32 @@ class Recording:
         """Its bytes, unpacked."""
         self._table = table = open_table(self._source, Names(probs, label, id))
         self._label, self._normalise = label, normalise
+        # The default name also finds `labels`.
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
         self._times = [] if time is None or label_time is None else [time, label_time]
-        for what, name in [("label", self._label), ("time", time), ("label_time", label_time)]:
+        self.segments = column_names(segments)
+        for what, name in [
+            ("label", self._label),
+            ("time", time),
+            ("label_time", label_time),
+            *(("segments", name) for name in self.segments),
+        ]:
             if name is None or may_hold(table, name):
                 continue
             if what != "label" or not table.labels_apart:
                 raise no_column(self.name, table, what, name)
         if classes is None and (stored := table.extra("classes")) is not None:
             classes = stored.tolist()
-        others = [self._label, id, *self._times]
+        prefix = probs.removesuffix("*")
+        values = [name for name in self.segments if not name.startswith(prefix)]
+        others = [self._label, id, *self._times, *values]
         self._columns, self._cells, names = find_layout(self.name, table, probs, classes, others)
+        for name in self.segments:
+            if name in (self._label, *self._times, *self._columns):
+                raise InvalidRecording(
+                    f"{self.name}: segments: {name!r} holds labels, times or probabilities"
+                )
         self.classes: list[Any] = list(class_names(names))
         self._index = ClassIndex(self.classes, "file")
         self.rows = table.rows
@@ -140,8 +169,8 @@ class Recording:
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """The rows in order, `size` at a time, each checked."""
         first, last_time = 0, None
-        for probs, labels, times in self._table.batches(
-            self._columns, self._label, self._times, size
+        for probs, labels, times, cells in self._table.batches(
+            self._columns, self._label, self._times, size, list(self.segments)
         ):
             P = self._check(probs, first)
             y = self._columns_of(labels, first)
@@ -152,16 +181,49 @@ class Recording:
                 self._check_times(times[0], times[1], first, last_time)
                 arrives &= ~times[1].missing
                 last_time = time[-1]
-            yield Chunk(first, P, y, arrives, time, label_time)
+            segments = None
+            if self.segments:
+                texts = [
+                    self._texts(name, values, first)
+                    for name, values in zip(self.segments, cells, strict=True)
+                ]
+                segments = dict(zip(self.segments, texts, strict=True))
+            yield Chunk(first, P, y, arrives, time, label_time, segments)
             first += len(P)
 
     def labelled(self) -> tuple[NDArray[np.float64], list[Any]]:
         """All rows that have a label, at once: validation data for :meth:`Corrector.fit`."""
-        parts = [(chunk.P[chunk.y >= 0], chunk.y[chunk.y >= 0]) for chunk in self.chunks()]
-        y = np.concatenate([part[1] for part in parts])
-        return np.concatenate([part[0] for part in parts]), [self.classes[i] for i in y.tolist()]
+        return self.labelled_with_segments()[:2]
+
+    def labelled_with_segments(self) -> Labelled:
+        """:meth:`labelled`, and what the rows give of the columns."""
+        parts = [(chunk, chunk.y >= 0) for chunk in self.chunks()]
+        y = np.concatenate([chunk.y[which] for chunk, which in parts])
+        segments = {
+            name: np.concatenate([chunk.segments[name][which] for chunk, which in parts
+                                  if chunk.segments is not None])
+            for name in self.segments
+        }  # fmt: skip
+        P = np.concatenate([chunk.P[which] for chunk, which in parts])
+        return Labelled(P, [self.classes[i] for i in y.tolist()], segments or None)
+
+    def _texts(self, name: str, values: list[Any], first: int) -> NDArray[np.object_]:
+        """What the values of a column are called, shape (n,)."""
+        found = np.empty(len(values), object)
+        for i, value in enumerate(values):
+            try:
+                found[i] = text_of(value)
+            except ValueError as error:
+                raise InvalidRecording(
+                    f"{self.name}: row {first + i + 1}: segments: {name}: {error}"
+                ) from None
+        return found
 
     def _check(self, cells: Array | list[Any], first: int) -> Array:
+        """Cells as rows that sum to 1, shape (n, m).
+
+        Rows that do not sum to 1 are divided where ``normalise`` allows it, and checked once more.
+        """
         P = cells
         if not isinstance(P, np.ndarray):
             P = rows_of(P, self._forms, self.name, first)
@@ -185,6 +247,7 @@ class Recording:
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
     def _columns_of(self, labels: list[Any], first: int) -> NDArray[np.int64]:
+        """The index of each label's class; -1 for none. Each name is looked up once."""
         try:
             columns = {label: self._index[label] for label in dict.fromkeys(labels)}
             return np.array([columns[label] for label in labels], np.int64)
@@ -197,6 +260,10 @@ class Recording:
             raise
 
     def _check_times(self, time: Times, label_time: Times, first: int, before: Any) -> None:
+        """Raise InvalidRecording unless every row has a time, not earlier than the row before.
+
+        ``before`` is the last time of the chunk before. Both columns must hold dates, or numbers.
+        """
         if time.missing.any():
             row = first + int(time.missing.argmax()) + 1
             raise InvalidRecording(f"{self.name}: row {row}: {self._times[0]} is missing")
@@ -217,7 +284,11 @@ class Recording:
 
 
 def from_arrays(
-    P: ArrayLike, y: ArrayLike, time: ArrayLike | None = None, label_time: ArrayLike | None = None
+    P: ArrayLike,
+    y: ArrayLike,
+    time: ArrayLike | None = None,
+    label_time: ArrayLike | None = None,
+    segments: Mapping[str, Sequence[Any]] | None = None,
 ) -> Iterator[Chunk]:
     """Chunks of arrays in memory, as :func:`stream_can.replay.steps` takes them.
 
@@ -230,11 +301,13 @@ def from_arrays(
     time, label_time
         When each row was predicted (ascending) and when each label is known, shape (n,); both or
         neither.
+    segments
+        {column: n values} of columns that come with the predictions.
 
     Raises
     ------
-    InvalidPrediction, UnknownClass
-        Where P or y is something else; the message names the row.
+    InvalidPrediction, UnknownClass, ValueError
+        Where P, y or a value of a column is something else; the message names the row.
     """
     probs, labels = as_float64(P), np.asarray(y)
     if probs.ndim != 2:
@@ -252,7 +325,14 @@ def from_arrays(
         raise UnknownClass(
             f"row {row}: label {labels[row]} is not in [0, {probs.shape[1]}), nor -1 for none"
         )
-    return _cut(probs, labels.astype(np.int64), time, label_time)
+    given: dict[str, NDArray[np.object_]] | None = None
+    if segments is not None:
+        names = column_names(segments)
+        texts = texts_of(names, segments, many=True)
+        given = {name: np.array(one, object) for name, one in zip(names, texts, strict=True)}
+        if odd := [name for name, one in given.items() if one.shape != labels.shape]:
+            raise ValueError(f"segments: column {odd[0]!r}: expected {len(labels)} values")
+    return _cut(probs, labels.astype(np.int64), time, label_time, given)
 
 
 def _cut(
@@ -260,6 +340,7 @@ def _cut(
     labels: NDArray[np.int64],
     time: ArrayLike | None,
     label_time: ArrayLike | None,
+    given: dict[str, NDArray[np.object_]] | None,
 ) -> Iterator[Chunk]:
     times = [None if t is None else np.asarray(t) for t in (time, label_time)]
     for first in range(0, len(probs), CHUNK):
@@ -268,4 +349,5 @@ def _cut(
         arrives = labels[cut] >= 0
         if after is not None and after.dtype.kind in "fM":
             arrives &= ~np.isnan(after)
-        yield Chunk(first, probs[cut], labels[cut], arrives, before, after)
+        here = None if given is None else {name: one[cut] for name, one in given.items()}
+        yield Chunk(first, probs[cut], labels[cut], arrives, before, after, here)

@@ -48,6 +48,8 @@ class Batch(NamedTuple):
     labels: list[Any]
     """n names, None where there is none."""
     times: list[Times]
+    segments: list[list[Any]]
+    """Of each of these columns n cells, as Python values."""
 
 
 class Table(Protocol):
@@ -67,7 +69,9 @@ class Table(Protocol):
     def extra(self, name: str) -> NDArray[Any] | None:
         """An array that is kept beside the rows, such as `classes`; only npz has any."""
 
-    def batches(self, probs: list[str], label: str, times: list[str], size: int) -> Iterator[Batch]:
+    def batches(
+        self, probs: list[str], label: str, times: list[str], size: int, segments: list[str]
+    ) -> Iterator[Batch]:
         """The rows in order, up to `size` at a time.
 
         `probs` are the columns of one class each, or the one column of cells.

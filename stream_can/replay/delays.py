@@ -1,4 +1,4 @@
-"""How late labels come: quantiles of delays, in memory that does not grow with them."""
+"""How late labels come: quantiles of delays, in constant memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Delays:
         self._counts += np.bincount(np.minimum(places.astype(np.int64), BINS - 1), minlength=BINS)
 
     def quantile(self, q: float) -> float:
-        """The delay that a share q of the labels does not exceed, right to 1 %; nan for none."""
+        """The delay that a share q of the labels does not exceed, within 1 %; nan for no labels."""
         if not self.n:
             return math.nan
         place = int(np.searchsorted(np.cumsum(self._counts), max(q * self.n, 1)))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.method.receipts import none_known
 from stream_can.recording.recording import Chunk
 
 __all__ = ["Labels", "join", "on_their_way", "split"]
@@ -16,7 +17,7 @@ class Labels(NamedTuple):
     """Labels on their way, with the predictions they are for."""
 
     due: NDArray[np.int64]
-    """The row before which each is learned (once that is known), else the row after its own."""
+    """The row before which each label is learned; with times, until it is known, the next row."""
     time: NDArray[Any]
     asked: NDArray[Any]
     """When the row was predicted, as `time` counts."""
@@ -24,22 +25,30 @@ class Labels(NamedTuple):
     P: NDArray[np.float64]
     y: NDArray[np.int64]
     known: NDArray[np.float32]
-    """What the receipt of each prediction gave its label, shape (n, 3), once it went by."""
+    """What the receipt of each prediction gave its label, shape (n, n_sent), once it went by."""
+    given: NDArray[np.object_]
+    """What each prediction gave of the corrector's columns, shape (n, columns)."""
 
     def take(self, which: NDArray[Any]) -> Labels:
         """Some of them, by their numbers or a mask."""
         return Labels(*(array[which] for array in self))
 
 
-def on_their_way(chunk: Chunk, delay: int | None, given: NDArray[np.bool_]) -> Labels:
+def on_their_way(
+    chunk: Chunk,
+    delay: int | None,
+    labelled: NDArray[np.bool_],
+    given: NDArray[np.object_],
+    n_sent: int,
+) -> Labels:
     """The labels of a chunk's rows, of those that are given one."""
-    which = np.flatnonzero(given)
+    which = np.flatnonzero(labelled)
     rows = which + chunk.first
     time = asked = rows
     if chunk.time is not None and chunk.label_time is not None and delay is None:
         time, asked = chunk.label_time[which], chunk.time[which]
-    due, known = rows + 1 + (delay or 0), np.full((len(which), 3), np.nan, np.float32)
-    return Labels(due, time, asked, rows, chunk.P[which], chunk.y[which], known)
+    due, known = rows + 1 + (delay or 0), none_known(len(which), n_sent)
+    return Labels(due, time, asked, rows, chunk.P[which], chunk.y[which], known, given[which])
 
 
 def join(parts: list[Labels]) -> Labels:
@@ -52,7 +61,11 @@ def join(parts: list[Labels]) -> Labels:
 def split(
     parts: list[Labels], chunk: Chunk, by_time: bool, until: int
 ) -> tuple[Labels, list[Labels]]:
-    """The labels that are learned before row ``until``, in their order, and the others."""
+    """The labels that are learned before row ``until``, in their order, and the others.
+
+    The order is that of the rows before which they are due, then label time, then their own row.
+    Parts whose every label is due later are passed on whole: with long delays there are many.
+    """
     end = chunk.first + len(chunk.P)
     near, late = parts[-1:], list[Labels]()
     for part in parts[:-1]:

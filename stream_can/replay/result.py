@@ -12,6 +12,7 @@ from stream_can.method.asking import LabelRequests
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.steps import Step
+from stream_can.replay.values import ColumnScores
 from stream_can.scores import FLOOR, Scores
 
 __all__ = ["Moment", "Replay"]
@@ -83,9 +84,11 @@ class Replay:
         """Labels that arrive at all, those after the last row included."""
         self.raw_classes = ClassScores(len(self.classes))
         self.corrected_classes = ClassScores(len(self.classes))
+        self.columns = {name: ColumnScores() for name in corrector.segments}
+        """Of each declared column, what became of the rows of its values."""
 
     def add(self, step: Step) -> None:
-        """Count a step in; call it before the next one is taken."""
+        """Count a step in, before the next one is taken: it reads the corrector's state."""
         known = step.y >= 0
         P, y, corrected = step.P, step.y, step.corrected
         if not known.all():
@@ -99,6 +102,11 @@ class Replay:
             self.delay_rows.add(step.arrivals.rows)
             if step.arrivals.time is not None:
                 self.delay_time.add(step.arrivals.time)
+        for k, (name, column) in enumerate(self.columns.items()):
+            if step.segments is not None:
+                column.add(step.segments[name], step.P, step.corrected, step.y)
+            if step.learned is not None:
+                column.learned(step.learned[:, k])
         for request in step.asked:
             self.asked[request.reason] += 1
         if step.paths is not None:
@@ -190,6 +198,17 @@ class Replay:
             "asked_rates": _by_rate(self.asked_rates),
             "asked": None if self.requests is None else self.asked,
             "seconds": self.seconds,
+        } | self._by_value()
+
+    def _by_value(self) -> dict[str, Any]:
+        """Where columns are declared, what became of the rows of each value."""
+        if not self.columns:
+            return {}
+        return {
+            "segments": {
+                name: [one.to_dict() for one in column.values()]
+                for name, column in self.columns.items()
+            }
         }
 
 
@@ -204,5 +223,5 @@ def _squares(P: NDArray[np.float64], y: NDArray[np.int64]) -> float:
 
 
 def _plain(values: NDArray[np.float64]) -> list[float | None]:
-    """JSON knows no nan."""
+    """Numbers with None for nan, which JSON does not have."""
     return [None if value != value else value for value in values.tolist()]

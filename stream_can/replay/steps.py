@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector, Played
 from stream_can.method.asking import LabelRequest, LabelRequests
+from stream_can.method.receipts import gave_all, none_known
 from stream_can.recording.recording import Chunk, Recording
 from stream_can.replay.labels import Labels, join, on_their_way, split
 
@@ -55,6 +56,10 @@ class Step(NamedTuple):
     """The labels that set out and that came."""
     asked: Sequence[LabelRequest] = ()
     """Where labels are asked for: those of the step's rows."""
+    segments: dict[str, NDArray[np.object_]] | None = None
+    """What each row gives of columns, where the chunks say it."""
+    learned: NDArray[np.object_] | None = None
+    """What the predictions of the labels that came gave of the corrector's columns."""
 
 
 def check_labels(label_delay: int | None, label_rate: float) -> None:
@@ -115,7 +120,7 @@ def steps(
     waiting: list[Labels] = []
     for chunk in chunks:
         given = chunk.arrives & (rng.random(len(chunk.P)) < label_rate)
-        run = _Run(chunk, given, waiting, label_delay, requests)
+        run = _Run(chunk, given, waiting, label_delay, requests, corrector)
         start, end = chunk.first, chunk.first + len(chunk.P)
         while start < end:
             stop = min(end, start + _step(start))
@@ -125,7 +130,11 @@ def steps(
 
 
 class _Run:
-    """One chunk on its way through the corrector."""
+    """One chunk on its way through the corrector.
+
+    Labels that are learned within the chunk (``labels``, in their order, up to ``done``) are kept
+    apart from those that wait for later chunks (``late``).
+    """
 
     def __init__(
         self,
@@ -134,26 +143,33 @@ class _Run:
         waiting: list[Labels],
         delay: int | None,
         requests: LabelRequests | None,
+        corrector: Corrector,
     ) -> None:
+        self.columns, self.values = corrector.segments, _values(chunk, corrector.segments)
         self.chunk, self.requests, self.first = chunk, requests, chunk.first
         self.by_time = delay is None and chunk.time is not None
-        # After the last row a delay in rows still counts; that a time has come, or that a row was
-        # asked for, only a next row says.
+        # A delay in rows also makes labels due right after the last row. With times, or where
+        # labels are asked for, only the next row shows that a label is due.
         until = self.first + len(chunk.P) - (self.by_time or requests is not None)
-        parts = [*waiting, on_their_way(chunk, delay, given)]
+        n_sent = corrector.n_sent
+        parts = [*waiting, on_their_way(chunk, delay, given, self.values, n_sent)]
         self.labels, self.late = split(parts, chunk, self.by_time, until)
         self.done = 0
-        self.known = np.full((len(chunk.P), 3), np.nan, np.float32)
+        self.known = none_known(len(chunk.P), n_sent)
         self.given = given
         """Rows whose label arrives, or could, as long as it is not asked for."""
         self.asked = np.zeros(len(chunk.P), np.bool_)
         self.own = np.full(len(chunk.P), until + 1)
-        """Before which row each row's own label is learned, as far as that is in this chunk."""
+        """For each row, the row before which its own label is learned, if that is in this chunk."""
         here = self.labels.row >= self.first
         self.own[self.labels.row[here] - self.first] = self.labels.due[here]
 
     def step(self, start: int, stop: int, corrector: Corrector, explain: bool) -> Step:
-        """Rows ``start`` to ``stop``, in one call unless a label among them is to be asked for."""
+        """Rows ``start`` to ``stop``; in one call, unless labels are asked for.
+
+        Whether a row's label is asked for is known only after the row went by. So where one of the
+        rows' own labels comes before ``stop``, the rows are cut there.
+        """
         parts, arrived, asked = list[Played](), list[Labels](), list[LabelRequest]()
         begin = start
         while begin < stop:
@@ -179,6 +195,8 @@ class _Run:
                 learned.time - learned.asked if self.by_time else None,
             ),
             asked,
+            _of(chunk.segments, cut),
+            learned.given if self.columns else None,
         )
 
     def _before_own_labels(self, start: int, stop: int) -> int:
@@ -190,8 +208,12 @@ class _Run:
     def _play(
         self, start: int, stop: int, corrector: Corrector, explain: bool
     ) -> tuple[Played, Labels]:
-        """Rows through the corrector, with the labels that come between them."""
-        # What is asked for among these rows is not known yet: labels after the last row wait.
+        """Rows through the corrector, with the labels that come between them.
+
+        Rows of earlier steps whose label comes now are handed over in front of the new rows, with
+        the receipts that were kept of them.
+        """
+        # What is asked for among these rows is not known yet: labels due after the last row wait.
         until = stop - (self.requests is not None)
         upto = int(np.searchsorted(self.labels.due, until, "right"))
         due = self.labels.take(np.arange(self.done, upto))
@@ -206,6 +228,10 @@ class _Run:
             due, here, earlier = due.take(wanted), here[wanted], earlier[wanted]
         due.known[earlier] = self.known[due.row[earlier] - self.first]
         k = int((~here).sum())
+        segments = None
+        if self.columns:
+            values = np.concatenate([due.given[~here], self.values[cut]])
+            segments = {name: values[:, i] for i, name in enumerate(self.columns)}
         played = corrector.play(
             np.concatenate([due.P[~here], P]),
             due.y,
@@ -215,10 +241,11 @@ class _Run:
             known=due.known,
             receipt=True,
             explain=explain,
+            segments=segments,
         )
         assert played.receipts is not None
         ys = np.maximum(self.chunk.y[cut], 0)
-        self.known[cut] = played.receipts[np.arange(len(P)), :, ys]
+        self.known[cut] = gave_all(played.receipts, ys)
         return played, due
 
     def _ask(self, start: int, corrected: NDArray[np.float64]) -> list[LabelRequest]:
@@ -243,8 +270,27 @@ class _Run:
         return [part for part in self.late if len(part.row)]
 
 
+def _of(
+    segments: dict[str, NDArray[np.object_]] | None, cut: slice
+) -> dict[str, NDArray[np.object_]] | None:
+    return segments and {name: values[cut] for name, values in segments.items()}
+
+
+def _values(chunk: Chunk, columns: Sequence[str]) -> NDArray[np.object_]:
+    """What the rows of a chunk give of the columns that a corrector declares, (n, columns)."""
+    found = np.empty((len(chunk.P), len(columns)), object)
+    for k, name in enumerate(columns):
+        if chunk.segments is None or name not in chunk.segments:
+            raise ValueError(
+                f"segments: the corrector declares {name!r}, and the recording was opened without;"
+                f" Recording(..., segments={list(columns)})"
+            )
+        found[:, k] = chunk.segments[name]
+    return found
+
+
 def _step(start: int) -> int:
-    """Rows of a step: at most a 256th of what went before, but 64."""
+    """Rows of a step: 64 at first, later a 512th to a 256th of the rows before, at most 16,384."""
     size = FIRST_STEP
     while size < LAST_STEP and start >= 2 * size * STEPS_PER_LENGTH:
         size *= 2

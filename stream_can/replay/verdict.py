@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_can.change import Change, change
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 
@@ -14,7 +15,6 @@ __all__ = ["NATS", "POINTS", "verdict"]
 
 FEW = 200
 """Below this many labelled rows a replay is an anecdote."""
-GROUPS = 30
 FAIR = 0.99
 """Labels drawn at random let out more of the correction than this, once they are some."""
 NAMED = 3
@@ -23,40 +23,37 @@ POINTS, NATS = 0.1, 0.002
 """A change that is smaller makes no difference to anybody, however sure it is."""
 
 
-class Change(NamedTuple):
-    """After minus before, per labelled row."""
+class Effect(NamedTuple):
+    """A change, and what of it would be worth noticing."""
 
-    value: float
-    error: float
-    """Standard error of the value."""
+    change: Change
     least: float
-    """What would be worth noticing."""
 
     @property
     def up(self) -> bool:
         """It rose, beyond chance and by something."""
-        return self.value > 2 * self.error and self.value >= self.least
+        return self.change.rose and not self.small
 
     @property
     def down(self) -> bool:
         """It fell, beyond chance and by something."""
-        return self.value < -2 * self.error and self.value <= -self.least
+        return self.change.fell and not self.small
 
     @property
     def much(self) -> bool:
         """It is more than what learning itself may cost in a short recording."""
-        return abs(self.value) >= 5 * self.least
+        return abs(self.change.value) >= 5 * self.least
 
     @property
     def small(self) -> bool:
         """It is too small to matter."""
-        return abs(self.value) < self.least
+        return abs(self.change.value) < self.least
 
 
 def verdict(result: Replay) -> str:
     """One paragraph on whether to use the corrector on this stream, and why.
 
-    A change counts where it is larger than two standard errors, taken over 30 stretches of the
+    A change counts where it is beyond its interval of 95 %, taken over 30 stretches of the
     stream (neighbouring rows are alike), and at least 0.1 point of accuracy or 0.002 nats of log
     loss; five times that before a loss means that it should not be used. Labels that look wrong are
     said first.
@@ -69,14 +66,16 @@ def verdict(result: Replay) -> str:
     wrong = _wrong_labels(result)
     if wrong:
         return f"No verdict: {wrong}"
-    points = Change(*_change(result, "hits", 100), POINTS)
-    nats = Change(*_change(result, "losses", 1), NATS)
+    points, nats = (
+        Effect(_change(result, "hits"), POINTS / 100),
+        Effect(_change(result, "losses"), NATS),
+    )
     raw, corrected = result.raw, result.corrected
     numbers = (
         f"accuracy {100 * raw.accuracy:.2f} % before and {100 * corrected.accuracy:.2f} % after "
-        f"({points.value:+.2f} points, standard error {points.error:.2f}), log loss "
-        f"{raw.log_loss:.4f} before and {corrected.log_loss:.4f} after ({nats.value:+.4f} nats, "
-        f"standard error {nats.error:.4f})"
+        f"({100 * points.change.value:+.2f} points, standard error {100 * points.change.error:.2f})"
+        f", log loss {raw.log_loss:.4f} before and {corrected.log_loss:.4f} after "
+        f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
     )
     good, bad = points.up or nats.down, points.down or nats.up
     if bad and not good:
@@ -102,6 +101,7 @@ def verdict(result: Replay) -> str:
             "would tell."
         )
     labels = [*_asked_labels(result), *_late_labels(result), *_one_sided_labels(result)]
+    labels += _labels_of_few_values(result)
     return " ".join([first, *labels, *_reasons(result, good=good and not bad, bad=bad)])
 
 
@@ -164,6 +164,20 @@ def _one_sided_labels(result: Replay) -> list[str]:
     return said
 
 
+def _labels_of_few_values(result: Replay) -> list[str]:
+    said = []
+    for name, column in result.columns.items():
+        if (found := column.one_sided()) is not None:
+            values, of_labels, of_rows = found
+            names = ", ".join(readable(one.value, 40) for one in values)
+            said.append(
+                f"Warning: {100 * of_labels:.0f} % of the labels are of {100 * of_rows:.0f} % of"
+                f" the rows, those with {readable(name, 40)} {names}. What they teach moves all"
+                " other rows too, and may be wrong for them: take labels from every value."
+            )
+    return said
+
+
 def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:
     reasons = []
     weights = result.mean_weights
@@ -201,15 +215,12 @@ def _percent(share: float) -> str:
     return f"{100 * min(share, 1):.0f} %"
 
 
-def _change(result: Replay, what: str, scale: float) -> tuple[float, float]:
-    """Corrected minus raw per labelled row, and its standard error."""
-    labelled = np.cumsum([moment.labelled for moment in result.moments])
-    sums = np.cumsum([np.subtract(*getattr(moment, what)[::-1]) for moment in result.moments])
-    edges = np.linspace(0, labelled[-1], min(GROUPS, len(labelled)) + 1)
-    at = np.interp(edges, np.append(0, labelled), np.append(0.0, sums))
-    means = scale * np.diff(at) / np.diff(edges)
-    error = means.std(ddof=1) / math.sqrt(len(means)) if len(means) > 1 else math.inf
-    return float(scale * sums[-1] / labelled[-1]), float(error)
+def _change(result: Replay, what: str) -> Change:
+    """The change of "hits" or "losses" a labelled row."""
+    rows = [moment.labelled for moment in result.moments]
+    found = change(rows, *zip(*(getattr(moment, what) for moment in result.moments), strict=True))
+    assert found is not None, "a replay of too few labels has no verdict"
+    return found
 
 
 def _mix_change(result: Replay) -> tuple[float, float]:

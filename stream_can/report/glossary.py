@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GLOSSARY"]
+__all__ = ["GLOSSARY", "OF_VALUES"]
 
 GLOSSARY = {
     "before": "The predictions as the classifier made them. The path raw is the same.",
@@ -53,3 +53,12 @@ GLOSSARY = {
     "label delay": "How long after its prediction a label is known and learned.",
     "standard error": "How far chance alone moves a number, typically.",
 }
+
+OF_VALUES = {
+    "value": "What rows give of a column, such as AA of the column carrier.",
+    "labels": "Labels that were learned with a prediction of this value.",
+    "calibration": (
+        "How far accuracy is from the mean confidence, over the rows of a value. 0 is calibrated."
+    ),
+}
+"""Where columns are declared."""

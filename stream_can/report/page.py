@@ -7,15 +7,17 @@ from datetime import datetime
 from pathlib import Path
 
 from stream_can.errors import StreamCANError
+from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.verdict import verdict
 from stream_can.report import tables
 from stream_can.report.course import Course
 from stream_can.report.document import card, document, words, write
 from stream_can.report.figures import FIGURES
-from stream_can.report.glossary import GLOSSARY
+from stream_can.report.glossary import GLOSSARY, OF_VALUES
 from stream_can.report.origin import origin
 from stream_can.report.svg import draw
+from stream_can.report.values import gains
 
 __all__ = ["NoLabels", "report", "write_report"]
 
@@ -25,6 +27,14 @@ PATHS_NOTE = (
 )
 CLASSES_NOTE = (
     "In percent, over the labelled rows; a dash where a class has no row, or is never predicted."
+)
+GAINS = (
+    "Change of the log loss of each value's rows, after minus before, by how many labelled rows it "
+    "has; below the line is better. The heaviest, and those that gain and lose most, are named."
+)
+VALUES_NOTE = (
+    "Accuracy and calibration in percent, log loss in nats, over the labelled rows of each value; "
+    "a dash where it has none."
 )
 
 
@@ -74,7 +84,15 @@ def report(
         card("Before, after, and each path alone", tables.paths(result), PATHS_NOTE),
         card("Each class", tables.classes(result), CLASSES_NOTE),
     ]
+    for name, column in result.columns.items():
+        title = f"Each value of {readable(name)}"
+        if len(column) > 1:
+            cards.append(
+                card(f"Gain by value of {readable(name)}", draw(title, gains, column), GAINS)
+            )
+        cards.append(card(title, tables.values(column), VALUES_NOTE))
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
+    glossary = GLOSSARY | (OF_VALUES if result.columns else {})
     made = origin(result, made_from or {}, date or datetime.now())
     return document(
         title,
@@ -86,7 +104,7 @@ def report(
 {"".join(cards)}
 </div>
 {words("How this page was made", made)}
-{words("What the words mean", GLOSSARY.items())}""",
+{words("What the words mean", glossary.items())}""",
     )
 
 

@@ -8,9 +8,14 @@ from typing import Any
 
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
+from stream_can.replay.values import ColumnScores
 from stream_can.scores import Scores
 
-__all__ = ["classes", "facts", "paths", "tiles"]
+__all__ = ["classes", "facts", "paths", "tiles", "values"]
+
+NONE = "\N{EN DASH}"
+MOST_VALUES = 1000
+"""Rows of a table of values."""
 
 
 def tiles(result: Replay) -> str:
@@ -69,6 +74,38 @@ def classes(result: Replay) -> str:
     return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
 
 
+def values(column: ColumnScores) -> str:
+    """What became of the rows of each value of a column, the one with most rows first."""
+    found = column.values()
+    body = "".join(
+        f"<tr><td class=name><bdi>{html.escape(readable(one.value, 120))}</bdi></td>"
+        f"<td>{one.rows:,}</td><td>{one.labels:,}</td>"
+        f"{_before_and_after(one.accuracy, 100, 1)}{_before_and_after(one.log_loss, 1, 3)}"
+        f"{_before_and_after(one.calibration, 100, 1)}</tr>"
+        for one in found[:MOST_VALUES]
+    )
+    if rest := found[MOST_VALUES:]:
+        rows, labels = sum(one.rows for one in rest), sum(one.labels for one in rest)
+        body += (
+            f"<tr><td class=name>{len(rest):,} others</td><td>{rows:,}</td><td>{labels:,}</td>"
+            "<td colspan=6></td></tr>"
+        )
+    head = (
+        "<tr><th></th><th></th><th></th><th colspan=2>accuracy</th><th colspan=2>log loss</th>"
+        "<th colspan=2>calibration</th></tr><tr><th>value</th><th>rows</th><th>labels</th>"
+        + "<th>before</th><th>after</th>" * 3
+        + "</tr>"
+    )
+    return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
+
+
+def _before_and_after(pair: tuple[float, float], times: float, digits: int) -> str:
+    return "".join(
+        f"<td>{NONE if number != number else format(times * number, f'.{digits}f')}</td>"
+        for number in pair
+    )
+
+
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Names and what is to be said of them."""
     entries = "".join(
@@ -78,5 +115,5 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _pair(values: dict[str, Any]) -> str:
-    shown = ["\N{EN DASH}" if value is None else f"{100 * value:.1f}" for value in values.values()]
+    shown = [NONE if value is None else f"{100 * value:.1f}" for value in values.values()]
     return "".join(f"<td>{value}</td>" for value in shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
-from stream_can.method.kernel import bad_rows
+from stream_can.method.checks import bad_rows
+from stream_can.method.classes import class_name
 from stream_can.method.rows import divided
+from stream_can.method.segments import texts_of
 from stream_can.method.settings import DEFAULTS
 
 try:
@@ -42,10 +45,10 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     ``learn_one(x, None)`` is for a row whose label will never come: the corrector observes it, the
     classifier does not see it.
 
-    Classes are taken up as the classifier and the labels name them: str, int, float or bool. The
-    first label of a class that nobody had named teaches the prior alone. A prediction that says
-    nothing (empty, NaN, negative, infinite or all zeros) is answered with the class mix of the
-    labels so far, and its label teaches that mix alone.
+    Classes are taken up as the classifier and the labels name them: str, int of 64 bits, float or
+    bool. The first label of a class that nobody had named teaches the prior alone. A prediction
+    that says nothing (empty, NaN, negative, infinite or all zeros) is answered with the class mix
+    of the labels so far, and its label teaches that mix alone.
 
     Parameters
     ----------
@@ -58,11 +61,15 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength
         As for :class:`stream_can.Corrector`. The matrix keeps 2 m^2 numbers for m classes: above
         some hundred classes name the ``paths`` without it.
+    segments, segments_mb
+        As for :class:`stream_can.Corrector`: features whose values, such as a tenant, say more than
+        the classifier makes of them. A row without one is corrected as if it gave none.
 
     Raises
     ------
     ValueError
-        Where a setting is out of range; the message names it.
+        Where a setting is out of range; the message names it. Later, where a feature of
+        ``segments`` is no name but a measurement.
 
     Examples
     --------
@@ -91,6 +98,8 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         threshold: float = DEFAULTS.threshold,
         pseudo_count: float | None = DEFAULTS.pseudo_count,
         prior_strength: float | None = DEFAULTS.prior_strength,
+        segments: Sequence[str] | None = None,
+        segments_mb: float = 64,
     ) -> None:
         if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
             raise ValueError(f"train_counts: expected {{class: rows}}, got {train_counts!r}")
@@ -103,6 +112,8 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         self.threshold = threshold
         self.pseudo_count = pseudo_count
         self.prior_strength = prior_strength
+        self.segments = segments
+        self.segments_mb = segments_mb
         # Made in any case, so that a bad setting is refused here and not at the first row.
         corrector = self._new_corrector(train_counts or [False])
         self._corrector = corrector if train_counts else None
@@ -118,6 +129,8 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             threshold=self.threshold,
             pseudo_count=self.pseudo_count,
             prior_strength=self.prior_strength,
+            segments=self.segments or (),
+            segments_mb=self.segments_mb,
         )
 
     @property
@@ -142,14 +155,16 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         {class: probability} in the order in which the classes appeared; it sums to 1. Empty where
         neither the classifier nor a label has named a class yet.
         """
-        p = self._ask(x, **kwargs)
+        p, given = self._ask(x, **kwargs), self._given(x)
         corrector = self._corrector
         if corrector is not None and p.keys() <= corrector._index.keys():
             try:
-                return named(corrector.classes, corrector.correct_one(in_order(p, corrector)))
+                row = corrector.correct_one(in_order(p, corrector), segments=given)
+                return named(corrector.classes, row)
             except InvalidPrediction:
                 pass  # to be divided by its sum, or saying nothing: the general way
-        classes, rows = self._correct(list(p), np.array([list(p.values())], np.float64))
+        values = None if given is None else {name: [value] for name, value in given.items()}
+        classes, rows = self._correct(list(p), np.array([list(p.values())], np.float64), values)
         return named(classes, rows[0])
 
     def learn_one(self, x: dict[Any, Any], y: Any = None, **kwargs: Any) -> None:
@@ -168,9 +183,10 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         Raises
         ------
         ValueError
-            Where ``y`` is no str, int, float or bool.
+            Where ``y`` is no str, int of 64 bits, float or bool, or a feature of ``segments`` is a
+            measurement. Nothing was learned.
         """
-        self._take(self._ask(x, **without_weight(kwargs)), y)
+        self._take(self._ask(x, **without_weight(kwargs)), y, self._given(x))
         if y is not None:
             self.classifier.learn_one(x, y, **kwargs)
 
@@ -193,12 +209,31 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         by_text = {str(name): name for name in self._corrector.classes}
         return {name if self._has(name) else by_text.get(name, name): q for name, q in p.items()}
 
-    def _take(self, p: Probabilities, y: Any) -> None:
+    def _given(self, x: Any) -> dict[str, Any] | None:
+        """What a row gives of the columns; None where there are none."""
+        if not self.segments:
+            return None
+        names = self.segments if isinstance(x, Mapping) else ()  # a text has no features
+        texts = texts_of(self.segments, {name: x[name] for name in names if name in x}, many=False)
+        return {name: text[0] for name, text in zip(self.segments, texts, strict=True) if text}
+
+    def _given_many(self, rows: Any) -> dict[str, Sequence[str | None]] | None:
+        """What the rows of a frame give of the columns."""
+        if not self.segments:
+            return None
+        columns = [name for name in self.segments if name in getattr(rows, "columns", ())]
+        table = {name: rows[name].to_list() for name in columns}
+        texts = texts_of(self.segments, table, many=True)
+        return {name: text for name, text in zip(self.segments, texts, strict=True) if text}
+
+    def _take(self, p: Probabilities, y: Any, given: Mapping[str, Any] | None = None) -> None:
         """Show the corrector a prediction and, unless it is None, its label."""
         # The classifier cannot have spoken against a class that nobody had named. Taken as such,
         # the first label of each class would throw off the temperature of a young stream.
         unheard = y is not None and y not in p and not self._has(y)
-        for name in p if y is None else (*p, y):
+        names = list(p) if y is None else [*p, y]
+        self._check_names(names)
+        for name in names:
             if self._corrector is None:
                 self._corrector = self._new_corrector([name])
             elif not self._has(name):
@@ -207,13 +242,23 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             return
         row, silent = in_order(p, self._corrector), False
         try:
-            self._corrector.observe_one(row)
+            self._corrector.observe_one(row, segments=given)
         except InvalidPrediction:  # to be divided by its sum, or saying nothing
             (row,), (silent,) = probabilities(row[None])
             if not silent:
-                self._corrector.observe_one(row)
-        if y is not None:
-            self._corrector.learn_one(None if silent or unheard else row, y)
+                self._corrector.observe_one(row, segments=given)
+        if y is None:
+            return
+        if silent or unheard:
+            self._corrector.learn_one(None, y)
+        else:
+            self._corrector.learn_one(row, y, segments=given)
+
+    def _check_names(self, names: Iterable[Any]) -> None:
+        """Raise ValueError for a new class that no snapshot could keep, before any is taken up."""
+        for name in names:
+            if not self._has(name):
+                class_name(name)
 
     def _has(self, name: Any) -> bool:
         return self._corrector is not None and name in self._corrector._index
@@ -229,13 +274,15 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         frame has no other names.
         """
         rows = frames.into_rows(X)
-        classes, P = self._correct(*frames.predict(self.classifier, self._ask, rows, **kwargs))
+        asked = frames.predict(self.classifier, self._ask, rows, **kwargs)
+        classes, P = self._correct(*asked, self._given_many(rows))
         return frames.into_frame(P, classes, like=rows)  # type: ignore[no-any-return]
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """The most likely class of each row of a frame, as a series of the same kind."""
         rows = frames.into_rows(X)
-        classes, P = self._correct(*frames.predict(self.classifier, self._ask, rows, **kwargs))
+        asked = frames.predict(self.classifier, self._ask, rows, **kwargs)
+        classes, P = self._correct(*asked, self._given_many(rows))
         best = [classes[i] for i in P.argmax(axis=1)] if classes else [None] * len(rows)
         return frames.into_series(best, like=rows)  # type: ignore[no-any-return]
 
@@ -253,13 +300,17 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         """
         rows = frames.into_rows(X)
         labels = frames.into_labels(y, len(rows))
-        asked = without_weight(kwargs)
+        self._check_names(label for label in labels if label is not None)
+        asked, table = without_weight(kwargs), self._given_many(rows)
         names, P = frames.predict(self.classifier, self._ask, rows, **asked)
-        for row, label in zip(P.tolist(), labels, strict=True):
-            self._take(dict(zip(names, row, strict=True)), label)
+        for i, (row, label) in enumerate(zip(P.tolist(), labels, strict=True)):
+            given = None if table is None else {name: texts[i] for name, texts in table.items()}
+            self._take(dict(zip(names, row, strict=True)), label, given)
         frames.learn(self.classifier, rows, y, labels, **kwargs)
 
-    def _correct(self, names: Sequence[Any], P: Array) -> tuple[list[Any], Array]:
+    def _correct(
+        self, names: Sequence[Any], P: Array, given: Mapping[str, Sequence[Any]] | None
+    ) -> tuple[list[Any], Array]:
         """Correct predictions with a column per name; the classes, and a column for each.
 
         A class that the corrector has not met keeps its probability, the others share the rest.
@@ -275,12 +326,14 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             return classes, rows
         m = len(known)
         head = rows[~silent, :m]
+        if given is not None:
+            given = {name: [*compress(values, ~silent)] for name, values in given.items()}
         if len(classes) == m:
-            rows[~silent] = self._corrector.correct_many(head)
+            rows[~silent] = self._corrector.correct_many(head, segments=given)
         else:
             mass = head.sum(axis=1, keepdims=True)
             head = np.divide(head, mass, out=np.full_like(head, 1 / m), where=mass > 0)
-            rows[~silent, :m] = mass * self._corrector.correct_many(head)
+            rows[~silent, :m] = mass * self._corrector.correct_many(head, segments=given)
         rows[silent, :m] = self._corrector.prior
         rows[silent, m:] = 0
         return classes, np.minimum(rows, 1)

@@ -85,6 +85,11 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
     def handleInputRows(  # noqa: N802, Spark's name
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
+        """The rows of one key in one micro-batch, through that key's corrector.
+
+        A label may come without its row (``gone``): it teaches the class mix alone, so the row that
+        is missing is no error. Predictions that are no probability vectors get None.
+        """
         state = self._state.get()[0] if self._state.exists() else self._start
         corrector = Corrector.from_bytes(bytes(state))
         frame = pd.concat(list(rows), ignore_index=True)
@@ -123,7 +128,7 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
                 f"{self._key} = {key[0]}: {times.isna().sum()} rows have no {self._order}, "
                 "so their order is not known; leave them out or give them one"
             )
-        # Of equal times and kinds those that are left as they came hold the same numbers.
+        # Spark's own order must not count. Rows that are equal in all of this are interchangeable.
         labels = frame[self._label].astype(str)
         return sorted(
             range(len(P)), key=lambda i: (times[i], is_label[i], labels[i], P[i].tobytes())

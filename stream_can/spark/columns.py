@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, NumericType
 
 from stream_can.errors import InvalidPrediction
-from stream_can.method.kernel import bad_rows
+from stream_can.method.checks import bad_rows
 
 __all__ = ["arrays", "check_columns", "is_vector", "matrix", "refuse"]
 
@@ -59,7 +59,7 @@ def matrix(column: Any, classes: Sequence[Any]) -> tuple[Array, dict[int, str]]:
 
     Returns
     -------
-    Shape (n, m), with a uniform row in place of each that is none, and {row: reason}.
+    The matrix, shape (n, m), and {row: reason} for the bad rows, which are uniform in the matrix.
     """
     n, m = len(column), len(classes)
     lengths = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DoubleType, FloatType, StructType
 
 from stream_can.corrector import Corrector
+from stream_can.method.receipts import size
 from stream_can.spark.columns import arrays, check_columns, is_vector, matrix, refuse
 
 __all__ = ["Errors", "correct"]
@@ -85,8 +86,9 @@ def correct(
         df = df.withColumn(into, arrays(df, probs))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What each executor does with a partition."""
         corrector = Corrector.from_bytes(data)
-        sums = corrector.new_sums()
+        sums = corrector.new_sums()  # only the receipts are wanted of what fills them
         for batch in batches:
             P, bad = matrix(batch.column(source), corrector.classes)
             if errors == "raise":
@@ -97,7 +99,7 @@ def correct(
             else:
                 better, receipts = corrector.correct_and_sum(P, sums, receipt=True)
                 columns[into] = lists(better, bad)
-                columns[receipt] = lists(receipts.reshape(len(P), 3 * P.shape[1]), bad)
+                columns[receipt] = lists(receipts.reshape(len(P), size(P.shape[1])), bad)
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     schema = StructType(df.schema.fields[: len(names)])

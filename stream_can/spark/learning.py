@@ -27,8 +27,8 @@ class Learning:
     The rows of batch n are corrected with state n - 1, which all batches before have made. Then
     the output is written, then state n: sums of its predictions, then its labels in their order.
     A batch that Spark repeats after a failure gets the state that it had, so its output is the
-    same; and state n is a function of state n - 1 and of the rows of batch n, however they lie in
-    partitions.
+    same; and state n is a function of state n - 1 and of the rows of batch n. However they lie in
+    partitions it is equal but for the last bits.
 
     Parameters
     ----------
@@ -96,6 +96,10 @@ class Learning:
         """
 
         def batch(df: DataFrame, n: int) -> None:
+            """Correct with state n - 1, write the output, then save state n.
+
+            A batch that comes again after state n was saved only writes its output again.
+            """
             check_columns(df, self._probs, self._label, self._order, self._receipt)
             # Spark keeps a query's id in its checkpoint, and tells the thread that runs a batch.
             query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
@@ -168,7 +172,7 @@ class Learning:
         return chosen.sortWithinPartitions(*keys).drop("hash").toArrow()
 
     def _learn(self, state: Corrector, sums: NDArray[np.float64], labels: pa.Table, n: int) -> None:
-        """Teach state n - 1 what batch n brings."""
+        """Teach state n - 1 what batch n brings: the sums of its predictions, then its labels."""
         if missing := labels["order"].null_count:
             raise StreamCANError(
                 f"batch {n}: {missing} labels have no {self._order}, so their order is not known; "
@@ -179,8 +183,8 @@ class Learning:
         bad = {i: reason for i, reason in bad.items() if not gone[i]}
         if self._errors == "raise":
             refuse(bad, self._probs, labels["label"], self._label)
-        # No prediction that is labelled here was sent by a later state than this one: by what it
-        # makes of the row a label is judged that brings no receipt, not by its neighbours' labels.
+        # All predictions labelled here were sent by this state or an earlier one. So where a label
+        # brings no receipt, take what this state makes of the row, before any label of the batch.
         _, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True)
         for i, brought in enumerate(labels["receipt"].to_pylist()):
             if brought is not None:

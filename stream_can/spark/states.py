@@ -12,7 +12,7 @@ from stream_can.errors import StreamCANError
 __all__ = ["States"]
 
 KEPT = 3
-"""The newest, the one before it for a batch that comes again, one more to look at."""
+"""The newest, the one before it (for a batch that comes again), and one more to look at."""
 
 
 class States:

@@ -7,7 +7,8 @@ import pytest
 from stream_can import Corrector, batch_can, laplace
 from stream_can.calibration import IsotonicCalibration, VectorScaling
 from stream_can.compare import compare, load, rivals
-from stream_can.compare.outcome import change, per_class
+from stream_can.compare.outcome import against, per_class
+from stream_can.compare.rivals import BOTH, WITH
 from stream_can.compare.verdict import verdict
 from stream_can.recording import InvalidRecording, Recording
 from stream_can.replay import replay
@@ -102,12 +103,12 @@ def test_only_scored_rows_count(outcomes):
 
 def test_a_change_and_its_standard_error(outcomes):
     raw, vector = outcomes["raw"], outcomes["vector"]
-    found = change(vector, raw)
+    found = against(vector, raw).summary()
     stretches = (vector.losses - raw.losses).reshape(30, 50).mean(1)
-    assert found.nats == pytest.approx(vector.scores.log_loss - raw.scores.log_loss)
-    assert found.nats_error == pytest.approx(stretches.std(ddof=1) / np.sqrt(30))
-    assert found.points == pytest.approx(100 * (vector.scores.accuracy - raw.scores.accuracy))
-    assert change(raw, raw) == (0, 0, 0, 0)
+    assert found["nats"] == pytest.approx(vector.scores.log_loss - raw.scores.log_loss)
+    assert found["nats_error"] == pytest.approx(stretches.std(ddof=1) / np.sqrt(30))
+    assert found["points"] == pytest.approx(100 * (vector.scores.accuracy - raw.scores.accuracy))
+    assert set(against(raw, raw).summary().values()) == {0}
 
 
 def test_classes_gain_and_lose(outcomes):
@@ -193,3 +194,29 @@ def test_refused(file, tmp_path):
         load(some, label_delay=5, validation=none)
     with pytest.raises(ValueError, match="refit_every: expected at least 1"):
         rivals(0)
+
+
+def test_with_columns_there_is_one_rival_more_and_the_others_play_without():
+    P, y = drifting()
+    tenant = np.random.default_rng(0).integers(20, size=len(y))
+    wrong = np.random.default_rng(1).random(len(y)) < 0.6
+    tenant = np.where(wrong, 100 + y, tenant).astype(str).astype(object)
+    stream = stream_of(P, y)._replace(
+        segments={"x": tenant[400:]}, validation_segments={"x": tenant[:400]}
+    )
+    both = {"segments": ["x"], "half_life": 900}
+    names = [one.name for one in rivals(**both)]
+    assert names == [*NAMES, WITH]
+    chosen = [one for one in rivals(300, **both) if one.name in ("raw", "temperature", BOTH, WITH)]
+    found = list(compare(stream, chosen))
+    plain = [one for one in rivals(300, half_life=900) if one.name == BOTH]
+    (without,) = compare(stream, plain)
+    assert found[-2].losses.tobytes() == without.losses.tobytes()
+    assert found[-1].scores.accuracy > found[-2].scores.accuracy + 0.05
+    assert " The columns are worth having: with them +" in verdict(found)
+    random = stream._replace(
+        segments={"x": np.array([str(i % 7) for i in range(len(y) - 400)], object)},
+        validation_segments={"x": np.array([str(i % 7) for i in range(400)], object)},
+    )
+    said = verdict(list(compare(random, chosen)))
+    assert "The columns make no difference that stands out of the noise" in said

@@ -22,6 +22,7 @@ from stream_can import Corrector, LabelRequests
 from stream_can.pipe.statefile import next_line
 from stream_can.pipe.work import Saver
 from stream_can.stream.task import Task
+from tests.programs import OnTerminal, wait
 
 CLASSES = ["a", "b", "c", "d"]
 RUN = (
@@ -170,6 +171,18 @@ def test_labelled_lines(tmp_path):
     assert without_scores(out) == expected
     task = Task.from_bytes((tmp_path / "state").read_bytes())
     assert task.corrector.to_bytes() == corrector.to_bytes()
+
+
+@pytest.mark.fast
+def test_on_a_terminal_it_says_what_became_of_the_lines():
+    lines = [b'{"id": 1, "probs": [0.4, 0.3, 0.2, 0.1], "label": "a"}\n', b"no json\n"]
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    with OnTerminal(command(labelled=True), **piped) as running:
+        running.process.stdin.write(b"".join(lines))
+        running.process.stdin.close()
+        said = wait("the end", lambda: running.process.poll() is not None and running.text)
+    assert "2 predictions, 1 labels learned with theirs, 0 without, 1 bad lines" in said
+    assert "this run over 1 labels: accuracy 1.0000 -> 1.0000" in said
 
 
 @pytest.mark.fast
@@ -603,3 +616,37 @@ def test_kill_9_at_random_moments(tmp_path):
             row = 0
     print(f"{kills} kills, {in_the_middle} in the middle of the work")
     assert in_the_middle >= 3, "the kills came before or after the work"
+
+
+@pytest.mark.fast
+def test_columns_stand_in_the_lines_and_are_told_of_once_where_they_are_none(tmp_path):
+    rng, state = np.random.default_rng(0), tmp_path / "state"
+    corrector, lines, expected = Corrector(CLASSES, segments=["x", "a.b"]), [], []
+    for i in range(200):
+        p = rng.dirichlet(np.ones(4)).tolist()
+        given = {"x": int(rng.integers(5)), "a.b": ["NL", "DE", None][i % 3]}
+        bad = i in (50, 60)
+        value = 0.5 if bad else given["x"]
+        lines.append({"id": i, "probs": p, "x": value, "a": {"b": given["a.b"]}})
+        if bad:
+            del given["x"]
+        row, receipt = corrector.process_one(p, receipt=True, segments=given)
+        expected.append(row.tolist())
+        lines.append({"id": i, "label": CLASSES[i % 4], "x": "not this one"})
+        corrector.learn_one(p, CLASSES[i % 4], receipt=receipt, segments=given)
+    data = [json.dumps(line).encode() + b"\n" for line in lines]
+    options = {"segments": ["x", "a.b"], "state": str(state)}
+    out = []
+    for part in (data[:151], data[151:]):  # a restart between a prediction and its label
+        code, found, err = run(b"".join(part), **options)
+        assert code == 0
+        assert err.count("measurement") == (not out)
+        assert out or "line 101: x: 0.5 is a measurement" in err
+        out += found
+    assert without_scores(out) == expected
+    assert state_of(state).corrector.to_bytes() == corrector.to_bytes()
+    code, _, err = run(b"", segments=["x"], state=str(state))
+    assert (code, "2 columns, expected 1" in err) == (2, True)
+    for wrong in (["probs"], ["label"], ["a..b"]):
+        code, _, err = run(b"", segments=wrong)
+        assert (code, "segments: " in err) == (2, True)

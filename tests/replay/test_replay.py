@@ -84,6 +84,43 @@ def test_delay_in_rows_equals_the_loop_over_rows(delay, rate, explain):
 
 
 @pytest.mark.usefixtures("chunked")
+@pytest.mark.parametrize(("delay", "columns"), [(0, ["x"]), (7, ["y"]), (100, ["y", "x"])])
+def test_columns_equal_the_loop_over_rows(delay, columns):
+    """The corrector takes those of the recording's columns that it declares."""
+    P, y, *_ = stream()
+    rng = np.random.default_rng(delay)
+    table = {
+        "x": rng.integers(9, size=len(P)),
+        "y": np.where(rng.random(len(P)) < 0.3, None, y.astype(str)),
+    }
+    plain, ours = Corrector(3, segments=columns), Corrector(3, segments=columns)
+    rows, receipts = [], []
+    given = [{name: table[name][i] for name in columns} for i in range(len(P))]
+
+    def learn(i):
+        if i >= 0:
+            plain.learn_one(P[i], int(y[i]), receipt=receipts[i], segments=given[i])
+
+    for i in range(len(P)):
+        learn(i - delay - 1)
+        row, receipt = plain.process_one(P[i], receipt=True, segments=given[i])
+        rows.append(row)
+        receipts.append(receipt)
+    learn(len(P) - delay - 1)
+    chunks = from_arrays(P, y, segments=table)
+    out, _ = run(ours, chunks, label_delay=delay)
+    assert np.array_equal(out, np.array(rows))
+    assert ours.to_bytes() == plain.to_bytes()
+
+
+def test_a_corrector_with_columns_that_the_recording_does_not_give():
+    P, y, *_ = stream(20)
+    corrector = Corrector(3, segments=["x", "y"])
+    with pytest.raises(ValueError, match="the corrector declares 'y', and the recording"):
+        list(steps(from_arrays(P, y, segments={"x": y}), corrector))
+
+
+@pytest.mark.usefixtures("chunked")
 @pytest.mark.parametrize("explain", [True, False])
 def test_labels_at_their_own_time_equal_the_loop_over_rows(explain):
     P, y, time, label_time = stream(seed=1)

@@ -67,8 +67,8 @@ def test_names_are_text():
 @pytest.mark.fast
 def test_what_moves_a_cursor_is_shown_by_its_code():
     P, y = stream(500, 2)
-    page = Page(report(replayed(P, y, ["a\x1b[31m\x00", "b\n\ud800"]), "codes"))
-    assert set(page.texts["bdi"][-2:]) == {r"a\x1b[31m\x00", r"b\n\ud800"}
+    page = Page(report(replayed(P, y, ["a\x1b[31m\x00", "b\n\x7f"]), "codes"))
+    assert set(page.texts["bdi"][-2:]) == {r"a\x1b[31m\x00", r"b\n\x7f"}
 
 
 @pytest.mark.fast
@@ -316,3 +316,28 @@ def test_readable_in_a_browser(browser, tmp_path, width, dark, names):
     assert (page < 60) == dark
     assert abs(ink - page) > 150
     assert abs(axis - page) > 80
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("count", [1, 5, 300])
+def test_values_of_columns_have_a_table_and_a_figure(count):
+    rng = np.random.default_rng(0)
+    P, y = stream(6000)
+    tenant = np.array([f"<b>tenant</b> {i}" for i in rng.integers(count, size=len(y))], object)
+    known = np.where(tenant == tenant[0], -1, y) if count > 1 else y
+    corrector = Corrector(4, segments=["column$"])
+    result = Replay(corrector)
+    chunks = from_arrays(P, known, segments={"column$": tenant})
+    for step in steps(chunks, corrector, label_delay=20):
+        result.add(step)
+    text = report(result, "values")
+    page = Page(text)
+    assert not page.loads
+    assert "Each value of column$" in page.texts["h2"]
+    assert ("Gain by value of column$" in page.texts["h2"]) == (count > 1)
+    assert sum(name.startswith("<b>tenant</b>") for name in page.texts["bdi"]) == count
+    assert {"value", "labels", "calibration"} <= {*page.texts["th"]} & {*page.texts["dt"]}
+    assert "mathdefault" not in text
+    plain = report(replayed(P, y), "values")
+    assert "calibration</dt>" not in plain
+    assert "Each value" not in plain

@@ -6,6 +6,7 @@ import math
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from river import (
     active,
@@ -487,6 +488,27 @@ def test_label_types():
         with pytest.raises(ValueError, match="expected str, int, float or bool"):
             model.learn_one(x, bad)
     assert model.corrector.n_labels == 20
+
+
+@pytest.mark.parametrize("bad", [2**70, "caf\udce9", type("Name", (str,), {})("b")])
+def test_a_label_that_cannot_be_saved_is_refused_and_changes_nothing(bad):
+    model = CorrectedClassifier(naive_bayes.GaussianNB())
+    rows = phishing(20)
+    for x, y in rows:
+        model.learn_one(x, y)
+    before = pickle.dumps(model)
+    X = pd.DataFrame([x for x, _ in rows])
+    with pytest.raises(ValueError, match="classes: "):
+        model.learn_one(rows[0][0], bad)
+    with pytest.raises(ValueError, match="classes: "):
+        model.learn_many(X, pd.Series([True] * 19 + [bad], dtype=object))
+    assert pickle.dumps(model) == before
+    with pytest.raises(ValueError, match="classes: "):
+        says({"a": 0.5, bad: 0.5}).learn_one({}, "a")
+    new = says({})
+    with pytest.raises(ValueError, match="classes: "):
+        new.learn_one({}, bad)
+    assert new.corrector is None
 
 
 # ---- rows without a label, features or a usable prediction

@@ -10,8 +10,15 @@ import sklearn
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, make_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold, TimeSeriesSplit
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -189,3 +196,32 @@ def test_refused(data):
         StreamCalibrator(LinearSVC()).fit(X[:200], y[:200])
     with pytest.raises(ValueError, match="half_life"):
         StreamCalibrator(GaussianNB(), half_life=0).fit(X, y)
+
+
+@pytest.mark.parametrize("cv", [3, "prefit"])
+def test_classes_that_no_row_has_leave_it_unfitted(cv):
+    X, y = make_classification(60, random_state=0)
+    estimator = LogisticRegression().fit(X, y) if cv == "prefit" else LogisticRegression()
+    model = StreamCalibrator(estimator, cv=cv)
+    with pytest.raises(ValueError, match=r"classes are \[0, 1, 2\], but the .* \[0, 1\]; a class"):
+        model.partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert model.partial_fit(X, y, classes=[0, 1]).predict(X).shape == (60,)
+
+
+@pytest.mark.parametrize("n", [59, 61])
+def test_weights_of_a_wrong_length_are_refused_for_all_rows(n):
+    X, y = make_classification(60, random_state=0)
+    with pytest.raises(ValueError, match=f"sample_weight has {n} weights for 60 rows; give one"):
+        StreamCalibrator(LogisticRegression(), cv=3).fit(X, y, sample_weight=np.ones(n))
+
+
+def test_splits_of_sorted_labels_are_warned_of(data):
+    X, y, _, _ = data
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    with pytest.warns(UserWarning, match=r"of 900 held-out rows .* of class 0; .*StratifiedKFold"):
+        StreamCalibrator(GaussianNB(), cv=KFold(3)).fit(X, y)
+    for cv in (StratifiedKFold(3), KFold(3, shuffle=True, random_state=0)):
+        StreamCalibrator(GaussianNB(), cv=cv).fit(X, y)  # a warning would be an error

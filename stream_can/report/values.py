@@ -1,0 +1,42 @@
+"""The figure of a column: what each of its values gains, however many there are."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from stream_can.replay.names import readable
+from stream_can.replay.values import ColumnScores
+from stream_can.report.svg import AFTER, INK, MUTED, Key
+
+__all__ = ["gains"]
+
+NAMED = 3
+"""Of the heaviest values, of those that gain and of those that lose most: so many are named."""
+
+
+def gains(column: ColumnScores, figure: Figure) -> list[Key]:
+    """A point for each value: its labelled rows, and the change of their log loss."""
+    found = [one for one in column.values() if one.scored]
+    axes = figure.subplots()
+    axes.set_ylabel("change of log loss, nats")
+    axes.set_xlabel("labelled rows")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:,.0f}")  # powers of ten would be mathematics, not text
+    axes.xaxis.set_minor_formatter("")
+    axes.axhline(0, color=MUTED, linewidth=0.8)
+    rows = np.array([one.scored for one in found])
+    changes = np.array([one.log_loss[1] - one.log_loss[0] for one in found])
+    axes.scatter(rows, changes, s=14, color=AFTER, alpha=0.6, linewidths=0)
+    # By what it sums to: a value of two rows is no news, whatever its mean.
+    order = np.argsort(changes * rows, kind="stable").tolist()
+    lost = [i for i in order[::-1][:NAMED] if changes[i] > 0]
+    gained = [i for i in order[:NAMED] if changes[i] < 0]
+    heavy = np.argsort(-rows, kind="stable")[:NAMED].tolist()
+    for i in dict.fromkeys([*heavy, *gained, *lost]):
+        axes.annotate(
+            readable(found[i].value, 12), (rows[i], changes[i]), xytext=(-4, 3),
+            textcoords="offset points", ha="right", fontsize=8.5, color=INK,
+        )  # fmt: skip
+    axes.margins(x=0.18, y=0.12)
+    return []
