@@ -17,7 +17,7 @@ import numpy as np
 from validation import DELAY, load
 
 from stream_can.compare import Stream, compare, rivals
-from stream_can.compare.outcome import change
+from stream_can.compare.outcome import against
 
 KEPT = Path("compare.json")
 
@@ -43,7 +43,7 @@ def main(folder: str, names: list[str]) -> None:
         outcomes = list(compare(stream_of(data), rivals()))
         kept[file.stem] = {
             one.name: one.scores.summary()
-            | change(one, outcomes[0])._asdict()
+            | against(one, outcomes[0]).summary()
             | {"microseconds": one.microseconds}
             for one in outcomes
         }

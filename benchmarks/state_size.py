@@ -54,7 +54,7 @@ def measure(servers: str, m: int, partitions: int) -> str:
     values = [json.dumps({"probs": row.tolist()}).encode() for row in rows]
     running = app.worker()
     wait("ready", lambda: running.error or running.worker.health.ready)
-    learned = running.worker.learned.replicas[0]
+    learned = running.worker.learned_log.replicas[0]
     folded: list[float] = []
     ended = threading.Event()
 

@@ -43,6 +43,9 @@ nitpick_ignore_regex = [
     ("py:class", r"(?!stream_can).*"),  # types in signatures: mostly of other packages
     ("py:class", r"stream_can\.stream\.records\.Source"),  # whatever has a record's attributes
     ("py:class", r"stream_can\.stream\.forms\.Form"),  # how one message has its probabilities
+    ("py:exc", r"NewerEntry"),  # errors.py has it
+    ("py:class", r"stream_can\.stream\.lane\.Lane"),  # what of a task is no position
+    ("py:class", r"stream_can\.method\.sums\.Part"),  # a row of sums: for those who add them up
 ]
 html_theme = "furo"
 html_title = f"stream_can {release}"
@@ -76,6 +79,7 @@ REFERENCE = {
     "river": ["stream_can.river"],
     "stream": [
         "stream_can.stream.task",
+        "stream_can.stream.replica",
         "stream_can.stream.messages",
         "stream_can.stream.fields",
         "stream_can.stream.forms",

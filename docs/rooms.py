@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,13 +26,13 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"recording": (2, 2.65), "spark": (2.65, 3)},
     {"stream": (0, 2.3), "calibration": (3.56, 4)},
     {"corrector": (0, 3.56), "scores": (3.56, 4)},
-    {"method": (0, 4)},
+    {"method": (0, 3.56), "change": (3.56, 4)},
     {"snapshot": (0, 1.3), "errors": (1.3, 2.7), "version": (2.7, 4)},
 )
 """From the top: the rooms, and where in the picture they begin and end. A module imports from its
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
 
-USED_BY_ALL = {"method", "scores", *FLOORS[-1]}
+USED_BY_ALL = {"change", "method", "scores", *FLOORS[-1]}
 """Rooms that need no arrow from everywhere; ``method`` keeps the one from the corrector."""
 
 GAP, WIDTH = 18, 215
@@ -55,13 +56,30 @@ def modules(source: Path = SOURCE) -> dict[str, Path]:
     return found
 
 
+CYTHON_IMPORT = re.compile(
+    r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?c?import[ \t]+(?:\([^)]*\)|[^\n#;(]+))", re.MULTILINE
+)
+
+
+def statements(path: Path) -> list[ast.AST]:
+    """The nodes of a module; of a .pyx, which Python cannot parse, its imports and cimports."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return list(ast.walk(ast.parse(text, str(path))))
+    found: list[ast.AST] = []
+    for match in CYTHON_IMPORT.finditer(text):
+        if PACKAGE in match[1]:  # a line of a docstring may begin with "import" too
+            node = ast.parse(re.sub(r"\bcimport\b", "import", match[1], count=1)).body[0]
+            node.lineno = 1 + text.count("\n", 0, match.start(1))
+            found.append(node)
+    return found
+
+
 def imports(source: Path = SOURCE) -> list[Import]:
     """Every import of the package's own modules, wherever in a file it stands."""
     known, found = modules(source), []
     for importer, path in known.items():
-        if path.suffix != ".py":
-            continue  # the kernel imports none of ours
-        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        for node in statements(path):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):

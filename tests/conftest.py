@@ -1,11 +1,19 @@
 """Settings of the test session."""
 
 import os
+import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.chromium import Browser
+from tests.kafka.brokers import Own, Shared, remove_all
+
+BROKERS = pytest.StashKey[Path]()
+"""The folder of all brokers of a run, shared or of one process: `tests/kafka/brokers.py`."""
+SHARED, OWN = pytest.StashKey[Shared](), pytest.StashKey[Own]()
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60, print_blob=True)
 settings.register_profile("dev", deadline=None, max_examples=60)
@@ -17,8 +25,34 @@ def pytest_addoption(parser):
     parser.addoption("--number-examples", type=int, default=2000, help="of texts and numbers each")
 
 
+def pytest_configure(config):
+    # Before anything imports numpy: the cores are shared by several processes already, and threads
+    # that wait for one spin.
+    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(threads, "1")
+    told = getattr(config, "workerinput", None)  # by the process that began the run
+    config.stash[BROKERS] = Path(told["brokers"] if told else tempfile.mkdtemp(prefix="brokers-"))
+    config.stash[SHARED] = Shared(config.stash[BROKERS] / "shared")
+    config.stash[OWN] = Own(config.stash[BROKERS] / str(os.getpid()))
+    if not told:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, with its brokers
+        # Ignored where the run is in the background; what tests start would not hear Ctrl-C either.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["brokers"] = str(node.config.stash[BROKERS])
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        remove_all(config.stash[BROKERS])
+
+
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: "long" not in item.keywords)  # none is left alone at the end
+    # No long one is left alone at the end, and a process uses brokers of its own for one while.
+    items.sort(key=lambda item: ("long" not in item.keywords, "own" not in item.fixturenames))
 
 
 @pytest.fixture

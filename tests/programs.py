@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pytest
 
@@ -35,3 +39,35 @@ def wait(what: str, condition: Any, seconds: float = PATIENCE, every: float = 0.
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(every)
     return value
+
+
+class OnTerminal:
+    """A program whose standard error, and output unless told otherwise, is a terminal."""
+
+    def __init__(self, command: list[str], **options: Any) -> None:
+        self._reads, writes = pty.openpty()
+        os.set_blocking(self._reads, False)
+        self.process = subprocess.Popen(
+            command, **{"stdout": writes, "stdin": subprocess.DEVNULL, "stderr": writes} | options
+        )
+        os.close(writes)
+        self._text = b""
+
+    @property
+    def text(self) -> str:
+        """What it has written so far."""
+        with contextlib.suppress(OSError):  # nothing more yet, or at all
+            while data := os.read(self._reads, 1 << 16):
+                self._text += data
+        return self._text.decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: object, __: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.process.kill()
+        self.process.wait(PATIENCE)
+        os.close(self._reads)

@@ -1,10 +1,15 @@
 """The modules import downwards only, in no circle, as their picture shows; tests import no test."""
 
 import ast
+import importlib
+import inspect
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from stream_can import errors
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
@@ -43,6 +48,18 @@ def test_every_module_is_in_a_room():
         ),
         ("stream/task.py", "from stream_can.corrector import Corrector", None),
         ("errors.py", "from stream_can.scores import Scores", "errors may not import scores"),
+        (
+            "method/kernel.pyx",
+            "cdef int x\n\nfrom stream_can.corrector import Corrector",
+            "method.kernel, line 3: method may not import corrector",
+        ),
+        (
+            "method/kernel.pyx",
+            "cdef f():\n    from stream_can.stream.numbers cimport (\n        a as b\n    )",
+            "method.kernel, line 2: method may not import stream",
+        ),
+        ("stream/numbers.pyx", "cimport stream_can.pipe.run as x", "stream may not import pipe"),
+        ("stream/numbers.pyx", "from stream_can.corrector import Corrector  # ours", None),
     ],
 )
 def test_a_wrong_import_is_found(file, line, fault, tmp_path):
@@ -59,6 +76,37 @@ def test_a_wrong_import_is_found(file, line, fault, tmp_path):
 
 def test_the_picture_shows_these_modules():
     assert rooms.PICTURE.read_text() == rooms.draw(), "python docs/rooms.py draws it anew"
+
+
+def named(name):
+    """The class that the tree of errors means."""
+    module, _, own = name.rpartition(".")
+    return getattr(importlib.import_module(f"stream_can.{module or 'errors'}"), own)
+
+
+def test_the_tree_of_errors_names_every_exception_class():
+    tree, _, inside = errors.__doc__.partition("Within the package")
+    lines = re.findall(r"^((?:[│ ]   )*[├└]── )([\w.]+)(.*)$", tree, re.M)
+    shown, above = {errors.StreamCANError}, [errors.StreamCANError]
+    for branch, name, about in lines:
+        error, depth = named(name), len(branch) // 4
+        shown.add(error)
+        above[depth:] = [error]
+        assert error.__base__ is above[depth - 1], name
+        if depth == 1:
+            assert issubclass(error, ValueError) == ("(ValueError)" in about), name
+    shown |= {named(name) for name in re.findall(r"[\w.]+\.[A-Z]\w+", inside)}
+    defined = set()
+    for name in rooms.modules():
+        if rooms.room(name) != "spark" and name != "__main__":
+            module = importlib.import_module(f"stream_can.{name}".rstrip("."))
+            defined |= {
+                value
+                for value in vars(module).values()
+                if inspect.isclass(value) and issubclass(value, BaseException)
+                and value.__module__.startswith("stream_can.")
+            }  # fmt: skip
+    assert shown == defined
 
 
 def imported_tests(text):

@@ -67,6 +67,18 @@ def test_replay_of_a_csv(tmp_path):
     assert run("replay_csv.py", folder=tmp_path).startswith("Use it: more predictions are right")
 
 
+@pytest.mark.fast
+def test_a_thousand_tenants(tmp_path):
+    text = run("tenants.py", folder=tmp_path)
+    groups = text.split(" rows of ")[1:]
+    assert len(groups) == 4
+    for group in groups:
+        found = re.findall(r"accuracy ([\d.]+)  log loss ([\d.]+)", group)
+        raw, together, ours = (tuple(map(float, row)) for row in found)
+        assert ours[0] > max(raw[0], together[0]) + 0.015
+        assert ours[1] < min(raw[1], together[1]) - 0.03
+
+
 @pytest.mark.long
 def test_flights(tmp_path):
     """The demo, on the whole year: what the README says of it."""
@@ -76,6 +88,9 @@ def test_flights(tmp_path):
     assert flights == "284,821"
     assert raw == pytest.approx(32.0, abs=0.3)
     assert mixture - raw > 3.6
+    assert float(row[5]) - mixture > 3, "columns"
+    said = " ".join(text.split())
+    assert re.search(r"39\.\d % right, log loss 1\.4\d\d with the columns carrier, origin", said)
     assert can - raw < -3
     for month in ("Mar", "Jun", "Sep", "Dec"):
         line = next(line for line in text.splitlines() if line.strip().startswith(month)).split()

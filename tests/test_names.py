@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector, InvalidPrediction, UnknownClass
+from tests.correctors import lived_in
 
 pytestmark = pytest.mark.fast
 
@@ -141,3 +142,38 @@ def test_labels_without_an_order_are_refused():
     for labels in ({"a", "b"}, {"a": 1, "b": 2}, masked, pd.DataFrame({"a": ["a", "b"]})):
         with pytest.raises(UnknownClass, match="expected one name per row, in order"):
             corrector.learn_many([P, P], labels)
+
+
+@pytest.mark.parametrize("kind", ["Float64", "Float32", "double[pyarrow]", "float[pyarrow]"])
+def test_frames_of_pandas_extension_types(kind):
+    frame = pd.DataFrame([P, P[::-1]], columns=list("abc"))
+    corrector, plain = lived_in(), frame.astype(kind).astype("float64")
+    extended = frame.astype(kind)[["c", "a", "b"]]
+    np.testing.assert_array_equal(corrector.correct_many(extended), corrector.correct_many(plain))
+    row = extended.iloc[1]
+    np.testing.assert_array_equal(corrector.correct_one(row), corrector.correct_one(plain.iloc[1]))
+    mixed = plain.assign(b=extended["b"])
+    np.testing.assert_array_equal(corrector.correct_many(mixed), corrector.correct_many(plain))
+    sure = pd.DataFrame([[0, 1, 0]], columns=list("abc")).astype("Int64")
+    assert corrector.correct_many(sure).shape == (1, 3)
+    extended.iloc[1, 2] = pd.NA
+    with pytest.raises(InvalidPrediction, match=r"row 1, column 'b': the probability is missing"):
+        corrector.correct_many(extended)
+    with pytest.raises(InvalidPrediction, match=r"entry 'b': the probability is missing \(NA\)"):
+        corrector.correct_one(extended.iloc[1])
+    with pytest.raises(InvalidPrediction, match="object, expected real numbers"):
+        corrector.correct_many(extended.assign(a=["x", "y"]))
+
+
+def test_data_frames_give_segments_among_other_columns():
+    rows = np.array([[0.2, 0.8], [0.6, 0.4], [0.5, 0.5]])
+    table = {"x": ["a", None, "b"], "other": [0.5, 0.25, 0.125]}
+    found = []
+    for segments in ({"x": table["x"]}, pd.DataFrame(table), pl.DataFrame(table)):
+        corrector = Corrector(2, segments=["x"])
+        corrector.learn_many(rows, [0, 1, 1], segments=segments)
+        found.append(
+            (corrector.process_many(rows, segments=segments).tobytes(), corrector.to_bytes())
+        )
+    assert found[0] == found[1] == found[2]
+    assert list(corrector.segment_values("x")) == ["a", "b"]

@@ -12,9 +12,10 @@ import pytest
 from stream_can import Corrector, batch_can, topk_entropy
 from stream_can.cli.options import CorrectorOptions
 from stream_can.kafka import SettingsError, load, options
-from stream_can.method.kernel import UNCERTAINTIES
 from stream_can.method.settings import DEFAULTS, Settings, about
+from stream_can.method.uncertain import UNCERTAINTIES
 from stream_can.river import CorrectedClassifier
+from stream_can.sklearn import StreamCalibrator
 
 pytestmark = pytest.mark.fast
 
@@ -30,7 +31,9 @@ TAKE_K = {
 """Every call that takes k."""
 
 
-@pytest.mark.parametrize("call", [Corrector, CorrectedClassifier, batch_can, topk_entropy])
+@pytest.mark.parametrize(
+    "call", [Corrector, CorrectedClassifier, StreamCalibrator, batch_can, topk_entropy]
+)
 def test_signatures_have_the_defaults(call):
     parameters = inspect.signature(call).parameters
     own = [name for name in NAMES if name in parameters]
@@ -42,7 +45,7 @@ def test_signatures_have_the_defaults(call):
 def test_every_setting_is_an_option_and_a_setting_of_kafka_with_its_help():
     fields = {field.name: field for field in dataclasses.fields(CorrectorOptions)}
     kafka = {option.name: option.help for option in options()}
-    assert fields.keys() == {"train_counts", "paths", *NAMES}
+    assert fields.keys() == {"train_counts", "paths", "segments", "segments_mb", *NAMES}
     for name in NAMES:
         assert kafka[name] == about(name)
 

@@ -36,9 +36,10 @@ from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.transaction import Transaction
 from stream_can.kafka.partitions import Partitions
+from stream_can.stream.lane import VERSION_HEADER, Lane
 from stream_can.stream.messages import Messages, Prediction
 from stream_can.stream.records import Output, Result
-from stream_can.stream.task import VERSION_HEADER, Task
+from stream_can.stream.task import Task
 
 
 class Identity(Task):
@@ -54,15 +55,16 @@ class Identity(Task):
         return Result(outputs, [], [], None)
 
 
-class Uncorrected(Task):
+class Uncorrected(Lane):
     """Corrected rows replaced by those that came."""
 
-    def _correct_and_learn(self, batch: Any) -> list[Output]:
+    def run(self, next_prediction: int) -> tuple[list[Output], int]:
+        batch = self._batch
         predictions = [prediction for prediction, _, _ in batch.predictions]
         values = self.messages.write_all(predictions, batch._predicted())
         for (_, output, _), value in zip(batch.predictions, values, strict=True):
             output.value = value
-        return []
+        return [], 0
 
 
 class WithoutJson(Messages):
@@ -148,9 +150,9 @@ def main() -> None:
         def without(replica: Any, prediction: int, label: int) -> Task:
             task = fresh(replica, prediction, label)
             if kind == "uncorrected":
-                task.__class__ = Uncorrected
+                task.lane.__class__ = Uncorrected
             else:
-                task.messages = WithoutJson(int(m))  # type: ignore[assignment]
+                task.lane.messages = WithoutJson(int(m))  # type: ignore[assignment]
             return task
 
         worker.start.fresh = without  # type: ignore[method-assign]
