@@ -9,6 +9,10 @@ BROKERS ?= 1
 # Tests side by side, the long ones first and the others as places become free. More than there are
 # cores: the tests with a broker wait most of the time.
 JOBS ?= 4
+COMPILED := $(wildcard stream_can/*/*.pyx stream_can/*/*.pxd stream_can/*/*.pxi stream_can/*/*.h)
+# Packages are installed without bytecode: the first import writes it, also where an environment forbids
+# that. Without it every process that a test starts would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo test fast format lint docs bench broker broker-stop chaos kafka-demo test-spark spark-demo clean
 
@@ -17,7 +21,7 @@ help:  ## list the targets
 
 setup: .venv/ready  ## the virtual environment with the package, compiled
 
-.venv/ready: pyproject.toml constraints.txt stream_can/method/kernel.pyx stream_can/method/vectormath.h stream_can/stream/numbers.pyx stream_can/stream/numbers.h
+.venv/ready: pyproject.toml constraints.txt $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
@@ -26,7 +30,7 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	touch $@
 
 # Spark is 450 MB and wants another pandas, so it lives in an environment of its own.
-.venv-spark/ready: pyproject.toml constraints.txt constraints-spark.txt stream_can/method/kernel.pyx stream_can/method/vectormath.h stream_can/stream/numbers.pyx stream_can/stream/numbers.h
+.venv-spark/ready: pyproject.toml constraints.txt constraints-spark.txt $(COMPILED)
 	test -x $(SPARK) || $(PYTHON) -m venv .venv-spark
 	grep -v '^pandas==' constraints.txt | cat - constraints-spark.txt > .venv-spark/constraints.txt
 	$(SPARK) -m pip install -q -c .venv-spark/constraints.txt pip
@@ -47,10 +51,12 @@ format: setup  ## put the code into the form that lint asks for
 	$(PY) -m ruff check --fix
 	$(PY) -m ruff format
 
-lint: setup  ## style and types
+lint: setup  ## style, types and spelling
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+	PATH=$$PWD/.venv/bin:$$PATH cython-lint --max-line-length 100 stream_can
+	$(PY) -m codespell_lib .
 
 docs: .venv/ready-docs  ## the documentation site: out/site/index.html
 	$(PY) -m sphinx -q -W --keep-going -E -b html docs out/site
