@@ -238,10 +238,19 @@ def caught_up(app: App, *running: Running) -> None:
 
 
 def run_once(app: App, *, learned: int = 0, **changes: Any) -> Worker:
-    """A worker until all that was sent is committed, and so many labels came back from the log."""
+    """A worker until all that was sent is committed and learned, so many labels if they are given.
+
+    What it wrote to the log comes back later: only then is it in the shared record it ends with.
+    """
     running = app.worker(**changes)
     caught_up(app, running)
-    wait("learned", lambda: not learned or running.replica().corrector.n_labels == learned)
+    if learned:
+        running.replica()
+    log = running.worker.learned_log
+    for number in list(log.replicas):
+        last = next((r.offset for r in reversed(read(app.servers, log.topic, number))), -1)
+        wait("learned", lambda n=number, last=last: running.replica(n).offset > last)
+        assert learned in (0, running.replica(number).corrector.n_labels)
     running.stop()
     return running.worker
 

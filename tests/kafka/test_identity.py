@@ -239,7 +239,7 @@ def test_what_a_deleted_log_had_is_kept(broker: Broker, monkeypatch: pytest.Monk
 
     app = App(broker.bootstrap_servers, partitions=1)
     fill(app, 100)
-    run_once(app)
+    run_once(app, learned=100)
     delete(app.servers, f"{app.id}-learned")
     create(app.servers, {f"{app.id}-learned": {}}, partitions=1)
     with pytest.raises(DeniedError, match=r"is it new\? --reset-state .*what that record holds"):
