@@ -13,7 +13,14 @@ from pyspark.sql.types import ArrayType, DoubleType, StructType
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
-from stream_can.spark.columns import arrays, check_columns, matrix, refuse
+from stream_can.spark.columns import (
+    arrays,
+    check_columns,
+    check_segments,
+    matrix,
+    quoted,
+    refuse,
+)  # fmt: skip
 from stream_can.spark.fixed import Errors
 
 __all__ = ["correct_by_key"]
@@ -49,6 +56,7 @@ def correct_by_key(
         What each key begins with.
     probs, label, order, into, errors
         As for :class:`Learning`; with "null" for ``errors`` what cannot be used teaches nothing.
+        So are the columns that ``start`` has as segments; each key keeps values of its own.
 
     Returns
     -------
@@ -56,10 +64,14 @@ def correct_by_key(
     arrays; a streaming DataFrame to be written in the output mode "append".
     """
     check_columns(df, key, probs, label, order, new=[into])
+    check_segments(df, start.segments)
     df = df.withColumn(probs, arrays(df, probs))
     fields = [field for field in df.schema.fields if field.name != label]
     schema = StructType(fields).add(into, ArrayType(DoubleType(), containsNull=False))
-    processor = _ByKey(start.to_bytes(), key, probs, label, order, into, errors)
+    # Text, because pandas makes floats of integers beside null.
+    texts = {f"{into} segment {i}": quoted(name) for i, name in enumerate(start.segments)}
+    df = df.withColumns({name: column.cast("string") for name, column in texts.items()})
+    processor = _ByKey(start.to_bytes(), df.columns, key, probs, label, order, into, errors)
     return df.groupBy(key).transformWithStateInPandas(processor, schema, "append", "none")
 
 
@@ -69,6 +81,7 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
     def __init__(
         self,
         start: bytes,
+        columns: list[str],
         key: str,
         probs: str,
         label: str,
@@ -76,7 +89,7 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         into: str,
         errors: Errors,
     ) -> None:
-        self._start, self._key, self._errors = start, key, errors
+        self._start, self._columns, self._key, self._errors = start, columns, key, errors
         self._probs, self._label, self._order, self._into = probs, label, order, into
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -93,6 +106,7 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         state = self._state.get()[0] if self._state.exists() else self._start
         corrector = Corrector.from_bytes(bytes(state))
         frame = pd.concat(list(rows), ignore_index=True)
+        frame.columns = pd.Index(self._columns)  # Spark calls some "_5", whose names are no words
         column = pa.array(frame[self._probs], pa.list_(pa.float64()))
         P, bad = matrix(column, corrector.classes)
         gone, is_label = column.is_null().to_pylist(), frame[self._label].notna().tolist()
@@ -100,16 +114,23 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
             keys = [f"{key[0]}, {self._order} = {time}" for time in frame[self._order]]
             wrong = {i: why for i, why in bad.items() if not (is_label[i] and gone[i])}
             refuse(wrong, self._probs, keys, self._key)
+        names = corrector.segments
+        texts = {name: frame.pop(f"{self._into} segment {i}") for i, name in enumerate(names)}
+        given = pd.DataFrame(texts).to_dict("records") or None
         corrected: list[Any] = [None] * len(P)
-        places = self._in_order(frame, is_label, P, key)
+        places = self._in_order(frame, is_label, P, given, key)
         for i in places:
             if i in bad and not (is_label[i] and gone[i]):
                 continue
             if not is_label[i]:
-                corrected[i] = corrector.process_one(P[i])
+                corrected[i] = corrector.process_one(P[i], segments=given and given[i])
                 continue
             try:
-                corrector.learn_one(None if gone[i] else P[i], frame[self._label][i])
+                name = frame[self._label][i]
+                if gone[i]:
+                    corrector.learn_one(None, name)
+                else:
+                    corrector.learn_one(P[i], name, segments=given and given[i])
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"{self._key} = {key[0]}: {error}") from None
@@ -119,7 +140,12 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         yield kept.drop(columns=self._label)
 
     def _in_order(
-        self, frame: pd.DataFrame, is_label: list[bool], P: Any, key: tuple[Any, ...]
+        self,
+        frame: pd.DataFrame,
+        is_label: list[bool],
+        P: Any,
+        given: list[dict[str, Any]] | None,
+        key: tuple[Any, ...],
     ) -> list[int]:
         """The rows by time, predictions first; Spark brings those of a key in no order."""
         times = frame[self._order]
@@ -131,5 +157,8 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         # Spark's own order must not count. Rows that are equal in all of this are interchangeable.
         labels = frame[self._label].astype(str)
         return sorted(
-            range(len(P)), key=lambda i: (times[i], is_label[i], labels[i], P[i].tobytes())
-        )
+            range(len(P)),
+            key=lambda i: (
+                times[i], is_label[i], labels[i], P[i].tobytes(), str(given and given[i])
+            ),
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Columns of probabilities: of Spark, in Arrow, as a matrix."""
+"""Columns of probabilities: of Spark, in Arrow, as a matrix; and those of segments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, NumericType
+from pyspark.sql.types import ArrayType, BooleanType, IntegralType, NumericType, StringType
 
 from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 
-__all__ = ["arrays", "check_columns", "is_vector", "matrix", "refuse"]
+__all__ = [
+    "arrays", "check_columns", "check_segments", "is_vector", "matrix", "quoted",
+    "refuse", "segments_of",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -52,6 +55,28 @@ def check_columns(df: DataFrame, *names: str | None, new: Sequence[str | None] =
     for name in new:
         if name in df.columns:
             raise ValueError(f"there is a column {name} already; give the new one another name")
+
+
+def quoted(name: str) -> Column:
+    """A column by its name, whatever signs are in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def check_segments(df: DataFrame, names: Sequence[str]) -> None:
+    """Raise where a column of segments is missing, or holds no text, integers or booleans."""
+    check_columns(df, *names)
+    for name in names:
+        kind = df.schema[name].dataType
+        if not isinstance(kind, StringType | IntegralType | BooleanType):
+            raise TypeError(
+                f"column {name} is {kind.simpleString()}, expected text, integers or booleans, "
+                "as the state has it as segments; cast it to what its values are called"
+            )
+
+
+def segments_of(columns: Sequence[Any], names: Sequence[str]) -> dict[str, list[Any]] | None:
+    """What a corrector takes as segments: the values in Arrow's columns; None without columns."""
+    return {name: c.to_pylist() for name, c in zip(names, columns, strict=True)} or None
 
 
 def matrix(column: Any, classes: Sequence[Any]) -> tuple[Array, dict[int, str]]:

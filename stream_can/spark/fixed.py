@@ -17,7 +17,15 @@ from pyspark.sql.types import ArrayType, DoubleType, FloatType, StructType
 
 from stream_can.corrector import Corrector
 from stream_can.method.receipts import size
-from stream_can.spark.columns import arrays, check_columns, is_vector, matrix, refuse
+from stream_can.spark.columns import (
+    arrays,
+    check_columns,
+    check_segments,
+    is_vector,
+    matrix,
+    refuse,
+    segments_of,
+)  # fmt: skip
 
 __all__ = ["Errors", "correct"]
 
@@ -37,7 +45,8 @@ def correct(
     """Correct each row of a DataFrame, in batch or streaming, with one fixed state.
 
     Each row is :meth:`Corrector.correct_one <stream_can.Corrector.correct_one>` of it, bit for bit,
-    whatever the partitions. Nothing is learned.
+    whatever the partitions. Nothing is learned. Columns that the state has as segments are
+    taken from those of the DataFrame, by name.
 
     Parameters
     ----------
@@ -52,8 +61,9 @@ def correct(
     into
         The new column: vectors where ``probs`` has vectors, else arrays of double.
     receipt
-        A second new column, where labels come back to :class:`Learning`: arrays of 3 m floats, what
-        :meth:`Corrector.process_one <stream_can.Corrector.process_one>` calls a receipt.
+        A second new column, where labels come back to :class:`Learning`: arrays of 3 m floats, with
+        segments 5 m, what :meth:`Corrector.process_one <stream_can.Corrector.process_one>` calls a
+        receipt.
     key
         The column whose value an error names the row by.
     errors
@@ -79,8 +89,9 @@ def correct(
         data = state.to_bytes()
     else:
         data = state if isinstance(state, bytes) else Path(state).read_bytes()
-        Corrector.from_bytes(data)  # what is wrong with it is said here
+        state = Corrector.from_bytes(data)  # what is wrong with it is said here
     names, vectors = df.columns, is_vector(df, probs)
+    check_segments(df, state.segments)
     source = into if vectors else probs
     if vectors:
         df = df.withColumn(into, arrays(df, probs))
@@ -94,12 +105,16 @@ def correct(
             if errors == "raise":
                 refuse(bad, probs, None if key is None else batch.column(key), key)
             columns = {name: batch.column(name) for name in names}
+            segments = segments_of([columns[s] for s in corrector.segments], corrector.segments)
             if receipt is None:
-                columns[into] = lists(corrector.correct_many(P), bad)
+                columns[into] = lists(corrector.correct_many(P, segments=segments), bad)
             else:
-                better, receipts = corrector.correct_and_sum(P, sums, receipt=True)
+                better, receipts = corrector.correct_and_sum(
+                    P, sums, receipt=True, segments=segments
+                )
                 columns[into] = lists(better, bad)
-                columns[receipt] = lists(receipts.reshape(len(P), size(P.shape[1])), bad)
+                n = size(P.shape[1], corrector.n_sent)
+                columns[receipt] = lists(receipts.reshape(len(P), n), bad)
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     schema = StructType(df.schema.fields[: len(names)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,15 @@ from pyspark.sql import functions as F
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
-from stream_can.spark.columns import arrays, check_columns, matrix, refuse
+from stream_can.spark.columns import (
+    arrays,
+    check_columns,
+    check_segments,
+    matrix,
+    quoted,
+    refuse,
+    segments_of,
+)  # fmt: skip
 from stream_can.spark.fixed import Errors, correct
 from stream_can.spark.states import States
 from stream_can.spark.sums import of_batch, without_decay
@@ -41,7 +49,8 @@ class Learning:
     probs, label, order
         Columns. A row without a label is a prediction. A row with one is a label: its ``probs`` is
         the classifier's own prediction that it is for, or null where that is gone (then it teaches
-        the prior alone); labels of a batch are learned in the order of ``order``.
+        the prior alone); labels of a batch are learned in the order of ``order``. The columns that
+        ``start`` has as segments are those with their names, of a label too: as its prediction had.
     into, key, errors
         As for :func:`correct`. With "null" a label that cannot be used is left out.
     receipt
@@ -105,13 +114,14 @@ class Learning:
             query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             newest = self._states.check(n, query)
             state = self._states.read(n - 1)
+            check_segments(df, state.segments)
             df.persist()  # read once, for output, sums and labels
             try:
                 is_label = F.col(self._label).isNotNull()
                 predictions = df.filter(~is_label)
                 output(self._corrected(predictions, state), n)
                 if newest < n:
-                    labels = self._labels(df.filter(is_label))
+                    labels = self._labels(df.filter(is_label), state.segments)
                     self._learn(state, self._sums(predictions, state), labels, n)
                     self._states.save(state, n)
             finally:
@@ -146,23 +156,31 @@ class Learning:
             sums = corrector.new_sums()
             for batch in batches:
                 P, bad = matrix(batch.column(0), corrector.classes)
-                corrector.correct_and_sum(np.delete(P, list(bad), axis=0), sums)
+                good = np.delete(np.arange(len(P)), list(bad))
+                segments = segments_of(batch.take(pa.array(good)).columns[1:], corrector.segments)
+                corrector.correct_and_sum(P[good], sums, segments=segments)
             yield pa.RecordBatch.from_arrays([[sums.tobytes()]], names=["sums"])
 
-        rows = predictions.select(arrays(predictions, self._probs).alias("p"))
+        rows = predictions.select(
+            arrays(predictions, self._probs).alias("p"), *map(quoted, state.segments)
+        )
         found = rows.mapInArrow(run, "sums binary").collect()
         shape = state.new_sums().shape
         return of_batch(state, [np.frombuffer(row.sums).reshape(shape) for row in found])
 
-    def _labels(self, df: DataFrame) -> pa.Table:
-        """Labels for the driver, in their order; what is chosen depends on what the rows hold."""
+    def _labels(self, df: DataFrame, segments: Sequence[str]) -> pa.Table:
+        """Labels for the driver, in their order; what is chosen depends on what the rows hold.
+
+        The columns of segments come last.
+        """
         columns = {
             "order": F.col(self._order),
             "label": F.col(self._label),
             "p": arrays(df, self._probs),
             "receipt": F.lit(None) if self._receipt is None else F.col(self._receipt),
         }
-        keys = ["order", "label", "p"]
+        columns |= {f"segment {i}": quoted(name) for i, name in enumerate(segments)}
+        keys = [name for name in columns if name != "receipt"]
         chosen = df.select(*(column.alias(name) for name, column in columns.items()))
         chosen = chosen.withColumn("hash", F.xxhash64(*keys))
         if self._share < 1:
@@ -185,7 +203,8 @@ class Learning:
             refuse(bad, self._probs, labels["label"], self._label)
         # All predictions labelled here were sent by this state or an earlier one. So where a label
         # brings no receipt, take what this state makes of the row, before any label of the batch.
-        _, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True)
+        segments = segments_of(labels.columns[4:], state.segments)
+        _, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True, segments=segments)
         for i, brought in enumerate(labels["receipt"].to_pylist()):
             if brought is not None:
                 receipts[i] = np.reshape(brought, receipts[i].shape)
@@ -197,7 +216,8 @@ class Learning:
                 if gone[i]:
                     state.learn_one(None, name)
                 else:
-                    state.learn_one(P[i], name, receipt=receipts[i])
+                    given = segments and {column: segments[column][i] for column in segments}
+                    state.learn_one(P[i], name, receipt=receipts[i], segments=given)
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"batch {n}: {error}") from None
