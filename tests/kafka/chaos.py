@@ -14,6 +14,7 @@ import argparse
 import collections
 import contextlib
 import itertools
+import json
 import os
 import random
 import shutil
@@ -28,6 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -55,6 +57,20 @@ LABEL_DELAY = 1.0
 """Seconds from a prediction to its label."""
 STUCK_SECONDS = 75.0
 """Trap: kafka-python's producer can wait for a batch for ever, past its own delivery time-out."""
+
+
+SEGMENTS = ["carrier", "customer.country"]
+SEGMENTS_MB = 0.01
+"""About a hundred values: others are dropped all the while."""
+
+
+def with_columns(rng: random.Random, value: bytes) -> bytes:
+    """A prediction's message with values of the columns, some of which are none."""
+    message = json.loads(value)
+    message["carrier"] = rng.choice(["AA", "DL", "\u00fc", 7, 7.0, True, None, 1.5, [], {"a": 1}])
+    if rng.random() < 0.9:
+        message["customer"] = {"country": f"c{int(rng.paretovariate(0.5))}"}
+    return json.dumps(message).encode()
 
 
 class Writer(threading.Thread):
@@ -95,6 +111,8 @@ class Writer(threading.Thread):
             self._resting.clear()
             partition = rng.randrange(self.app.partitions)
             key, value, truth = prediction(rng, number)
+            if self.app.given.get("segments"):
+                value = with_columns(rng, value)
             if rng.random() < 0.01:
                 value = rng.choice(UNREADABLE)
             due.append((time.monotonic() + LABEL_DELAY, partition, key, label(truth)))
@@ -142,14 +160,18 @@ class Chaos:
 
     def __init__(
         self, broker: Broker | Cluster, directory: Path, seed: int, *, partitions: int = 4,
-        rate: float = 300, learn: str = "together",
+        rate: float = 300, learn: str = "together", segments: bool = False,
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.brokers = broker.brokers if isinstance(broker, Cluster) else [broker]
         self.directory = directory
-        self.app = App(
-            broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn, ask=0.05
+        columns: dict[str, Any] = (
+            {"segments": SEGMENTS, "segments_mb": SEGMENTS_MB} if segments else {}
         )
+        self.app = App(
+            broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn, ask=0.05,
+            **columns,
+        )  # fmt: skip
         self.plain = self.app.settings()
         """For the judge; the workers have only the rights that they need."""
         for right in [*rights(self.app, *"012"), *better(self.app)]:
@@ -331,6 +353,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
     parser.add_argument("--learn", choices=["together", "apart"], default="together")
+    parser.add_argument("--segments", action="store_true", help="predictions have columns")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
     options = parser.parse_args()
@@ -345,7 +368,9 @@ def main() -> None:
         except OSError as error:
             print(f"left out, a full disk: {error}", file=sys.stderr)
         broker.start()
-        chaos = Chaos(broker, directory, options.seed, learn=options.learn)
+        chaos = Chaos(
+            broker, directory, options.seed, learn=options.learn, segments=options.segments
+        )
         chaos.disk = disk
         chaos.script = [chaos.kill_worker, *chaos.around]
         compared = chaos.run(options.seconds)
@@ -365,8 +390,9 @@ def main() -> None:
             directory.rmdir()
     done = ", ".join(f"{n} x {what}" for what, n in sorted(chaos.counts.items()) if n)
     checked = chaos.app.checked
+    columns = " with columns" if options.segments else ""
     print(
-        f"{options.version} seed {options.seed}: exact, {compared} records,"
+        f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
         f" {checked.learned} labels in {checked.entries} entries,"
         f" {checked.unknown} without receipt; {done};"
         f" caught up {chaos.behind:.0f} s after the last"
