@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
-from stream_can.method.segments import texts_of
+from stream_can.method.segments import given_texts
 from stream_can.method.settings import DEFAULTS, Settings
 
 try:
@@ -231,8 +231,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         for name in self.segments:
             if name not in names:
                 raise ValueError(f"segments: X has no column {name!r}; give a data frame with it")
-        texts = texts_of(self.segments, X, many=True)
-        return {name: text or [] for name, text in zip(self.segments, texts, strict=True)}
+        return given_texts(self.segments, X, many=True)
 
     # ---- learn
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Texts", "column_names", "text_of", "texts_of"]
+__all__ = ["Texts", "column_names", "given_texts", "text_of", "texts_of"]
 
 Texts = list[list[str | None] | None]
 """Of each column, the texts of n rows, None where a row gives no value; or None for no row."""
@@ -102,6 +102,16 @@ def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
                 known = ", ".join(columns) if columns else "none"
                 raise ValueError(f"segments: column {name!r} was not declared; declared: {known}")
     return [_texts(name, segments[name], many) if name in names else None for name in columns]
+
+
+def given_texts(columns: Sequence[str], segments: Any, *, many: bool) -> dict[str, Any]:
+    """The same by column, as a corrector takes it; without the columns that are not given."""
+    found = texts_of(columns, segments, many=many)
+    return {
+        name: texts if many else texts[0]
+        for name, texts in zip(columns, found, strict=True)
+        if texts
+    }
 
 
 def _texts(name: str, values: Any, many: bool) -> list[str | None] | None:

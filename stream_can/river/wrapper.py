@@ -14,7 +14,7 @@ from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import class_name
 from stream_can.method.rows import divided
-from stream_can.method.segments import texts_of
+from stream_can.method.segments import given_texts
 from stream_can.method.settings import DEFAULTS
 
 try:
@@ -214,8 +214,8 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         if not self.segments:
             return None
         names = self.segments if isinstance(x, Mapping) else ()  # a text has no features
-        texts = texts_of(self.segments, {name: x[name] for name in names if name in x}, many=False)
-        return {name: text[0] for name, text in zip(self.segments, texts, strict=True) if text}
+        features = {name: x[name] for name in names if name in x}
+        return given_texts(self.segments, features, many=False)
 
     def _given_many(self, rows: Any) -> dict[str, Sequence[str | None]] | None:
         """What the rows of a frame give of the columns."""
@@ -223,8 +223,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             return None
         columns = [name for name in self.segments if name in getattr(rows, "columns", ())]
         table = {name: rows[name].to_list() for name in columns}
-        texts = texts_of(self.segments, table, many=True)
-        return {name: text for name, text in zip(self.segments, texts, strict=True) if text}
+        return given_texts(self.segments, table, many=True)
 
     def _take(self, p: Probabilities, y: Any, given: Mapping[str, Any] | None = None) -> None:
         """Show the corrector a prediction and, unless it is None, its label."""
