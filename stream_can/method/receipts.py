@@ -63,11 +63,7 @@ def gave(receipt: bytes | None, y: int, m: int, rows: int = ROWS) -> bytes:
     """What a receipt that was kept as bytes gave class y."""
     if receipt is None:
         return rows * NAN
-    a, b, c = 4 * y, 4 * (m + y), 4 * (2 * m + y)
-    given = receipt[a : a + 4] + receipt[b : b + 4] + receipt[c : c + 4]
-    for at in range(c + 4 * m, len(receipt), 4 * m):
-        given += receipt[at : at + 4]
-    return given
+    return b"".join([receipt[at : at + 4] for at in range(4 * y, 4 * rows * m, 4 * m)])
 
 
 def joined(known: Iterable[bytes], dtype: str = "=f4", rows: int = ROWS) -> NDArray[np.float32]:
