@@ -108,7 +108,7 @@ def stops() -> Stream:
         pd.DataFrame(
             {
                 "hour": when.dt.hour.astype(str),
-                "weekday": when.dt.weekday.astype(str),
+                "weekday": when.dt.day_of_week.astype(str),
                 "precinct": rows["policePrecinct"].astype(str),
             }
         )
