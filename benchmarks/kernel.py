@@ -143,6 +143,52 @@ def paths_table(rounds: int) -> None:
         print(f"| {m} | {ratio([a for a, _ in times], [b for _, b in times])} |", flush=True)
 
 
+def columns_table(rounds: int) -> None:
+    """Rows and labels whose predictions have columns of 100 values, against none."""
+    print(
+        "\n| m | columns | a row ÷ none, batch 500 | a label ÷ none | one by one: a row | a label |"
+    )
+    print("|--:|--:|--:|--:|--:|--:|")
+    for m in (4, 10, 100):
+        n = ROWS.get(m, 20_000)
+        rng = np.random.default_rng(0)
+        P = rng.dirichlet(np.full(m, 0.3), n)
+        y = (rng.random((n, 1)) < P.cumsum(1)).argmax(1)
+        values = {f"c{i}": [f"v{v}" for v in rng.integers(0, 100, n)] for i in range(4)}
+        calls: dict[int, list[Callable[[], object]]] = {}
+        for k in (0, 1, 4):
+            columns = {name: values[name] for name in list(values)[:k]} or None
+            corrector = Corrector(m, segments=columns or ())
+            corrector.learn_many(P, y, segments=columns)
+            cut = {i: columns and {c: v[i : i + 500] for c, v in columns.items()}
+                   for i in range(0, n, 500)}  # fmt: skip
+            rows = [columns and {c: v[i] for c, v in columns.items()} for i in range(n)]
+            calls[k] = [
+                lambda c=corrector, cut=cut: [
+                    c.process_many(P[i : i + 500], segments=given) for i, given in cut.items()
+                ],
+                lambda c=corrector, cut=cut: [
+                    c.learn_many(P[i : i + 500], y[i : i + 500], segments=given)
+                    for i, given in cut.items()
+                ],
+                lambda c=corrector, rows=rows: [
+                    c.process_one(p, segments=given) for p, given in zip(P, rows, strict=True)
+                ],
+                lambda c=corrector, rows=rows: [
+                    c.learn_one(p, label, segments=given)
+                    for p, label, given in zip(P, y, rows, strict=True)
+                ],
+            ]
+        times: dict[tuple[int, int], list[float]] = {}
+        for _ in range(rounds):
+            for what in range(4):
+                for k in (0, 1, 4):
+                    times.setdefault((k, what), []).append(seconds(calls[k][what]))
+        for k in (1, 4):
+            cells = [ratio(times[k, what], times[0, what]) for what in range(4)]
+            print(f"| {m} | {k} | {' | '.join(cells)} |", flush=True)
+
+
 def memory_table() -> None:
     print("\n| m | paths | state arrays, bytes | snapshot, bytes |")
     print("|--:|---|--:|--:|")
@@ -165,6 +211,7 @@ def main() -> None:
     rows_table(rounds)
     window_table(rounds)
     paths_table(rounds)
+    columns_table(rounds)
     memory_table()
 
 
