@@ -14,7 +14,8 @@ def near_a_jump(oracle, p, y=None, segments=None):
     for name in {split(path)[0] for path in oracle.paths}:
         within = 1e-6 if name in ("matrix", "fitted", "segmented") else 1e-9
         gap = oracle.uncertainty_of(oracle.base_row(name, p, segments)) - oracle.threshold
-        exact = oracle.threshold == 0 or (oracle.kind == "margin" and gap == 0)  # a tie is a tie
+        tie = oracle.kind == "margin" and oracle.threshold == 1 and gap == 0  # it stays one, divided
+        exact = oracle.threshold == 0 or tie
         if abs(gap) < within and not exact:
             return True
     top = np.sort(p)[::-1]
