@@ -744,13 +744,19 @@ def test_values_of_a_worker_in_a_browser_and_labels_of_one_alone(
     produce(app.servers, labels[False])
     wait("the others", lambda: status(number)["columns"][0]["labels"] == 600)
     found = status(number)
-    again.stop()
     carrier = found["columns"][0]
     assert {v["value"]: (v["rows"], v["labels"], v["scored"]) for v in carrier["values"]} == {
         ODD[0]: (300, 0, 0), "B6": (300, 300, 300), "AA": (300, 300, 300),
     }  # fmt: skip
     assert carrier["few"] is None
     assert not any("of the rows" in problem["what"] for problem in found["problems"])
+
+    two = app.worker("two")  # which takes a partition over: all begin anew
+    for one in (again, two):
+        other = ready(one).number
+        wait("its half", lambda n=other: [c["rows"] for c in status(n)["columns"][:1]] == [450])
+    again.stop()
+    two.stop()
 
 
 @pytest.mark.browser
