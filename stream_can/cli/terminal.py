@@ -24,9 +24,9 @@ from rich.text import Text
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.tried import Tried, worth_in_words
-from stream_can.replay.values import ColumnScores
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
+from stream_can.stream.values import ColumnScores
 
 __all__ = ["print_json", "progress_bar", "show_inspection", "show_replay", "two_columns"]
 VALUES, MATTER = 10, 20

@@ -30,7 +30,7 @@ __all__ = ["watch"]
 EVERY_SECONDS = 2.0
 MOST_BYTES = 4 << 20
 COLOURS = {"good": "green", "doubt": "yellow", "bad": "red"}
-CLASSES, LETTERS = 8, 3
+CLASSES, VALUES, LETTERS = 8, 10, 3
 """How many of them a terminal has room for."""
 Watched = Annotated[Path | None, Parameter(help="the worker's TOML file of settings")]
 
@@ -129,6 +129,10 @@ def laid_out(status: Status) -> RenderableType:
             [[Name(entry.name)], *row] for entry, row in zip(classes, mix.rows, strict=True)
         ]
         parts += ["", _table(Sheet(mix.head, rows), CLASSES)]
+    for column in said.columns:
+        if column.values.rows:
+            title = Text.assemble("\nvalues of ", _text(column.name), style="bold")
+            parts += [title, _table(column.values, VALUES)]
     if said.letters.rows:
         parts += [Text("\nthe last dead letters", style="bold"), _table(said.letters, LETTERS)]
     return Group(*parts)

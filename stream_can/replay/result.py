@@ -12,8 +12,8 @@ from stream_can.method.asking import LabelRequests
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.steps import Step
-from stream_can.replay.values import ColumnScores
 from stream_can.scores import FLOOR, Scores
+from stream_can.stream.values import ColumnScores, outcomes
 
 __all__ = ["Moment", "Replay"]
 
@@ -102,11 +102,8 @@ class Replay:
             self.delay_rows.add(step.arrivals.rows)
             if step.arrivals.time is not None:
                 self.delay_time.add(step.arrivals.time)
-        for k, (name, column) in enumerate(self.columns.items()):
-            if step.segments is not None:
-                column.add(step.segments[name], step.P, step.corrected, step.y)
-            if step.learned is not None:
-                column.learned(step.learned[:, k])
+        if self.columns:
+            self._add_values(step, known, outcomes(P, corrected, y))
         for request in step.asked:
             self.asked[request.reason] += 1
         if step.paths is not None:
@@ -133,6 +130,15 @@ class Replay:
                 corrector.silent_classes,
             )
         )
+
+    def _add_values(self, step: Step, known: NDArray[np.bool_], found: NDArray[np.float64]) -> None:
+        """What became of the rows of each value; ``found`` of those whose label is known."""
+        for k, (name, column) in enumerate(self.columns.items()):
+            if step.segments is not None:
+                column.came(step.segments[name].tolist())
+                column.scored(step.segments[name][known].tolist(), found)
+            if step.learned is not None:
+                column.learned(step.learned[:, k].tolist())
 
     @property
     def mean_weights(self) -> dict[str, float]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
-from stream_can.replay.values import ColumnScores
 from stream_can.scores import Scores
+from stream_can.stream.values import ColumnScores
 
 __all__ = ["classes", "facts", "paths", "tiles", "values"]
 

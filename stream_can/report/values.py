@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from stream_can.replay.names import readable
-from stream_can.replay.values import ColumnScores
 from stream_can.report.svg import AFTER, INK, MUTED, Key
+from stream_can.stream.values import ColumnScores
 
 __all__ = ["gains"]
 

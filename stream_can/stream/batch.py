@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -17,11 +17,14 @@ from stream_can.stream.entry import OpenPart
 from stream_can.stream.messages import Label, Prediction
 from stream_can.stream.recent import Recent, raw_bytes, row_bytes
 from stream_can.stream.records import Output
+from stream_can.stream.values import ColumnScores, outcomes
 
 __all__ = ["Batch"]
 
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
+Values = Mapping[str, ColumnScores]
+"""By the name of each declared column."""
 
 
 class Batch:
@@ -177,25 +180,52 @@ class Batch:
             if entry is not None:
                 entry.rows, entry.fair = rows[i], fair is None or i in fair
 
-    def score(self, P: Array, sent: Array, before: Scores, after: Scores) -> None:
+    def score(self, P: Array, sent: Array, before: Scores, after: Scores, values: Values) -> None:
         """Add the predictions whose labels came to the scores; after :meth:`keep`."""
         known = [
-            (entry.raw, was, y) for entry, y in self._joined if (was := entry.sent) is not None
+            (entry.raw, was, y, entry.given)
+            for entry, y in self._joined
+            if (was := entry.sent) is not None
         ]
         if known:
-            raw, was_sent, ys = zip(*known, strict=True)
-            add(self._matrix(raw), self._matrix(was_sent), ys, before, after)
+            raw, was_sent, ys, given = zip(*known, strict=True)
+            add(self._matrix(raw), self._matrix(was_sent), ys, given, before, after, values)
         if self._labelled:
             numbers, ys = zip(*self._labelled, strict=True)
             at = list(numbers)
-            add(P[at], sent[at], ys, before, after)
+            add(P[at], sent[at], ys, self._given(at), before, after, values)
+
+    def count(self, values: Values) -> None:
+        """Add the predictions, and the labels whose prediction is known, to their values."""
+        came = table(self._columns, self._given(range(len(self.predictions))))
+        labels = [entry.given for entry, _ in self._joined]
+        learned = table(self._columns, labels + self._given(n for n, _ in self._labelled))
+        for name, column in values.items():
+            column.came(came[name])
+            column.learned(learned[name])
+
+    def _given(self, numbers: Iterable[int]) -> list[Given | None]:
+        """What these of the predictions gave of the columns."""
+        return [self.predictions[number][0].given for number in numbers]
 
     def _matrix(self, rows: Sequence[bytes]) -> Array:
         return np.frombuffer(b"".join(rows)).reshape(-1, self._m)
 
 
-def add(raw: Array, sent: Array, ys: Sequence[int], before: Scores, after: Scores) -> None:
-    """Add rows and their labels to the scores before and after."""
-    y = np.array(ys)
-    before.add_checked(raw / raw.sum(axis=1, keepdims=True), y)
+def add(
+    raw: Array,
+    sent: Array,
+    ys: Sequence[int],
+    given: Sequence[Given | None],
+    before: Scores,
+    after: Scores,
+    values: Values,
+) -> None:
+    """Add rows, their labels and what they gave of the columns to the scores before and after."""
+    y, raw = np.array(ys), raw / raw.sum(axis=1, keepdims=True)
+    before.add_checked(raw, y)
     after.add_checked(sent, y)
+    if values:
+        found = outcomes(raw, sent, y)
+        for name, texts in table(tuple(values), given).items():
+            values[name].scored(texts, found)

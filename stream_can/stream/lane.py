@@ -18,6 +18,7 @@ from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.rows import rounded
 from stream_can.scores import Scores
 from stream_can.stream.batch import Batch
+from stream_can.stream.columns import table
 from stream_can.stream.entry import OpenPart
 from stream_can.stream.fields import Fields
 from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
@@ -27,11 +28,14 @@ from stream_can.stream.records import Header, Output, Source, headers_of
 from stream_can.stream.replica import BegunAnew, Replica
 from stream_can.stream.requests import FIELD, OpenRequests, request_record
 from stream_can.stream.sent import sent_rows
+from stream_can.stream.values import ColumnScores
 from stream_can.version import __version__
 
-__all__ = ["Lane", "Lanes"]
+__all__ = ["MOST_VALUES", "Lane", "Lanes"]
 
 VERSION_HEADER = ("stream-can-version", __version__.encode())
+MOST_VALUES = 1000
+"""Of a column: when there are twice as many, those with fewest rows are no longer counted."""
 NOTHING = Batch(np.empty((0, 0)))
 """In place of a batch where there is none: it takes nothing."""
 
@@ -77,6 +81,7 @@ class Lane:
         self._keeps = recent_bytes is not None
         self.requests, self.open_requests = requests, OpenRequests()
         self.raw_scores, self.sent_scores = Scores(), Scores()
+        self._values = self._new_values()
         self._part = self._new_part(begin)
         self._batch = NOTHING
         self._added: list[Header] = []
@@ -180,7 +185,9 @@ class Lane:
             if self.requests is not None:
                 fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
             batch.keep(P, Q, receipts, fair)
-        batch.score(P, Q, self.raw_scores, self.sent_scores)
+        batch.score(P, Q, self.raw_scores, self.sent_scores, self._values)
+        if self._values:
+            batch.count(self._values)
         if self.requests is None:
             return [], 0
         for i in asked:
@@ -214,9 +221,16 @@ class Lane:
         self.recent.add(self.messages.id_of(prediction.fields, record.key), entry)
         return entry
 
-    def keep_raw(self, record: Source, prediction: Prediction) -> None:
-        """Keep a prediction that was sent before, of which no more is known than its row."""
-        self._keep(record, prediction).rows = self._batch.raw[prediction.number]
+    def keep_raw(self, sent: Sequence[tuple[Source, Prediction]]) -> None:
+        """Keep predictions that were sent before, of which no more is known than their rows.
+
+        They count among the rows of their values, since their labels will.
+        """
+        for record, prediction in sent:
+            self._keep(record, prediction).rows = self._batch.raw[prediction.number]
+        given = table(self._columns, [prediction.given for _, prediction in sent])
+        for name, column in self._values.items():
+            column.came(given[name])
 
     def recall(self, outputs: Iterable[Source]) -> None:
         """Know again what was sent of recent predictions, and which labels were asked for."""
@@ -242,6 +256,16 @@ class Lane:
             entry = self.recent.get(label.id)
             if entry is not None and record.timestamp >= entry.timestamp:
                 self.open_requests.answer([entry.offset])
+
+    # ---- what became of the values of columns
+
+    def _new_values(self) -> dict[str, ColumnScores]:
+        return {name: ColumnScores(MOST_VALUES) for name in self._columns}
+
+    def take_values(self) -> dict[str, ColumnScores]:
+        """Of each declared column, what became of its values since the last call."""
+        values, self._values = self._values, self._new_values()
+        return values
 
     # ---- what there is to learn
 

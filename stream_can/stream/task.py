@@ -289,9 +289,12 @@ class Task:
                 )
         self._rebuild_from = None
         opened, lanes, _ = self.lanes.open(records, self.reading)
+        sent: dict[Lane, list[tuple[Source, Prediction]]] = {lane: [] for lane in self.lanes}
         for record, says, lane in zip(records, opened, lanes, strict=False):
             if isinstance(says, Prediction):
-                lane.keep_raw(record, says)
+                sent[lane].append((record, says))
+        for lane, predictions in sent.items():
+            lane.keep_raw(predictions)
 
     def _reject(self, record: Source, error: StreamCANError, result: Result) -> None:
         """Make a record a dead letter."""

@@ -37,17 +37,20 @@ def by_hand(app: App) -> tuple[Corrector, dict[int, Task]]:
     return corrector, tasks
 
 
+@pytest.mark.parametrize("segments", [[], ["note"]])
 def test_all_partitions_teach_one_corrector_in_the_order_of_time(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, segments: list[str]
 ) -> None:
     monkeypatch.setattr("stream_can.kafka.backfill.CHUNK", 300)
-    app = App(broker.bootstrap_servers)
+    app = App(broker.bootstrap_servers, segments=segments)
     n = 2000  # four chunks of each partition
     fill(app, n)
     found = backfill(app.settings())
     corrector, tasks = by_hand(app)
     assert found.corrector.to_bytes() == corrector.to_bytes()
     assert found.corrector.n_predictions == found.corrector.n_labels == n
+    for name in segments:
+        assert set(found.corrector.segment_values(name)) == {"", "ü", "üü"}
     summary = found.to_dict()
     assert summary["predictions"] == summary["matched"] == summary["scored"] == n
     hits = sum(task.sent_scores.accuracy * task.sent_scores.n for task in tasks.values())

@@ -12,6 +12,7 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.kafka import DeniedError, SettingsError, load
+from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
 from stream_can.kafka.start import Start
 from stream_can.stream import entry
@@ -110,6 +111,38 @@ def test_a_worker_that_is_killed_between_prediction_and_label(
     assert replica.corrector.n_labels == 1200
     size = len(replica.corrector.to_bytes()) - len(Corrector(CLASSES).to_bytes())
     assert size < 0.02 * (1 << 20)
+
+
+def test_backfill_and_inspect_know_the_values_that_a_worker_learned(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """A worker learns labels a commit later, so its odds are not quite those of the history."""
+    app = App(broker.bootstrap_servers, segments=SEGMENTS)
+    running = app.worker()
+    for seed in range(12):
+        fill(app, 100, seed)
+        wait("learned", lambda n=seed: running.replica().corrector.n_labels == 100 * (n + 1))
+    running.stop()
+    history = backfill(app.settings()).corrector
+    [(worker, _)] = newest(f"{app.id}-state", app.given["bootstrap_servers"]).values()
+    assert worker.n_labels == history.n_labels == 1200
+    where = ["--topic", f"{app.id}-state", "--bootstrap-servers", app.servers]
+    for name in SEGMENTS:
+        ours, odds = history.segment_values(name), worker.segment_values(name)
+        assert ours.keys() == odds.keys()
+        assert all(odds[value] > 5 for value in ours if ours[value] > 10)
+        said = json.loads(command("inspect", *where, "--segments", name, "--json")[0])
+        shown = said["shared"]["segments"][name]
+        assert shown == odds
+        assert list(shown) == sorted(odds, key=lambda value: -abs(shown[value]))
+    config = write_config(app, tmp_path)
+    out, _ = command("inspect", "--config", config, "--segments", "carrier,header:X")
+    odds = worker.segment_values("carrier")
+    assert f"{len(odds)} values; above 0" in out
+    assert [value for value in odds if f"{odds[value]:+.2f}" not in out] == []
+    _, error = command("inspect", *where, "--segments", "origin", code=1)
+    said = " ".join(error.split())
+    assert "'origin' was not declared; declared: carrier, customer.country, header:X" in said
 
 
 def test_columns_are_part_of_who_an_application_is(broker: Broker, tmp_path: Path) -> None:

@@ -36,10 +36,11 @@ from stream_can.kafka.watch.shown import shown
 from stream_can.kafka.watch.status import Status
 from stream_can.stream.records import Counts, Output, Record
 from stream_can.stream.replica import Replica
+from stream_can.stream.values import ColumnScores, outcomes
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.served import answer, ready
-from tests.kafka.streams import STAMP, STEADY, App, caught_up, fill, prediction, scores
+from tests.kafka.streams import CLASSES, STAMP, STEADY, App, caught_up, fill, prediction, scores
 from tests.kafka.topics import produce
 from tests.programs import PATIENCE, OnTerminal, wait
 
@@ -343,6 +344,74 @@ def test_many_classes_are_the_largest_and_names_are_text() -> None:
     assert max(map(len, names)) == 80
 
 
+def counted(rows: dict[str, int], labels: dict[str, int]) -> ColumnScores:
+    """A column in which every label is scored."""
+    column, rng = ColumnScores(), np.random.default_rng(0)
+    column.came([text for text, n in rows.items() for _ in range(n)])
+    texts = [text for text, n in labels.items() for _ in range(n)]
+    P = rng.dirichlet([1, 1, 1], len(texts))
+    column.learned(texts)
+    column.scored(texts, outcomes(P, P[:, ::-1], rng.integers(3, size=len(texts))))
+    return column
+
+
+@fast
+def test_values_of_columns_are_the_heaviest_and_names_are_text() -> None:
+    small = Small()
+    assert small.look.status(BEGIN).columns == []
+    rows = {f"v{i}": 200 - i for i in range(120)} | {"<b>" + "x" * 500: 900}
+    column = counted(rows, {"v0": 20, "v118": 30})
+    small.metrics.values = {"customer.country": column, "y" * 500: ColumnScores()}
+    found = msgspec.json.decode(small.look.json(), type=Status)
+    first, second = found.columns
+    said = (first.name, first.rows, first.labels, first.few)
+    assert said == ("customer.country", sum(rows.values()), 50, None)
+    assert (len(second.name), second.values) == (80, [])
+    assert [one.rows for one in first.values] == [900, *range(200, 151, -1)]
+    assert first.values[0].value.startswith("<b>x")
+    assert len(first.values[0].value) == 80
+    assert first.values[0].accuracy_before is first.values[0].calibration_after is None
+    truth, one = column.values()[1], first.values[1]
+    assert (one.value, one.labels, one.scored) == ("v0", 20, 20)
+    assert (one.accuracy_before, one.accuracy_after) == truth.accuracy
+    assert (one.log_loss_before, one.log_loss_after) == truth.log_loss
+    assert (one.calibration_before, one.calibration_after) == truth.calibration
+    assert found.shown is not None
+    cells = found.shown.columns[0].values.rows
+    (accuracy, after), (loss, lost) = truth.accuracy, truth.log_loss
+    assert cells[1][1:4] == [["200"], ["20"], [f"{100 * accuracy:.1f} → {100 * after:.1f}"]]
+    assert cells[1][4] == [f"{lost - loss:+.3f}".replace("-", "\N{MINUS SIGN}")]
+    rest = sum(rows.values()) - 900 - sum(range(152, 201))
+    assert cells[-1][:3] == [["all others"], [f"{rest:,}"], ["30"]]
+    assert len(cells) == 51
+
+
+@fast
+def test_labels_of_few_values_are_a_doubt_that_names_them() -> None:
+    small = Small()
+    rows = {f"v{i}": 1000 for i in range(10)}
+    small.metrics.values = {"tenant": counted(rows, {"v3": 199})}
+    assert small.first().startswith("good")  # too few to say it
+    small.metrics.values = {"tenant": counted(rows, {"v3": 300, "v4": 100})}
+    assert small.first() == (
+        "doubt: 100% of the labels are of 20% of the rows, those with tenant “v3”, “v4”."
+    )
+    small.metrics.values = {"tenant": counted(rows, dict.fromkeys(rows, 40))}
+    assert small.first().startswith("good")
+
+
+@fast
+def test_a_worker_of_a_release_without_columns_is_shown() -> None:
+    told = msgspec.to_builtins(busy(3).look.status())
+    del told["columns"], told["shown"]["columns"], told["shown"]["columns_note"]
+    found = msgspec.json.decode(msgspec.json.encode(told), type=Status)
+    console = Console(file=io.StringIO(), markup=False, emoji=False, width=200)
+    console.print(laid_out(found))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "labels say" in said
+    assert "values of" not in said
+
+
 @fast
 def test_the_document_before_the_first_record_has_no_numbers_that_are_none() -> None:
     small = Small()
@@ -521,6 +590,12 @@ def busy(classes: int) -> Small:
             corrector.learn_one(p, ODD[y])
     small.replicas[0].newest = int(1000 * now)
     small.metrics.letters += [letter(dead("BadMessage", "not JSON"), now, []) for _ in range(20)]
+    rows = dict(zip([*ODD, "x" * 200], (123_456, 12_000, 400, 2), strict=True))
+    small.metrics.values = {
+        "customer.country": counted(rows, {ODD[0]: 1000, ODD[1]: 2}),
+        "<b>" + "h" * 200: counted({f"value {i}": 70 - i for i in range(60)}, {"value 3": 60}),
+        "nothing": ColumnScores(),
+    }
     return small
 
 
@@ -550,6 +625,8 @@ WIDE = """[...document.querySelectorAll("main *")].filter(e => !e.closest(".tall
   e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
 CUT = """[...document.querySelectorAll(".scroll, .tall, .tile")].filter(e =>
   e.scrollWidth > e.clientWidth + 1).map(e => e.id || e.textContent)"""
+HEADS = "[...document.querySelectorAll('#values h3')].map(e => e.textContent)"
+VALUES = "[...document.querySelectorAll('#values td bdi')].map(e => e.textContent)"
 VERDICT = "document.getElementById('verdict')?.textContent"
 TITLE = "document.getElementById('title')?.textContent"
 
@@ -567,10 +644,16 @@ def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes
         wait("the figures", lambda: browser.value(TITLE) == "app")
         assert browser.value("document.querySelectorAll('.figure svg').length") == 4
         assert browser.value(WIDE) == []
-        assert browser.value(CUT) == []
+        cut = browser.value(CUT)
+        assert cut == [] if width > 1000 else all("calibration" in text for text in cut)
         names = browser.value("[...document.querySelectorAll('#mix bdi')].map(e => e.textContent)")
         assert len(names) == classes
         assert set(ODD) <= set(names)
+        assert browser.value(HEADS) == ["customer.country", "<b>" + "h" * 37 + "…" + "h" * 39,
+                                        "nothing"]  # fmt: skip
+        assert browser.value(VALUES)[:4] == [*ODD, "x" * 40 + "…" + "x" * 39]
+        scroll = "document.querySelectorAll('#values .tall')[1].scrollTop"
+        assert browser.value(f"{scroll} = 100") == browser.value(scroll) == 100
         assert "refund" in browser.value(VERDICT)
         assert browser.value("document.images.length + document.scripts.length") == 1
         page = browser.value("getComputedStyle(document.body).backgroundColor")
@@ -581,12 +664,99 @@ def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes
         small.metrics.letters.clear()
         wait("it updates itself", lambda: "None since" in browser.value(
             "document.getElementById('letters').textContent"))  # fmt: skip
+        assert browser.value(scroll) == 100
+        small.metrics.values = {}
+        wait("no columns", lambda: browser.value("document.getElementById('columns').hidden"))
         assert browser.errors == []
     finally:
         port.close()
     wait("that it stopped", lambda: "has not answered since" in browser.value(VERDICT))
     assert len(browser.value("document.getElementById('mix').textContent")) > 20
     assert browser.value("document.title") == "! no answer"
+
+
+@pytest.mark.browser
+def test_values_of_a_worker_in_a_browser_and_labels_of_one_alone(
+    broker: Broker, browser: Browser
+) -> None:
+    """Counted from the topics themselves; after a restart those that wait for labels are rows."""
+    carriers = [ODD[0], "B6", "AA"]
+    app = App(
+        broker.bootstrap_servers, http_port=0, http_host="127.0.0.1",
+        segments=["carrier", "customer.country"], client=STEADY,
+    )  # fmt: skip
+    rng, truth, predictions = random.Random(0), {}, []
+    labels: dict[bool, list[Any]] = {True: [], False: []}
+    for i in range(900):
+        key, value, truth[i] = prediction(rng, i)
+        message = json.loads(value) | {"carrier": carriers[i % 3]}
+        if i % 4:
+            message["customer"] = {"country": rng.choice(["NL", "DE"])}
+        partition, stamp = i % 2, STAMP + i
+        sent = json.dumps(message).encode()
+        predictions.append((app.given["input"], partition, key, sent, [], stamp))
+        said = json.dumps({"label": truth[i]}).encode()
+        one = (app.given["labels"], partition, key, said, [], stamp + 2000)
+        labels[i % 3 == 0].append(one)
+    produce(app.servers, predictions, labels[True])
+    running = app.worker()
+    number = ready(running).number
+    wait("all are counted", lambda: [c["labels"] for c in status(number)["columns"][:1]] == [300])
+    found = status(number)
+    carrier, country = found["columns"]
+    assert (carrier["name"], country["name"]) == ("carrier", "customer.country")
+    assert {v["value"]: (v["rows"], v["labels"], v["scored"]) for v in carrier["values"]} == {
+        ODD[0]: (300, 300, 300), "B6": (300, 0, 0), "AA": (300, 0, 0),
+    }  # fmt: skip
+    assert (country["rows"], country["labels"]) == (675, 225)
+    assert country["few"] is None
+    (labelled,) = [v for v in carrier["values"] if v["labels"]]
+    messages = [json.loads(record.value) for p in (0, 1) for record in app.outputs(p)]
+    own = [message for message in messages if message["carrier"] == ODD[0]]
+    for side, field in (("before", "probs_raw"), ("after", "probs")):
+        P = np.array([message[field] for message in own])
+        P /= P.sum(axis=1, keepdims=True)
+        y = np.array([CLASSES.index(truth[message["id"]]) for message in own])
+        hits = (P.argmax(axis=1) == y).mean()
+        assert labelled[f"accuracy_{side}"] == pytest.approx(hits)
+        loss = -np.log(np.maximum(P[np.arange(len(y)), y], 1e-6)).mean()
+        assert labelled[f"log_loss_{side}"] == pytest.approx(loss)
+        gap = abs(hits - P.max(axis=1).mean())
+        assert labelled[f"calibration_{side}"] == pytest.approx(gap)
+
+    what = f"100% of the labels are of 33% of the rows, those with carrier “{ODD[0]}”."
+    assert what in [problem["what"] for problem in found["problems"]]
+    browser.look(f"http://127.0.0.1:{number}/", 1280)
+    wait("the page", lambda: browser.value(TITLE) == app.id)
+    assert browser.value(HEADS) == ["carrier", "customer.country"]
+    assert set(browser.value(VALUES)) == {*carriers, "NL", "DE"}
+    problems = browser.value(VERDICT) + browser.value("document.getElementById('also').textContent")
+    assert what in problems
+    assert browser.value("document.images.length") == 0
+    assert browser.errors == []
+    browser.look("about:blank", 1280)
+    running.stop()
+
+    again = app.worker("again")
+    number = ready(again).number
+    found = status(number)["columns"]
+    assert [(column["rows"], column["labels"]) for column in found] == [(900, 0), (675, 0)]
+    produce(app.servers, labels[False])
+    wait("the others", lambda: status(number)["columns"][0]["labels"] == 600)
+    found = status(number)
+    carrier = found["columns"][0]
+    assert {v["value"]: (v["rows"], v["labels"], v["scored"]) for v in carrier["values"]} == {
+        ODD[0]: (300, 0, 0), "B6": (300, 300, 300), "AA": (300, 300, 300),
+    }  # fmt: skip
+    assert carrier["few"] is None
+    assert not any("of the rows" in problem["what"] for problem in found["problems"])
+
+    two = app.worker("two")  # which takes a partition over: all begin anew
+    for one in (again, two):
+        other = ready(one).number
+        wait("its half", lambda n=other: [c["rows"] for c in status(n)["columns"][:1]] == [450])
+    again.stop()
+    two.stop()
 
 
 @pytest.mark.browser
@@ -647,6 +817,7 @@ def test_the_terminal_says_what_the_page_says() -> None:
     assert said is not None
     (learned,) = said.learned
     cells = [*said.scores.rows, *said.flow.rows, *learned.facts, *learned.mix.rows]
+    cells += [row for column in said.columns for row in column.values.rows[:10]]
     words = [piece for row in cells for cell in row for piece in cell if isinstance(piece, str)]
     assert len(words) > 80
     assert [one for one in words if one not in printed[0]] == []

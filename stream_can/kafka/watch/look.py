@@ -17,15 +17,19 @@ from stream_can.kafka.watch.shown import shown
 from stream_can.kafka.watch.status import (
     VERSION,
     ClassShare,
+    Column,
     Course,
+    FewValues,
     Learned,
     Partition,
     Score,
     Status,
+    Value,
     Window,
 )
 from stream_can.kafka.watch.table import age
 from stream_can.stream.replica import Replica
+from stream_can.stream.values import HEAVIEST, ColumnScores, ValueScores
 from stream_can.version import __version__
 
 MOST_CLASSES = 300
@@ -78,6 +82,7 @@ class Look:
             hour, day = history.hour.last(now), history.day.last(now)
             lag, letters = dict(metrics.lag), list(metrics.letters)[::-1]
             partitions = dict(metrics.partitions)
+            values = {name: column.copy() for name, column in metrics.values.items()}
         replicas = dict(self._replicas())
         learned = [_learned(n, r, now) for n, r in sorted(replicas.items()) if r.started]
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
@@ -111,6 +116,7 @@ class Look:
             partitions=held,
             dead_letters=letters,
             history_bytes=history.nbytes,
+            columns=[_column(name, column) for name, column in values.items()],
         )
         made.problems, made.shown = problems(made), shown(made)
         return made
@@ -121,7 +127,7 @@ class Look:
 
 
 def _text(name: object) -> str:
-    """A class name, bounded; whoever shows it makes it harmless."""
+    """A name of a class, a column or a value, bounded; whoever shows it makes it harmless."""
     text, half = str(name), LONGEST_NAME // 2
     return text if len(text) <= LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
 
@@ -228,3 +234,21 @@ def _partition(
         open_requests=opened,
         oldest_request=None if oldest is None else age(oldest, now),
     )
+
+
+def _column(name: str, column: ColumnScores) -> Column:
+    """What became of a column's values; of many only the heaviest are named."""
+    few = column.one_sided()
+    return Column(
+        name=_text(name),
+        rows=column.rows,
+        labels=column.labels,
+        values=[_value(one) for one in column.values(HEAVIEST)],
+        few=few and FewValues([_text(one.value) for one in few[0]], *few[1:]),
+    )
+
+
+def _value(one: ValueScores) -> Value:
+    pairs = (*one.accuracy, *one.log_loss, *one.calibration)
+    scores = pairs if one.scored else (None,) * len(pairs)
+    return Value(_text(one.value), one.rows, one.labels, one.scored, *scores)

@@ -20,9 +20,11 @@ from stream_can.kafka.watch import table
 from stream_can.kafka.watch.history import History
 from stream_can.kafka.watch.letters import KEPT, Letter, letter
 from stream_can.kafka.watch.table import Commit
+from stream_can.stream.lane import MOST_VALUES
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import reason_of
 from stream_can.stream.task import Result, Task
+from stream_can.stream.values import ColumnScores
 from stream_can.version import __version__
 
 
@@ -107,6 +109,8 @@ class Metrics:
         """(input or labels, partition) -> records not yet taken, when they were asked for last."""
         self.partitions: dict[int, Committed] = {}
         """Those that are assigned."""
+        self.values: dict[str, ColumnScores] = {}
+        """Of each declared column, in those that are assigned, since they are."""
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._shown = shown
         self._close()
@@ -119,6 +123,7 @@ class Metrics:
             self._made["clock_skew_seconds"].set(skew)
             self._forget()
             self.partitions = {partition: Committed.of(task) for partition, task in tasks.items()}
+            self._add_values(tasks)
             self._made["partitions"].set(len(tasks))
 
     def handled(self, result: Result) -> None:
@@ -147,6 +152,7 @@ class Metrics:
                     loss = now.log_loss[stage] - before.log_loss[stage]
                     scores[f"log_loss_{stage}"] += loss
                 self.partitions[partition] = now
+            self._add_values(tasks)
             # A label stamped before its prediction came at once.
             delays = [max(delay, 0) / 1000 for delay in self._delays]
             commit = Commit(
@@ -192,9 +198,15 @@ class Metrics:
             for (source, partition), records in lag.items():
                 self._made["lag_records"].labels(source, partition).set(records)
 
+    def _add_values(self, tasks: Mapping[int, Task]) -> None:
+        """What became of the values of columns since these tasks were committed last."""
+        for task in tasks.values():
+            for name, found in task.lane.take_values().items():
+                self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(found)
+
     def _forget(self) -> None:
         """Nothing is assigned."""
-        self.partitions, self.lag = {}, {}
+        self.partitions, self.lag, self.values = {}, {}, {}
         self._made["partitions"].set(0)
         self._made["lag_records"].clear()
 

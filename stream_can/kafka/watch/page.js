@@ -120,6 +120,7 @@ function show(s) {
   put("fair", w.fair);
   put("requests", w.requests);
   learned(s);
+  columns(w.columns || [], w.columns_note || "");  // an older release may answer
   put("letters", w.letters.rows.length ? table(w.letters, ["", "text", "text"])
     : none("None since this worker began."));
   put("partitions", w.partitions.rows.length
@@ -149,6 +150,22 @@ function learned(s) {
   put("mix_note", all[at].mix_note);
   put("learned", facts(all[at].facts));
   put("learned_note", s.shown.learned_note);
+}
+
+// A box for each column stays where it was scrolled to, as do those of the page.
+function columns(all, note) {
+  const boxes = byId("values");
+  byId("columns").hidden = !all.length;
+  while (boxes.children.length > all.length) boxes.lastChild.remove();
+  while (boxes.children.length < all.length)
+    boxes.append(el("div", {}, el("h3"), el("div", { class: "tall" })));
+  all.forEach((column, i) => {
+    const [title, box] = boxes.children[i].children;
+    title.replaceChildren(...pieces(column.name));
+    box.replaceChildren(column.values.rows.length ? table(column.values, ["name"])
+      : none("No prediction has given a value yet."));
+  });
+  put("columns_note", note);
 }
 
 byId("partition").addEventListener("change", (event) => {

@@ -113,6 +113,15 @@ def _doubts(s: Status) -> Iterator[Problem]:
                 " out.",
                 "Label a random share of all predictions, not those that were noticed.",
             )
+    for column in s.columns:
+        if few := column.few:
+            names = ", ".join(f"“{name}”" for name in few.values)
+            yield doubt(
+                f"{few.of_labels:.0%} of the labels are of {few.of_rows:.0%} of the rows, those"
+                f" with {column.name} {names}.",
+                "What they teach moves all other rows too, and may be wrong for them: label a"
+                " random share of all predictions.",
+            )
     if s.ready and not s.partitions:
         yield doubt(
             "This worker has no partition.",

@@ -9,11 +9,13 @@ from collections.abc import Callable
 
 from stream_can.kafka.watch.status import (
     Cell,
+    Column,
     Learned,
     Name,
     Score,
     Sheet,
     Shown,
+    ShownColumn,
     ShownLearned,
     Status,
     Tile,
@@ -30,6 +32,13 @@ WINDOWS = ("", "last hour", "last day")
 MIX_NOTE = (
     "What the labels say, the older ones counting less, and the mix that the corrector takes it"
     " for."
+)
+
+COLUMN_HEAD = ("value", "rows", "labels", "accuracy %", "log loss change", "calibration %")
+COLUMNS_NOTE = (
+    "Of this worker's partitions since it took them, the values with most rows first; predictions"
+    " that waited for their label then are among the rows. Calibration: how far accuracy is from"
+    " the mean confidence."
 )
 
 
@@ -87,6 +96,8 @@ def shown(status: Status) -> Shown:
             "The hour and the day are this worker's since ", Time(s.since),
             f", in {_number(s.history_bytes / 1000)} kB of its memory that do not grow.",
         ],
+        columns=[_column(one) for one in s.columns],
+        columns_note=COLUMNS_NOTE if s.columns else "",
     )  # fmt: skip
 
 
@@ -103,7 +114,7 @@ def _score(
     what: str, scores: tuple[Score | None, Score | None], factor: float, digits: int
 ) -> list[list[Cell]]:
     def signed(x: float) -> str:
-        return f"{factor * x:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+        return _signed(factor * x, digits)
 
     def between(score: Score) -> str:
         if score.low is None or score.high is None:
@@ -219,6 +230,29 @@ def _learned(one: Learned, n_classes: int) -> ShownLearned:
     )
 
 
+def _column(one: Column) -> ShownColumn:
+    """What became of a column's values, and how many rows and labels the others have."""
+    rows: list[list[Cell]] = [
+        [
+            [Name(v.value)],
+            *_row(
+                _number(v.rows), _number(v.labels),
+                _arrow(v.accuracy_before, v.accuracy_after, 100, 1),
+                None
+                if v.log_loss_before is None or v.log_loss_after is None
+                else _signed(v.log_loss_after - v.log_loss_before, 3),
+                _arrow(v.calibration_before, v.calibration_after, 100, 1),
+            ),
+        ]
+        for v in one.values
+    ]  # fmt: skip
+    others = one.rows - sum(v.rows for v in one.values)
+    if others > 0:
+        labels = one.labels - sum(v.labels for v in one.values)
+        rows.append(_row("all others", _number(others), _number(labels), None, None, None))
+    return ShownColumn([Name(one.name)], Sheet(list(COLUMN_HEAD), rows))
+
+
 def _shares(weights: dict[str, float]) -> str:
     """Weights from the largest; those of next to nothing together."""
     largest = sorted(weights.items(), key=lambda item: -item[1])
@@ -238,6 +272,10 @@ def _delay(window: Window) -> str:
 
 def _row(*cells: str | None) -> list[Cell]:
     return [[NOTHING if cell is None else cell] for cell in cells]
+
+
+def _signed(x: float, digits: int) -> str:
+    return f"{x:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _count(n: int, one: str, many: str) -> str:

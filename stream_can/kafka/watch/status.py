@@ -123,6 +123,45 @@ class Partition(Struct):
     """Seconds since the oldest of them; null where none is open."""
 
 
+class Value(Struct):
+    """A value of a column; what is scored is null where none of its labels is."""
+
+    value: str
+    rows: int
+    labels: int
+    """Those that found their prediction."""
+    scored: int
+    accuracy_before: float | None
+    accuracy_after: float | None
+    log_loss_before: float | None
+    log_loss_after: float | None
+    calibration_before: float | None
+    calibration_after: float | None
+    """How far accuracy is from the mean confidence."""
+
+
+class FewValues(Struct):
+    """Those that most labels come from, far more of them than of the rows."""
+
+    values: list[str]
+    of_labels: float
+    of_rows: float
+    """Their shares."""
+
+
+class Column(Struct):
+    """A declared column, in the partitions that this process has, since it has them."""
+
+    name: str
+    rows: int
+    """Of all its values; predictions that waited for their label before are among them."""
+    labels: int
+    values: list[Value]
+    """The 50 with most rows."""
+    few: FewValues | None
+    """Null where labels come from the values as rows do, or are too few to say it."""
+
+
 class Problem(Struct):
     """What is wrong, and what to do."""
 
@@ -174,6 +213,13 @@ class ShownLearned(Struct):
     mix_note: str
 
 
+class ShownColumn(Struct):
+    """What became of the values of a column, in words."""
+
+    name: Cell
+    values: Sheet
+
+
 class Shown(Struct):
     """What people see of all this, which page and terminal lay out and do not decide."""
 
@@ -189,6 +235,8 @@ class Shown(Struct):
     letters: Sheet
     partitions: Sheet
     foot: Cell
+    columns: list[ShownColumn] = field(default_factory=list)
+    columns_note: str = ""
 
 
 class Status(Struct):
@@ -228,3 +276,5 @@ class Status(Struct):
     """The worst first; never empty."""
     shown: Shown | None = None
     """Null from a worker of 0.2."""
+    columns: list[Column] = field(default_factory=list)
+    """Those that are declared."""

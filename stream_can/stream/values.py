@@ -1,0 +1,190 @@
+"""How well the rows of each value of a column are predicted, and where its labels come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.scores import FLOOR
+
+__all__ = ["HEAVIEST", "ColumnScores", "ValueScores", "outcomes"]
+
+HEAVIEST = 50
+"""So many values, by their rows, are compared with their share of the labels."""
+FEW_LABELS = 200
+APART = 0.3
+"""So much of the labels must be of other values than the rows are, beyond chance, to be said."""
+
+ROWS, LABELS, SCORED = range(3)
+SUMS = 6
+HITS, LOSSES, CONFIDENCE = range(0, SUMS, 2)
+
+
+class ValueScores(NamedTuple):
+    """One value: pairs are of before and after."""
+
+    value: str
+    rows: int
+    labels: int
+    """Learned with their prediction."""
+    scored: int
+    """Rows whose label is known."""
+    accuracy: tuple[float, float]
+    log_loss: tuple[float, float]
+    calibration: tuple[float, float]
+    """How far accuracy is from the mean confidence."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON would have it; None where no label is known."""
+        pairs = {
+            name: {
+                side: None if math.isnan(number) else number
+                for side, number in zip(("raw", "corrected"), getattr(self, name), strict=True)
+            }
+            for name in ("accuracy", "log_loss", "calibration")
+        }
+        return {"value": self.value, "rows": self.rows, "labels": self.labels} | pairs
+
+
+def outcomes(
+    before: NDArray[np.float64], after: NDArray[np.float64], y: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """What became of rows, shape (n, m), by the index of each label: shape (n, 6).
+
+    Hit or not, log loss and confidence, each before and after.
+    """
+    each, found = np.arange(len(y)), np.empty((len(y), SUMS))
+    for side, rows in enumerate((before, after)):
+        best = rows.argmax(axis=1)
+        found[:, HITS + side] = best == y
+        found[:, LOSSES + side] = -np.log(np.maximum(rows[each, y], FLOOR))
+        found[:, CONFIDENCE + side] = rows[each, best]
+    return found
+
+
+class ColumnScores:
+    """The values of a column, added up step by step; rows that give none are left out.
+
+    Parameters
+    ----------
+    most
+        Once there are twice as many values, those with fewest rows go and this many stay; None
+        keeps all.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._number: dict[str, int] = {}
+        self._counts = np.zeros((0, 3), np.int64)
+        self._sums = np.zeros((0, SUMS))
+        self._total = np.zeros(3, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    @property
+    def rows(self) -> int:
+        """Of all values, those that went included."""
+        return int(self._total[ROWS])
+
+    @property
+    def labels(self) -> int:
+        """Of all values, those that went included."""
+        return int(self._total[LABELS])
+
+    def came(self, texts: Sequence[str | None]) -> None:
+        """Rows came that gave these."""
+        self._count(ROWS, self._numbers(texts))
+        self._bound()
+
+    def learned(self, texts: Sequence[str | None]) -> None:
+        """Labels came whose predictions gave these."""
+        self._count(LABELS, self._numbers(texts))
+        self._bound()
+
+    def scored(self, texts: Sequence[str | None], found: NDArray[np.float64]) -> None:
+        """Rows that gave these have a label: what :func:`outcomes` says of them."""
+        which = self._numbers(texts)
+        self._count(SCORED, which)
+        if (which < 0).any():
+            which, found = which[which >= 0], found[which >= 0]
+        at = which[:, np.newaxis] * SUMS + np.arange(SUMS)
+        sums = np.bincount(at.ravel(), found.ravel(), SUMS * len(self))
+        self._sums += sums.reshape(-1, SUMS)
+        self._bound()
+
+    def update(self, other: ColumnScores) -> None:
+        """Add those of other rows of the same column."""
+        which = self._numbers(list(other._number))
+        self._counts[which] += other._counts
+        self._sums[which] += other._sums
+        self._total += other._total
+        self._bound()
+
+    def copy(self) -> ColumnScores:
+        """As it is now."""
+        made = ColumnScores(self._most)
+        made.update(self)
+        return made
+
+    def _numbers(self, texts: Sequence[str | None]) -> NDArray[np.intp]:
+        """The number of each text, -1 for none; new ones have places from now on."""
+        number = self._number
+        found = [-1 if text is None else number.setdefault(text, len(number)) for text in texts]
+        if new := len(number) - len(self._counts):
+            self._counts = np.concatenate([self._counts, np.zeros((new, 3), np.int64)])
+            self._sums = np.concatenate([self._sums, np.zeros((new, SUMS))])
+        return np.array(found, np.intp)
+
+    def _count(self, what: int, which: NDArray[np.intp]) -> None:
+        counts = np.bincount(which + 1, minlength=len(self) + 1)[1:]
+        self._counts[:, what] += counts
+        self._total[what] += counts.sum()
+
+    def _bound(self) -> None:
+        """Let the values with fewest rows go, where there are too many."""
+        if self._most is None or len(self) < 2 * self._most:
+            return
+        stay = np.sort(np.argsort(-self._counts[:, ROWS], kind="stable")[: self._most])
+        names = list(self._number)
+        self._number = {names[i]: k for k, i in enumerate(stay.tolist())}
+        self._counts, self._sums = self._counts[stay], self._sums[stay]
+
+    def values(self, most: int | None = None) -> list[ValueScores]:
+        """Each value, or so many, the one with most rows first."""
+        names = list(self._number)
+        means = self._sums / np.where(
+            self._counts[:, [SCORED]] > 0, self._counts[:, [SCORED]], np.nan
+        )
+        found = []
+        for i in np.argsort(-self._counts[:, ROWS], kind="stable")[:most].tolist():
+            rows, labels, scored = self._counts[i].tolist()
+            hits, losses, confidence = (
+                tuple(means[i, k : k + 2].tolist()) for k in (HITS, LOSSES, CONFIDENCE)
+            )
+            gaps = (abs(hits[0] - confidence[0]), abs(hits[1] - confidence[1]))
+            found.append(ValueScores(names[i], rows, labels, scored, hits, losses, gaps))
+        return found
+
+    def one_sided(self) -> tuple[list[ValueScores], float, float] | None:
+        """The values that most labels come from, with their shares of labels and of rows.
+
+        None where labels come from the values as rows do, as far as the heaviest 50 and the rest
+        say, or are too few to say it, or more than the rows that are known.
+        """
+        values, rows, labels = self.values(HEAVIEST), self.rows, self.labels
+        if labels < FEW_LABELS or labels > rows:
+            return None
+        of_rows = np.array([one.rows for one in values]) / rows
+        of_labels = np.array([one.labels for one in values]) / labels
+        rest = np.array([[1 - of_rows.sum()], [1 - of_labels.sum()]]).clip(0)
+        p, q = np.append(of_rows, rest[0]), np.append(of_labels, rest[1])
+        chance = np.sqrt(p * (1 - p) / labels / (2 * math.pi)).sum()
+        if 0.5 * np.abs(p - q).sum() < APART + 2 * chance:
+            return None
+        chosen = [i for i in np.argsort(of_rows - of_labels, kind="stable") if p[i] < q[i]][:3]
+        return [values[i] for i in chosen], float(q[chosen].sum()), float(p[chosen].sum())

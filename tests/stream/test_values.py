@@ -1,0 +1,208 @@
+"""What becomes of the values of columns: sums by value, of any batches, added up and bounded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_can import Corrector
+from stream_can.method.asking import LabelRequests
+from stream_can.stream.lane import MOST_VALUES
+from stream_can.stream.task import Task
+from stream_can.stream.values import ColumnScores, outcomes
+from tests.stream.records import (
+    CLASSES,
+    COLUMNS,
+    batches,
+    label,
+    new,
+    prediction,
+    record_streams,
+)
+
+pytestmark = pytest.mark.fast
+
+
+def summed(parts, name):
+    """What several calls of ``take_values`` say of a column."""
+    whole = ColumnScores()
+    for part in parts:
+        whole.update(part[name])
+    return whole
+
+
+def one_by_one(task, records, outputs, refused):
+    """Rows, labels and scores of each value of each column, by a plain loop over what went out."""
+    sent = {out.source.offset: json.loads(out.value) for out in outputs if out.value is not None}
+    rows, labels, scores, kept = Counter(), Counter(), defaultdict(list), {}
+    for record in records:
+        if record.topic == "in" and record.offset in sent:
+            given = task.lane.messages.read(record.value, record.headers).given
+            said = list(zip(COLUMNS, given, strict=True))
+            rows.update(said)
+            if record.key is not None:
+                kept[record.key] = said, sent[record.offset]
+        labels_one = record.topic == "labels" and (record.topic, record.offset) not in refused
+        if labels_one and record.value is not None and record.key in kept:
+            said, message = kept[record.key]
+            labels.update(said)
+            y = CLASSES.index(json.loads(record.value)["label"])
+            sides = []
+            for field in ("probs_raw", "probs"):
+                p = np.array(message[field]) / np.sum(message[field])
+                sides += [p.argmax() == y, -math.log(max(p[y], 1e-6)), p.max()]
+            for one in said:
+                scores[one].append(sides)
+    return rows, labels, scores
+
+
+@given(record_streams(), st.lists(st.integers(1, 9), min_size=1))
+def test_each_value_has_what_a_plain_loop_finds(records, cuts):
+    """Labels come in the batch of their prediction and in later ones."""
+    task = new(Corrector(CLASSES, segments=COLUMNS))
+    outputs, refused, parts = [], set(), []
+    for batch in batches(records, cuts):
+        result = task.handle(batch)
+        outputs += result.outputs
+        refused |= {(out.source.topic, out.source.offset) for out in result.dead_letters}
+        parts.append(task.lane.take_values())
+    rows, labels, scores = one_by_one(task, records, outputs, refused)
+    for name in COLUMNS:
+        column = summed(parts, name)
+        found = {(name, one.value): one for one in column.values()}
+        assert set(found) == {one for one in rows if one[0] == name and one[1] is not None}
+        assert column.rows == sum(one.rows for one in found.values())
+        for key, one in found.items():
+            assert (one.rows, one.labels) == (rows[key], labels[key])
+            assert one.scored == len(scores[key])
+            if one.scored:
+                hit, loss, sure, hit_after, loss_after, sure_after = np.mean(scores[key], axis=0)
+                assert one.accuracy == pytest.approx((hit, hit_after))
+                assert one.log_loss == pytest.approx((loss, loss_after))
+                gaps = abs(hit - sure), abs(hit_after - sure_after)
+                assert one.calibration == pytest.approx(gaps, abs=1e-12)
+
+
+def test_without_columns_nothing_is_counted():
+    task = new()
+    task.handle([prediction(0, [0.2, 0.3, 0.5], b"1", carrier="AA"), label(0, "a", b"1")])
+    assert task.lane.take_values() == {}
+
+
+def test_labels_in_the_message_itself_count():
+    task = Task(Corrector(CLASSES, segments=["x"]), labelled=True)
+    row = [0.2, 0.3, 0.5005]  # which is divided by its sum
+    task.handle([prediction(i, row, x=i % 2, label="c") for i in range(5)])
+    task.handle([prediction(5, [0.2, 0.3, 0.5], x=1)])
+    zero, one = task.lane.take_values()["x"].values()
+    assert (zero.value, zero.rows, zero.labels, zero.scored) == ("0", 3, 3, 3)
+    assert (one.value, one.rows, one.labels, one.scored) == ("1", 3, 2, 2)
+    assert zero.accuracy[0] == 1
+    assert zero.calibration[0] == pytest.approx(0.5 / 1.0005, rel=1e-9)
+
+
+def test_labels_that_are_no_fair_sample_count_and_are_not_scored():
+    """None is asked for at random here: labels come all the same."""
+    task = new(Corrector(CLASSES, segments=["x"]), requests=LabelRequests(0.01))
+    task.handle([prediction(i, [0.2, 0.3, 0.5], b"%d" % i, x="v") for i in range(50)])
+    task.handle([label(i, "a", b"%d" % i) for i in range(50)])
+    (one,) = task.lane.take_values()["x"].values()
+    assert (one.rows, one.labels) == (50, 50)
+    assert one.scored == task.raw_scores.n < 10
+
+
+def test_what_waits_for_labels_after_a_restore_is_among_the_rows():
+    """Its labels will be among the labels."""
+    records = [prediction(i, [0.2, 0.3, 0.5], b"%d" % i, x="v") for i in range(4)]
+    first = new(Corrector(CLASSES, segments=["x"]))
+    first.handle(records)
+    again = Task.from_bytes(first.to_bytes(), labels_topic="labels")
+    again.rebuild(records[:3])
+    again.rebuild(records[3:])
+    again.handle([label(0, "a", b"1")])
+    (one,) = again.lane.take_values()["x"].values()
+    assert (one.rows, one.labels, one.scored) == (4, 1, 0)  # what was sent is not known
+    assert len(again.lane.take_values()["x"]) == 0
+
+
+def column(texts, seed=0, most=None):
+    """Rows of these, all labelled and scored, but None's."""
+    rng, made = np.random.default_rng(seed), ColumnScores(most)
+    P = rng.dirichlet([1, 1, 1], len(texts))
+    made.came(texts)
+    made.learned(texts)
+    made.scored(texts, outcomes(P, P[:, ::-1], rng.integers(3, size=len(texts))))
+    return made
+
+
+def said(found):
+    return {one.value: one._replace(value="") for one in found.values() if one.scored}
+
+
+def test_columns_add_up_by_text():
+    a, b = column(["x", None, "y", "x"]), column(["z", "y", None], seed=1)
+    both = a.copy()
+    both.update(b)
+    assert [(one.value, one.rows) for one in both.values()] == [("x", 2), ("y", 2), ("z", 1)]
+    assert both.rows == both.labels == 5
+    of_a, of_b, of_both = said(a), said(b), said(both)
+    for name in ("accuracy", "log_loss"):
+        for side in (0, 1):
+            x, y = getattr(of_a["y"], name)[side], getattr(of_b["y"], name)[side]
+            assert getattr(of_both["y"], name)[side] == pytest.approx((x + y) / 2)
+    assert of_both["x"] == of_a["x"]
+    assert of_both["z"] == of_b["z"]
+    assert [(one.value, one.rows) for one in a.values()] == [("x", 2), ("y", 1)]
+
+
+@given(st.lists(st.lists(st.sampled_from([*map(str, range(30)), None]), max_size=60), max_size=8))
+def test_of_too_many_values_the_heaviest_stay_and_the_totals_hold(parts):
+    bounded, whole = ColumnScores(5), ColumnScores()
+    for i, texts in enumerate(parts):
+        before = {one.value: one.rows for one in bounded.values()}
+        bounded.update(column(texts, i))
+        whole.update(column(texts, i))
+        assert len(bounded) < 10
+        now = Counter(before) + Counter(text for text in texts if text is not None)
+        if len(now) < 10:
+            assert {one.value: one.rows for one in bounded.values()} == now
+        else:
+            kept = [one.rows for one in bounded.values()]
+            assert kept == sorted(now.values(), reverse=True)[:5]
+    assert (bounded.rows, bounded.labels) == (whole.rows, whole.labels)
+    exact = said(whole)
+    for value, one in said(bounded).items():
+        assert one.rows <= exact[value].rows
+
+
+def test_a_lane_keeps_no_more_values_than_that():
+    task = new(Corrector(CLASSES, segments=["x"]))
+    for first in range(0, 5 * MOST_VALUES, 500):
+        numbers = range(first, first + 500)
+        task.handle([prediction(i, [0.2, 0.3, 0.5], x="all" if i % 2 else i) for i in numbers])
+    found = task.lane.take_values()["x"]
+    assert len(found) < 2 * MOST_VALUES
+    assert found.rows == 5 * MOST_VALUES
+    assert found.values(1)[0].rows == 5 * MOST_VALUES // 2
+
+
+def test_labels_of_few_values_are_found_among_those_that_went():
+    """99 of 100 rows are of values that come once; all labels are of one."""
+    rows = ["heavy" if i % 100 == 0 else f"once {i}" for i in range(30_000)]
+    found = ColumnScores(100)
+    for first in range(0, len(rows), 300):
+        found.came(rows[first : first + 300])
+        found.learned([text for text in rows[first : first + 300] if text == "heavy"])
+    for one in (found, found.copy()):
+        values, of_labels, of_rows = one.one_sided()
+        assert [heavy.value for heavy in values] == ["heavy"]
+        assert (of_labels, of_rows) == (1.0, 0.01)
+    few = ColumnScores()
+    few.learned(["before"] * 500)  # of rows that are not known
+    assert few.one_sided() is None
