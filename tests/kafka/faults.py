@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 
 from stream_can.stream import entry
 from tests.kafka.broker.broker import Broker
-from tests.kafka.topics import create, delete, grow, produce, read
+from tests.kafka.topics import create, delete, grow, produce, read, until_closed
 from tests.kafka.users import allow, lacks, needed_to_start, rights, take_away
 from tests.programs import wait
 
@@ -129,6 +129,7 @@ def delete_dead_letters(chaos: Chaos) -> None:
     chaos.counts["topic deleted and put back"] += 1
     with chaos.writer.held():
         chaos.catch_up()
+        insist("all can be read", lambda: until_closed(app.servers, topic, app.partitions))
         kept = [
             (p, record) for p in range(app.partitions) for record in read(app.servers, topic, p)
         ]

@@ -59,6 +59,25 @@ def grow(servers: str, topic: str, partitions: int) -> None:
         admin.close()
 
 
+def until_closed(servers: str, topic: str, partitions: int) -> None:
+    """Wait until every transaction that wrote to a topic has ended there.
+
+    Offsets may be committed for a while before what was committed with them can be read: each
+    partition has an end of the transaction of its own.
+    """
+    tps = [TopicPartition(topic, p) for p in range(partitions)]
+    with contextlib.ExitStack() as stack:
+        both = []
+        for isolation in ("read_uncommitted", "read_committed"):
+            consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level=isolation)
+            stack.callback(consumer.close)
+            both.append(consumer)
+        wait(
+            f"nothing is open in {topic}",
+            lambda: len({tuple(c.end_offsets(tps).values()) for c in both}) == 1,
+        )
+
+
 def produce(servers: str, *groups: Iterable[tuple[Any, ...]], **options: Any) -> None:
     """Send (topic, partition, key, value[, headers[, timestamp]]), idempotently.
 
