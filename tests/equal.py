@@ -14,7 +14,7 @@ def near_a_jump(oracle, p, y=None, segments=None):
     for name in {split(path)[0] for path in oracle.paths}:
         within = 1e-6 if name in ("matrix", "fitted", "segmented") else 1e-9
         gap = oracle.uncertainty_of(oracle.base_row(name, p, segments)) - oracle.threshold
-        tie = oracle.kind == "margin" and oracle.threshold == 1 and gap == 0  # it stays one, divided
+        tie = oracle.kind == "margin" and oracle.threshold == 1 and gap == 0  # it stays one
         exact = oracle.threshold == 0 or tie
         if abs(gap) < within and not exact:
             return True
