@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -89,6 +90,14 @@ def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
     ValueError
         Where a column is not declared, or a value is none; the message names row and column.
     """
+    if not many and type(segments) is dict:  # most often; what is wrong is said below
+        row: Texts | None
+        try:
+            row = [[text_of(segments[name])] if name in segments else None for name in columns]
+        except ValueError:
+            row = None
+        if row is not None and len(segments) == len(columns) - row.count(None):
+            return row
     is_table = many and hasattr(segments, "columns")
     if not is_table and not isinstance(segments, Mapping):
         raise ValueError(
@@ -127,6 +136,10 @@ def _texts(name: str, values: Any, many: bool) -> list[str | None] | None:
     else:
         listed = getattr(values, "tolist", None) or getattr(values, "to_list", None)
         values = list(values) if listed is None else listed()
+    if many and set(map(type, values)) <= {str, type(None)}:  # all at once, most often
+        with contextlib.suppress(UnicodeEncodeError):
+            "".join(filter(None, values)).encode()
+            return values  # type: ignore[no-any-return]
     found: list[str | None] = []
     for i, value in enumerate(values):
         try:
