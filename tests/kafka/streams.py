@@ -19,7 +19,7 @@ from kafka.errors import KafkaTimeoutError, RetriableError
 from stream_can.kafka import Settings, Worker
 from stream_can.stream.replica import Replica
 from tests.kafka.offline import Checked, verify
-from tests.kafka.topics import create, produce, read, unique
+from tests.kafka.topics import create, produce, read, unique, until_closed
 from tests.programs import PATIENCE, wait
 
 STAMP = 1_700_000_000_000
@@ -247,10 +247,16 @@ def run_once(app: App, *, learned: int = 0, **changes: Any) -> Worker:
     if learned:
         running.replica()
     log = running.worker.learned_log
-    for number in list(log.replicas):
-        last = next((r.offset for r in reversed(read(app.servers, log.topic, number))), -1)
-        wait("learned", lambda n=number, last=last: running.replica(n).offset > last)
-        assert learned in (0, running.replica(number).corrector.n_labels)
+    numbers = list(log.replicas)
+    until_closed(app.servers, log.topic, 1 + max(numbers, default=-1))
+    for number in numbers:
+        entries = read(app.servers, log.topic, number)
+
+        def folded(number: int = number, last: int = entries[-1].offset if entries else -1) -> bool:
+            replica = running.replica(number)
+            return replica.offset > last and learned in (0, replica.corrector.n_labels)
+
+        wait("learned", folded)
     running.stop()
     return running.worker
 

@@ -67,7 +67,7 @@ def until_closed(servers: str, topic: str, partitions: int) -> None:
     """
     tps = [TopicPartition(topic, p) for p in range(partitions)]
     with contextlib.ExitStack() as stack:
-        both = []
+        both: list[KafkaConsumer] = []
         for isolation in ("read_uncommitted", "read_committed"):
             consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level=isolation)
             stack.callback(consumer.close)
