@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaConnectionError
 
+from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
 from tests.kafka.broker.broker import CACHE, Broker
@@ -36,6 +37,26 @@ def name(broker: Broker) -> str:
     topics[f"{name}-learned"] = {"partitions": 1}
     create(broker.bootstrap_servers, topics)
     return name
+
+
+def test_settings_of_a_new_topic_that_a_broker_does_not_know_yet(
+    broker: Broker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is as empty as where they may not be read; a start with three loaded brokers
+    ended with "rights missing: DESCRIBE_CONFIGS" right after it had made the topics."""
+    ask, asked = Admin.ask, []
+
+    def not_yet(self: Admin, seconds: float, what: str, *args: Any) -> Any:
+        found = ask(self, seconds, what, *args)
+        if what == "describe_configs":
+            asked.append(what)
+            if len(asked) < 3:
+                found["topic"].update({f"{name}-state": {}, f"{name}-out": {}})
+        return found
+
+    monkeypatch.setattr(Admin, "ask", not_yet)
+    assert check(client(broker.bootstrap_servers, name)) == 2
+    assert len(asked) == 3
 
 
 def test_all_is_well(broker: Broker, name: str) -> None:

@@ -132,7 +132,8 @@ class Admin:
             count = len(topics[learned]["partitions"])
             raise DeniedError(_OTHER_MODE.format(learned, count, partitions))
         self._require_no_fewer(counts, first, learned)
-        return counts, self._accepts([*writes, state, learned], state, learned, state_bytes)
+        written = {name: topics[name] for name in (*writes, state, learned)}
+        return counts, self._accepts(written, state, learned, state_bytes)
 
     def _require_no_fewer(self, counts: Mapping[str, int], first: str, learned: str) -> None:
         """Raise DeniedError where topics differ and no partitions are being added.
@@ -260,8 +261,29 @@ class Admin:
         given = {name: _operations(topic) for name, topic in topics.items()}
         self._refuse_lacking(needed, given, *[f"READ on group {self.group}"] * lacking)
 
+    def _settings(self, topics: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of each topic; without those that may not be read.
+
+        Trap: the answer for a topic that a broker does not know yet, a new one, is empty as well.
+        """
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+        deadline = time.monotonic() + COORDINATOR_SECONDS
+        while True:
+            found: dict[str, Any] = self.ask(15, "describe_configs", asked, False, "all")["topic"]
+            found = {name: configs for name, configs in found.items() if configs}
+            unknown = [
+                name
+                for name in sorted(topics.keys() - found.keys())
+                if "DESCRIBE_CONFIGS" in _operations(topics[name])
+            ]
+            if not unknown:
+                return found
+            if time.monotonic() > deadline:
+                raise RetryError(f"a broker does not know yet: {', '.join(unknown)}")
+            time.sleep(0.2)
+
     def _accepts(
-        self, names: Sequence[str], state: str, learned: str, state_bytes: int
+        self, topics: Mapping[str, Any], state: str, learned: str, state_bytes: int
     ) -> dict[str, Accepts]:
         """What each topic that is written takes, by its settings.
 
@@ -271,12 +293,10 @@ class Admin:
             The settings of the state topic may not be read, it is not compacted, the log is not
             deleted by time, or one of the two does not take a record of ``state_bytes``.
         """
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-        described = self.ask(15, "describe_configs", asked, False, "all")
-        found, accepts = described["topic"], {}
-        for name in names:
-            configs = found.get(name) or {}
-            if not configs and name == state:  # Trap: an empty answer means "not allowed"
+        found, accepts = self._settings(topics), {}
+        for name in topics:
+            configs = found.get(name, {})
+            if not configs and name == state:
                 raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {state}")
             if not configs:
                 log.warning(
@@ -290,7 +310,7 @@ class Admin:
             raise DeniedError(
                 f"state topic {state!r} has cleanup.policy={policy}; set it to compact"
             )
-        policy = (found.get(learned) or {}).get("cleanup.policy", {}).get("value", "delete")
+        policy = found.get(learned, {}).get("cleanup.policy", {}).get("value", "delete")
         if policy != "delete":
             raise DeniedError(
                 f"topic {learned!r} has cleanup.policy={policy}; set it to delete: its records"
