@@ -184,7 +184,7 @@ class Run:
         if sys.stderr.isatty():
             counts, raw, sent = self.task.counts, self.task.raw_scores, self.task.sent_scores
             text = (
-                f"{counts.predictions} predictions, {counts.matched} labels learned with theirs, "
+                f"{counts.corrected} predictions, {counts.matched} labels learned with theirs, "
                 f"{counts.unmatched} without, {counts.dead_letters} bad lines"
             )
             if self.normalised:

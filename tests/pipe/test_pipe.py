@@ -181,7 +181,7 @@ def test_on_a_terminal_it_says_what_became_of_the_lines():
         running.process.stdin.write(b"".join(lines))
         running.process.stdin.close()
         said = wait("the end", lambda: running.process.poll() is not None and running.text)
-    assert "2 predictions, 1 labels learned with theirs, 0 without, 1 bad lines" in said
+    assert "1 predictions, 1 labels learned with theirs, 0 without, 1 bad lines" in said
     assert "this run over 1 labels: accuracy 1.0000 -> 1.0000" in said
 
 
