@@ -284,7 +284,9 @@ class Chaos:
 
     def kill_worker(self) -> None:
         self.counts["worker kill -9"] += 1
-        self.workers[self.rng.choice("01")].kill()
+        process = self.workers[self.rng.choice("01")]
+        process.kill()
+        process.wait(PATIENCE)  # or nobody sees yet that it has ended
         self.sleep(0, 2)
 
     def freeze_worker(self) -> None:
