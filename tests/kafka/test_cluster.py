@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient
 
 from tests.kafka.broker.broker import VERSIONS, Cluster
 from tests.kafka.streams import App, caught_up, fill
+from tests.kafka.topics import until_closed
 from tests.programs import PATIENCE, wait
 
 pytestmark = pytest.mark.long
@@ -69,6 +70,7 @@ def test_a_coordinator_that_hangs_in_a_rebalance(cluster: Cluster, tmp_path: Pat
         for process in workers.values():
             process.terminate()
         assert [process.wait(PATIENCE) for process in workers.values()] == [0, 0, 0]
+        until_closed(app.servers, app.given["output"], app.partitions)
         assert app.verify() == 800
     finally:
         for pid in frozen:
