@@ -121,11 +121,13 @@ class Start:
             **self.task_options(),
             next_prediction=next_prediction,
             next_label=next_label,
+            count_values=True,
         )
 
     def stored(self, replica: Replica, positions: bytes) -> Task:
         """One from its positions."""
-        return Task.from_bytes(positions, replica=replica, **self.task_options())
+        options = self.task_options()
+        return Task.from_bytes(positions, replica=replica, count_values=True, **options)
 
     def compare_counts(self, corrector: Corrector) -> None:
         """Warn, once, where ``train_counts`` are not those that the running state began with."""

@@ -120,8 +120,9 @@ class Batch:
         """What earlier rows and the predictions give of the columns; None where there are none."""
         if not self._columns:
             return None
-        given = [prediction.given for prediction, _, _ in self.predictions]
-        return table(self._columns, [*earlier, *given])
+        if not earlier:
+            return self._came
+        return table(self._columns, [*earlier, *self._given(range(len(self.predictions)))])
 
     def collect(
         self, corrector: Corrector, part: OpenPart, keeps: bool
@@ -197,12 +198,16 @@ class Batch:
 
     def count(self, values: Values) -> None:
         """Add the predictions, and the labels whose prediction is known, to their values."""
-        came = table(self._columns, self._given(range(len(self.predictions))))
         labels = [entry.given for entry, _ in self._joined]
         learned = table(self._columns, labels + self._given(n for n, _ in self._labelled))
         for name, column in values.items():
-            column.came(came[name])
+            column.came(self._came[name])
             column.learned(learned[name])
+
+    @cached_property
+    def _came(self) -> Table:
+        """What the predictions gave of the columns, once all are there."""
+        return table(self._columns, self._given(range(len(self.predictions))))
 
     def _given(self, numbers: Iterable[int]) -> list[Given | None]:
         """What these of the predictions gave of the columns."""

@@ -59,6 +59,8 @@ class Lane:
         Asks for labels.
     begin
         The next offsets of input and labels.
+    count_values
+        Whether to add up what became of the values of columns, for :meth:`take_values`.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Lane:
         recent_bytes: int | None = None,
         requests: LabelRequests | None = None,
         begin: tuple[int, int] = (0, 0),
+        count_values: bool = False,
     ) -> None:
         self._learner = corrector
         self._epoch = corrector.epoch if isinstance(corrector, Replica) else 0
@@ -81,6 +84,7 @@ class Lane:
         self._keeps = recent_bytes is not None
         self.requests, self.open_requests = requests, OpenRequests()
         self.raw_scores, self.sent_scores = Scores(), Scores()
+        self._counted = self._columns if count_values else ()
         self._values = self._new_values()
         self._part = self._new_part(begin)
         self._batch = NOTHING
@@ -228,9 +232,10 @@ class Lane:
         """
         for record, prediction in sent:
             self._keep(record, prediction).rows = self._batch.raw[prediction.number]
-        given = table(self._columns, [prediction.given for _, prediction in sent])
-        for name, column in self._values.items():
-            column.came(given[name])
+        if self._values:
+            given = table(self._columns, [prediction.given for _, prediction in sent])
+            for name, column in self._values.items():
+                column.came(given[name])
 
     def recall(self, outputs: Iterable[Source]) -> None:
         """Know again what was sent of recent predictions, and which labels were asked for."""
@@ -260,7 +265,7 @@ class Lane:
     # ---- what became of the values of columns
 
     def _new_values(self) -> dict[str, ColumnScores]:
-        return {name: ColumnScores(MOST_VALUES) for name in self._columns}
+        return {name: ColumnScores(MOST_VALUES) for name in self._counted}
 
     def take_values(self) -> dict[str, ColumnScores]:
         """Of each declared column, what became of its values since the last call."""

@@ -105,6 +105,8 @@ class Task:
         labels that were asked for at random alone. A prediction without an id is not asked for.
     next_prediction, next_label
         Offsets to start at.
+    count_values
+        Whether ``lane.take_values`` is to say what became of the values of columns.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Task:
         requests: LabelRequests | None = None,
         next_prediction: int = 0,
         next_label: int = 0,
+        count_values: bool = False,
     ) -> None:
         if errors not in ("dead-letter", "fail"):
             raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
@@ -137,6 +140,7 @@ class Task:
                 recent_bytes=None if labels_topic is None else recent_bytes,
                 requests=requests,
                 begin=(next_prediction, next_label),
+                count_values=count_values,
             )
         )
         self.next_prediction, self.next_label = next_prediction, next_label

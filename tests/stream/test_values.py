@@ -65,7 +65,7 @@ def one_by_one(task, records, outputs, refused):
 @given(record_streams(), st.lists(st.integers(1, 9), min_size=1))
 def test_each_value_has_what_a_plain_loop_finds(records, cuts):
     """Labels come in the batch of their prediction and in later ones."""
-    task = new(Corrector(CLASSES, segments=COLUMNS))
+    task = new(Corrector(CLASSES, segments=COLUMNS), count_values=True)
     outputs, refused, parts = [], set(), []
     for batch in batches(records, cuts):
         result = task.handle(batch)
@@ -90,13 +90,19 @@ def test_each_value_has_what_a_plain_loop_finds(records, cuts):
 
 
 def test_without_columns_nothing_is_counted():
-    task = new()
+    task = new(count_values=True)
     task.handle([prediction(0, [0.2, 0.3, 0.5], b"1", carrier="AA"), label(0, "a", b"1")])
     assert task.lane.take_values() == {}
 
 
+def test_where_nobody_reads_them_nothing_is_counted():
+    task = new(Corrector(CLASSES, segments=["x"]))
+    task.handle([prediction(0, [0.2, 0.3, 0.5], b"1", x="v"), label(0, "a", b"1")])
+    assert task.lane.take_values() == {}
+
+
 def test_labels_in_the_message_itself_count():
-    task = Task(Corrector(CLASSES, segments=["x"]), labelled=True)
+    task = Task(Corrector(CLASSES, segments=["x"]), labelled=True, count_values=True)
     row = [0.2, 0.3, 0.5005]  # which is divided by its sum
     task.handle([prediction(i, row, x=i % 2, label="c") for i in range(5)])
     task.handle([prediction(5, [0.2, 0.3, 0.5], x=1)])
@@ -109,7 +115,7 @@ def test_labels_in_the_message_itself_count():
 
 def test_labels_that_are_no_fair_sample_count_and_are_not_scored():
     """None is asked for at random here: labels come all the same."""
-    task = new(Corrector(CLASSES, segments=["x"]), requests=LabelRequests(0.01))
+    task = new(Corrector(CLASSES, segments=["x"]), requests=LabelRequests(0.01), count_values=True)
     task.handle([prediction(i, [0.2, 0.3, 0.5], b"%d" % i, x="v") for i in range(50)])
     task.handle([label(i, "a", b"%d" % i) for i in range(50)])
     (one,) = task.lane.take_values()["x"].values()
@@ -122,7 +128,7 @@ def test_what_waits_for_labels_after_a_restore_is_among_the_rows():
     records = [prediction(i, [0.2, 0.3, 0.5], b"%d" % i, x="v") for i in range(4)]
     first = new(Corrector(CLASSES, segments=["x"]))
     first.handle(records)
-    again = Task.from_bytes(first.to_bytes(), labels_topic="labels")
+    again = Task.from_bytes(first.to_bytes(), labels_topic="labels", count_values=True)
     again.rebuild(records[:3])
     again.rebuild(records[3:])
     again.handle([label(0, "a", b"1")])
@@ -182,7 +188,7 @@ def test_of_too_many_values_the_heaviest_stay_and_the_totals_hold(parts):
 
 
 def test_a_lane_keeps_no_more_values_than_that():
-    task = new(Corrector(CLASSES, segments=["x"]))
+    task = new(Corrector(CLASSES, segments=["x"]), count_values=True)
     for first in range(0, 5 * MOST_VALUES, 500):
         numbers = range(first, first + 500)
         task.handle([prediction(i, [0.2, 0.3, 0.5], x="all" if i % 2 else i) for i in numbers])
