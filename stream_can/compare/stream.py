@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.recording.recording import CHUNK, Chunk, Recording
+from stream_can.recording.recording import CHUNK, Chunk, Recording, Segments, given_by
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay.steps import check_arrival
 
 __all__ = ["Stream", "load"]
 
 Array = NDArray[np.float64]
-Segments = dict[str, NDArray[np.object_]]
 
 
 class Stream(NamedTuple):
@@ -56,7 +55,7 @@ class Stream(NamedTuple):
                 self.arrives[cut],
                 time,
                 label_time,
-                _rows(self.segments, cut),
+                given_by(self.segments, cut),
             )
 
     @property
@@ -112,7 +111,7 @@ def load(
             )
         first = labelled[:validation_rows]
         rows, labels, start = P[first], y[first], int(first[-1]) + 1
-        given = _rows(segments, first)
+        given = given_by(segments, first)
     else:
         if list(map(str, validation.classes)) != list(map(str, recording.classes)):
             raise InvalidRecording(
@@ -120,7 +119,7 @@ def load(
                 f"{recording.classes[:8]}: both need the same ones in the same order"
             )
         rows, labels, *_, given = _read(validation)
-        given = _rows(given, labels >= 0)
+        given = given_by(given, labels >= 0)
         rows, labels = rows[labels >= 0], labels[labels >= 0]
         if not len(labels):
             raise InvalidRecording(f"{validation.path}: no row has a label")
@@ -137,7 +136,7 @@ def load(
         label_delay,
         None if time is None else time[start:],
         None if label_time is None else label_time[start:],
-        _rows(segments, slice(start, None)),
+        given_by(segments, slice(start, None)),
         given,
     )
 
@@ -154,8 +153,3 @@ def _read(recording: Recording) -> tuple[Any, ...]:
         *(None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True)),
         segments or None,
     )
-
-
-def _rows(segments: Segments | None, which: Any) -> Segments | None:
-    """What some of the rows give."""
-    return segments and {name: values[which] for name, values in segments.items()}

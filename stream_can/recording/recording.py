@@ -23,9 +23,12 @@ from stream_can.recording.source import open_source
 from stream_can.recording.table import DATES, InvalidRecording, Names, Times
 from stream_can.stream.forms import Forms
 
-__all__ = ["Chunk", "InvalidRecording", "Labelled", "Recording"]
+__all__ = ["Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "given_by"]
 
 Array = NDArray[np.float64]
+
+Segments = dict[str, NDArray[np.object_]]
+"""What each of some rows gives of columns: their texts, None where it gives none."""
 
 CHUNK = 16_384
 
@@ -45,8 +48,12 @@ class Chunk(NamedTuple):
     """When each row was predicted, where the recording has times."""
     label_time: NDArray[Any] | None
     """When each label is known."""
-    segments: dict[str, NDArray[np.object_]] | None = None
-    """What each row gives of columns: their texts, None where it gives none."""
+    segments: Segments | None = None
+
+
+def given_by(segments: Segments | None, which: Any) -> Segments | None:
+    """What some of the rows give."""
+    return segments and {name: values[which] for name, values in segments.items()}
 
 
 class Labelled(NamedTuple):
@@ -55,7 +62,7 @@ class Labelled(NamedTuple):
     P: NDArray[np.float64]
     y: list[Any]
     """Names of classes."""
-    segments: dict[str, NDArray[np.object_]] | None
+    segments: Segments | None
 
 
 class Recording:
@@ -325,7 +332,7 @@ def from_arrays(
         raise UnknownClass(
             f"row {row}: label {labels[row]} is not in [0, {probs.shape[1]}), nor -1 for none"
         )
-    given: dict[str, NDArray[np.object_]] | None = None
+    given: Segments | None = None
     if segments is not None:
         names = column_names(segments)
         texts = texts_of(names, segments, many=True)
@@ -340,7 +347,7 @@ def _cut(
     labels: NDArray[np.int64],
     time: ArrayLike | None,
     label_time: ArrayLike | None,
-    given: dict[str, NDArray[np.object_]] | None,
+    given: Segments | None,
 ) -> Iterator[Chunk]:
     times = [None if t is None else np.asarray(t) for t in (time, label_time)]
     for first in range(0, len(probs), CHUNK):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector, Played
 from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.receipts import gave_all, none_known
-from stream_can.recording.recording import Chunk, Recording
+from stream_can.recording.recording import Chunk, Recording, Segments, given_by
 from stream_can.replay.labels import Labels, join, on_their_way, split
 
 __all__ = ["Arrivals", "Step", "check_arrival", "check_labels", "steps"]
@@ -56,7 +56,7 @@ class Step(NamedTuple):
     """The labels that set out and that came."""
     asked: Sequence[LabelRequest] = ()
     """Where labels are asked for: those of the step's rows."""
-    segments: dict[str, NDArray[np.object_]] | None = None
+    segments: Segments | None = None
     """What each row gives of columns, where the chunks say it."""
     learned: NDArray[np.object_] | None = None
     """What the predictions of the labels that came gave of the corrector's columns."""
@@ -195,7 +195,7 @@ class _Run:
                 learned.time - learned.asked if self.by_time else None,
             ),
             asked,
-            _of(chunk.segments, cut),
+            given_by(chunk.segments, cut),
             learned.given if self.columns else None,
         )
 
@@ -268,12 +268,6 @@ class _Run:
                 wanted[mine] = self.asked[rows]
                 self.late[i] = part.take(wanted)
         return [part for part in self.late if len(part.row)]
-
-
-def _of(
-    segments: dict[str, NDArray[np.object_]] | None, cut: slice
-) -> dict[str, NDArray[np.object_]] | None:
-    return segments and {name: values[cut] for name, values in segments.items()}
 
 
 def _values(chunk: Chunk, columns: Sequence[str]) -> NDArray[np.object_]:
