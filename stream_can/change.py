@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["FEWEST", "STRETCHES", "Change", "change"]
+__all__ = ["FEWEST", "STRETCHES", "Change", "Changes", "change"]
 
 STRETCHES = 30
 """How many stretches of the stream are compared, at most."""
@@ -47,6 +47,22 @@ class Change(NamedTuple):
     def fell(self) -> bool:
         """It is smaller than chance explains."""
         return self.interval is not None and self.interval[1] < 0
+
+
+class Changes(NamedTuple):
+    """Of both scores, on the same rows."""
+
+    accuracy: Change
+    log_loss: Change
+
+    def summary(self) -> dict[str, float]:
+        """The changes in points of percent and in nats, with their standard errors."""
+        return {
+            "points": 100 * self.accuracy.value,
+            "points_error": 100 * self.accuracy.error,
+            "nats": self.log_loss.value,
+            "nats_error": self.log_loss.error,
+        }
 
 
 def change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | None:

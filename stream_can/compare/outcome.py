@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.change import Change, change
+from stream_can.change import Changes, change
 from stream_can.compare.rivals import Rival
 from stream_can.compare.stream import Stream
 from stream_can.scores import FLOOR, Scores
 
-__all__ = ["Against", "Outcome", "against", "compare", "per_class"]
+__all__ = ["Outcome", "against", "compare", "per_class"]
 
 
 class Outcome(NamedTuple):
@@ -31,22 +31,6 @@ class Outcome(NamedTuple):
     """Log loss of each scored row, in nats."""
     microseconds: float
     """Processor time for a row of the stream, its fits included."""
-
-
-class Against(NamedTuple):
-    """A rival against another on the same rows: that one is before, the rival after."""
-
-    accuracy: Change
-    log_loss: Change
-
-    def summary(self) -> dict[str, float]:
-        """The changes in points of percent and in nats, with their standard errors."""
-        return {
-            "points": 100 * self.accuracy.value,
-            "points_error": 100 * self.accuracy.error,
-            "nats": self.log_loss.value,
-            "nats_error": self.log_loss.error,
-        }
 
 
 def compare(
@@ -115,14 +99,14 @@ def compare(
         )
 
 
-def against(outcome: Outcome, other: Outcome) -> Against:
+def against(outcome: Outcome, other: Outcome) -> Changes:
     """What a rival changed against another, raw as a rule."""
     rows = np.ones(len(outcome.hits))
     accuracy = change(rows, other.hits, outcome.hits)
     log_loss = change(rows, other.losses, outcome.losses)
     assert accuracy is not None, "a stream without a scored row is refused where it is loaded"
     assert log_loss is not None
-    return Against(accuracy, log_loss)
+    return Changes(accuracy, log_loss)
 
 
 def per_class(stream: Stream, before: Outcome, after: Outcome) -> list[dict[str, Any]]:

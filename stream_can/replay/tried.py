@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from stream_can.change import Change, change
+from stream_can.change import Change, Changes, change
 from stream_can.corrector import Corrector
 from stream_can.recording.recording import Recording
 from stream_can.replay.result import Replay
@@ -44,10 +44,7 @@ class Tried(NamedTuple):
         return {
             "segments": list(self.columns),
             "values": self.values,
-            "points": 100 * self.accuracy.value,
-            "points_error": 100 * self.accuracy.error,
-            "nats": self.log_loss.value,
-            "nats_error": self.log_loss.error,
+            **Changes(self.accuracy, self.log_loss).summary(),
             "worth": self.worth,
         }
 
