@@ -100,7 +100,7 @@ def compare(
 
 
 def against(outcome: Outcome, other: Outcome) -> Changes:
-    """What a rival changed against another, raw as a rule."""
+    """What a rival, after, changed against another, before: that is raw as a rule."""
     rows = np.ones(len(outcome.hits))
     accuracy = change(rows, other.hits, outcome.hits)
     log_loss = change(rows, other.losses, outcome.losses)

@@ -246,12 +246,8 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             (row,), (silent,) = probabilities(row[None])
             if not silent:
                 self._corrector.observe_one(row, segments=given)
-        if y is None:
-            return
-        if silent or unheard:
-            self._corrector.learn_one(None, y)
-        else:
-            self._corrector.learn_one(row, y, segments=given)
+        if y is not None:
+            self._corrector.learn_one(None if silent or unheard else row, y, segments=given)
 
     def _check_names(self, names: Iterable[Any]) -> None:
         """Raise ValueError for a new class that no snapshot could keep, before any is taken up."""
@@ -272,16 +268,12 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         A frame of the same kind with one column per class, named by its ``str`` where the kind of
         frame has no other names.
         """
-        rows = frames.into_rows(X)
-        asked = frames.predict(self.classifier, self._ask, rows, **kwargs)
-        classes, P = self._correct(*asked, self._given_many(rows))
+        rows, classes, P = self._correct_many(X, **kwargs)
         return frames.into_frame(P, classes, like=rows)  # type: ignore[no-any-return]
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
         """The most likely class of each row of a frame, as a series of the same kind."""
-        rows = frames.into_rows(X)
-        asked = frames.predict(self.classifier, self._ask, rows, **kwargs)
-        classes, P = self._correct(*asked, self._given_many(rows))
+        rows, classes, P = self._correct_many(X, **kwargs)
         best = [classes[i] for i in P.argmax(axis=1)] if classes else [None] * len(rows)
         return frames.into_series(best, like=rows)  # type: ignore[no-any-return]
 
@@ -306,6 +298,12 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             given = None if table is None else {name: texts[i] for name, texts in table.items()}
             self._take(dict(zip(names, row, strict=True)), label, given)
         frames.learn(self.classifier, rows, y, labels, **kwargs)
+
+    def _correct_many(self, X: IntoDataFrame, **kwargs: Any) -> tuple[Any, list[Any], Array]:
+        """The rows of a frame, the classes, and what the rows are corrected to."""
+        rows = frames.into_rows(X)
+        asked = frames.predict(self.classifier, self._ask, rows, **kwargs)
+        return rows, *self._correct(*asked, self._given_many(rows))
 
     def _correct(
         self, names: Sequence[Any], P: Array, given: Mapping[str, Sequence[Any]] | None
