@@ -369,7 +369,7 @@ class Corrector:
             What :meth:`process_one` handed out with this prediction, shape (3, m). None, or NaN,
             where it is not known: then the rows are judged as they would be now.
         segments
-            {column: value} as they were given with the prediction.
+            {column: value} as given with the prediction; without ``p`` they teach nothing.
 
         Raises
         ------

@@ -20,7 +20,7 @@ from stream_can.spark.columns import (
     matrix,
     quoted,
     refuse,
-)  # fmt: skip
+)
 from stream_can.spark.fixed import Errors
 
 __all__ = ["correct_by_key"]
@@ -126,11 +126,11 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
                 corrected[i] = corrector.process_one(P[i], segments=given and given[i])
                 continue
             try:
-                name = frame[self._label][i]
-                if gone[i]:
-                    corrector.learn_one(None, name)
-                else:
-                    corrector.learn_one(P[i], name, segments=given and given[i])
+                corrector.learn_one(
+                    None if gone[i] else P[i],
+                    frame[self._label][i],
+                    segments=given and given[i],
+                )
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"{self._key} = {key[0]}: {error}") from None

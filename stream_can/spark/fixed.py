@@ -25,7 +25,7 @@ from stream_can.spark.columns import (
     matrix,
     refuse,
     segments_of,
-)  # fmt: skip
+)
 
 __all__ = ["Errors", "correct"]
 

@@ -21,7 +21,7 @@ from stream_can.spark.columns import (
     quoted,
     refuse,
     segments_of,
-)  # fmt: skip
+)
 from stream_can.spark.fixed import Errors, correct
 from stream_can.spark.states import States
 from stream_can.spark.sums import of_batch, without_decay
