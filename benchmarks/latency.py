@@ -33,10 +33,10 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
+from pipe import spread
 
 CLASSES = 10
 LABEL_DELAY = 1.0
@@ -316,10 +316,6 @@ class Bench:
         return np.array(late)
 
 
-def spread(values: list[float]) -> str:
-    return " / ".join(f"{f(values):.0f}" for f in (min, median, max))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -362,16 +358,17 @@ def main() -> None:
         cells = [" / ".join(f"{one['load']:.1f}" for one in runs)]
         for what in ("input", "label"):
             for q in (50, 99):
-                cells.append(spread([float(np.percentile(one[what], q)) for one in runs]))
+                cells.append(spread([float(np.percentile(one[what], q)) for one in runs], ".0f"))
         cells += [
-            spread([one[what] for one in runs]) for what in ("period", "cpu", "asked", "asking")
+            spread([one[what] for one in runs], ".0f")
+            for what in ("period", "cpu", "asked", "asking")
         ]
         print(f"| {python} | {' | '.join(cells)} |")
     print(f"\n| ms until | {' | '.join(f'{python}: p50 | p99' for python in found)} |")
     print(f"|---|{'--:|' * 2 * len(found)}")
     for station in STATIONS[1:]:
         cells = [
-            spread([float(np.percentile(one["steps"][station], q)) for one in runs])
+            spread([float(np.percentile(one["steps"][station], q)) for one in runs], ".0f")
             for runs in found.values()
             for q in (50, 99)
         ]

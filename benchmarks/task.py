@@ -15,10 +15,10 @@ import json
 import subprocess
 import sys
 import time
-from statistics import median
 from typing import Any
 
 import numpy as np
+from pipe import spread
 
 BATCHES, BATCH, WARM = 25, 200, 5
 COLUMNS = ("c0", "c1", "c2", "c3")
@@ -76,10 +76,6 @@ def work() -> dict[str, list[float]]:
     return found
 
 
-def spread(values: list[float]) -> str:
-    return f"{min(values):.1f} / {median(values):.1f} / {max(values):.1f}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -104,7 +100,7 @@ def main() -> None:
     ):
         m, k = case.split()
         times, sizes = zip(*measured, strict=True)
-        print(f"| {m} | {k} | {python} | {spread(list(times))} | {sizes[0]:.0f} |")
+        print(f"| {m} | {k} | {python} | {spread(list(times), '.1f')} | {sizes[0]:.0f} |")
 
 
 if __name__ == "__main__":
