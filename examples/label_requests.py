@@ -1,6 +1,6 @@
 """Labels cost money: ask for one in twenty, half of them where they teach most.
 
-A labeller answers after a while. As many labels of rows drawn at random show the difference.
+A labeller answers after a while. With as many labels of rows drawn at random fewer are right.
 
 Run it: `python examples/label_requests.py`.
 """
@@ -17,34 +17,42 @@ BUDGET, LATE = 0.05, 200
 
 
 def orders():
-    """Predictions of a classifier that is too sure, and blind to a mix that has moved."""
+    """Predictions of a classifier that is too sure, blind to a mix that has moved and moves again.
+
+    Returns them, shape (10000, 4), and the columns of the true classes.
+    """
     rng = np.random.default_rng(0)
-    for number in range(10_000):
-        truth = rng.choice(4, p=[0.2, 0.3, 0.3, 0.2])
-        evidence = rng.normal(size=4) + 1.3 * np.eye(4)[truth] + np.log([0.7, 0.15, 0.1, 0.05])
-        p = np.exp(2 * evidence)
-        yield number, p / p.sum(), truth
+    mixes = [0.2, 0.3, 0.3, 0.2], [0.5, 0.1, 0.1, 0.3]
+    truth = np.concatenate([rng.choice(4, size=5_000, p=mix) for mix in mixes])
+    evidence = rng.normal(size=(10_000, 4)) + 2 * np.eye(4)[truth]
+    P = np.exp(2 * (evidence + np.log([0.7, 0.15, 0.1, 0.05])))
+    return P / P.sum(axis=1, keepdims=True), truth
+
+
+def scored(rows):
+    scores = Scores()
+    scores.add(rows, TRUTH)
+    return scores
 
 
 def run(requests):
     """Scores of the corrected predictions where labels come as they are asked for."""
-    corrector, scores, asked = Corrector(CLASSES, train_counts=[700, 150, 100, 50]), Scores(), 0
+    corrector, rows, asked = Corrector(CLASSES, train_counts=[700, 150, 100, 50]), [], 0
     answers = deque()  # when, prediction, label, receipt: what the labeller will say
-    for number, p, truth in orders():
+    for number, p in enumerate(P):
         while answers and answers[0][0] <= number:
             _, earlier, label, ticket = answers.popleft()
             corrector.learn_one(earlier, label, receipt=ticket)
         better, receipt = corrector.process_one(p, receipt=True)
-        scores.add([better], [truth])
+        rows.append(better)
         if requests.ask_one(number, better):  # says why, too: "random" or "margin"
-            answers.append((number + LATE, p, CLASSES[truth], receipt))
+            answers.append((number + LATE, p, CLASSES[TRUTH[number]], receipt))
             asked += 1
-    return scores, asked
+    return scored(rows), asked
 
 
-before = Scores()
-for _, p, truth in orders():
-    before.add([p], [truth])
+P, TRUTH = orders()
+before = scored(P)
 after, asked = run(LabelRequests(BUDGET))
 at_random, drawn = run(LabelRequests(BUDGET, random_share=1.0))
 print(f"labels: {asked} asked for, {drawn} at random")

@@ -52,14 +52,11 @@ def test_a_scikit_learn_classifier_whose_class_mix_drifts(tmp_path):
 def test_labels_that_are_asked_for_teach_more_than_as_many_at_random(tmp_path):
     text = run("label_requests.py", folder=tmp_path)
     asked, drawn = map(int, re.search(r"labels: (\d+) asked for, (\d+) at random", text).groups())
-    assert 0.9 * 500 < asked < 1.05 * 500
+    assert 0.95 * 500 < asked < 1.05 * 500
     assert abs(asked - drawn) < 10
-    for name, better in (("accuracy", 1), ("log loss", -1)):
-        gain = better * change(text, name)
-        before, at_random = map(
-            float, re.search(rf"{name} ([\d.]+) -> .*at random ([\d.]+)", text).groups()
-        )
-        assert gain > better * (at_random - before) > 0
+    before, at_random = map(float, re.search(r"accuracy ([\d.]+) .*random ([\d.]+)", text).groups())
+    assert change(text, "accuracy") > at_random - before + 0.002 > 0.1
+    assert change(text, "log loss") < -0.5
 
 
 @pytest.mark.fast

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -20,9 +20,11 @@ from stream_can.method.uncertainty import margin
 __all__ = ["LabelRequest", "LabelRequests"]
 
 ROWS = 1000
-"""The budget holds over any so many rows."""
-PACE = 9.0
-"""How eagerly what is left of the budget is spent: a tenth of it stays for what comes."""
+"""No id is asked for twice in so many."""
+SPAN, LEAST = 500, 3
+"""Over how many rows a part of the budget is kept: so many; more, where these allow less."""
+PACE = 19.0
+"""How eagerly what is left of the budget is spent: it settles where a twentieth of it stays."""
 GAIN, MEMORY = 0.2, 0.99
 """How far the threshold moves, in mean distances of scores from it; and how long these count."""
 
@@ -38,9 +40,10 @@ class LabelRequest(NamedTuple):
 
 
 class AskingHead(msgspec.Struct):
-    """What a snapshot says beside the requests of the window."""
+    """What a snapshot says beside its arrays."""
 
-    label_requests: Annotated[int, Meta(ge=1, le=1)]
+    label_requests: Annotated[int, Meta(ge=1, le=2)]
+    """Format 1 is that of release 0.2, whose budget held over windows of rows."""
     budget: Annotated[float, Meta(gt=0, le=1)]
     random_share: Share
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -56,17 +59,20 @@ class LabelRequests:
     smallest margin between the best and the second best class [1]_. The random half keeps the
     labels a sample that scores can be taken from; do not score by the others.
 
-    With c requests allowed in N rows and f of them still free, a row is asked for at random with
-    probability 9 f / N. It is asked for by margin where $s = 1 - (best - second best)$ reaches a
-    threshold T that follows the 1 - 9 f / N quantile of s. So a half never asks for more than c in
-    any N rows, begins faster and stays below its part of the budget by about a tenth.
+    Each half is a leaky bucket. Let s be its share of the rows and N = max(500, 3/s). A request
+    adds 1 to what is used; every row takes 1/N of it away:
+
+    $$ u \leftarrow (1 - 1/N)\, u, \qquad r = \min(1, \max(0, 19 (s - u/N))) $$
+
+    A row is asked for at random with probability r. It is asked for by margin where
+    $1 - (best - second best)$ reaches a threshold that follows the 1 - r quantile of it. So a half
+    begins faster, then settles at 95 % of its share; it never asks for more than (s + 1/N)(T + N)
+    of any T rows.
 
     Parameters
     ----------
     budget
-        Share of the rows to ask for, above 0 and at most 1. Holds over any 1,000 rows, rounded up
-        to whole requests of each half (over as many more rows as one request takes, below 1 in
-        1,000).
+        Share of the rows to ask for, above 0 and at most 1.
     random_share
         The part of the budget that is spent at random, in [0, 1].
     seed
@@ -85,9 +91,9 @@ class LabelRequests:
     Examples
     --------
     >>> requests = LabelRequests(0.02)
-    >>> requests.ask_one("order-17", [0.5, 0.4, 0.1])
+    >>> requests.ask_one("order-23", [0.5, 0.4, 0.1])
     LabelRequest(reason='margin', probability=1.0)
-    >>> requests.ask_one("order-18", [0.96, 0.03, 0.01]) is None
+    >>> requests.ask_one("order-24", [0.96, 0.03, 0.01]) is None
     True
     """
 
@@ -103,6 +109,8 @@ class LabelRequests:
         self._random = _Part(self.budget * self.random_share)
         self._margin = _Part(self.budget * (1 - self.random_share))
         self._rows, self._threshold, self._distance = 0, math.nan, 0.0
+        self._asked: OrderedDict[int, int] = OrderedDict()
+        """Digest of each id asked for of late -> its row; oldest first."""
 
     def ask_one(self, id: str | int | bytes, row: ArrayLike) -> LabelRequest | None:
         """Whether to ask for the label of a prediction that just went by.
@@ -146,8 +154,7 @@ class LabelRequests:
         to what is wanted. It moves with every row, also with one that is not asked for.
         """
         self._rows += 1
-        now = self._rows
-        drawn, wanted = self._random.rate(now), self._margin.rate(now)
+        drawn, wanted = self._random.next_rate(), self._margin.next_rate()
         if self._threshold != self._threshold:
             self._threshold = score
         torn = score >= self._threshold
@@ -160,17 +167,26 @@ class LabelRequests:
             part, request = self._margin, LabelRequest("margin", 1.0)
         else:
             return None
-        if self._random.has(digest) or self._margin.has(digest):
+        self._forget()
+        if digest in self._asked:
             return None
-        part.asked.append((now, digest))
+        self._asked[digest] = self._rows
+        part.used += 1
         return request
+
+    def _forget(self) -> None:
+        """Which ids were asked for before the last ``ROWS`` rows."""
+        asked, last = self._asked, self._rows - ROWS
+        while asked and next(iter(asked.values())) <= last:
+            asked.popitem(last=False)
 
     # ---- the whole state
 
     def to_bytes(self) -> bytes:
         """The whole state with its settings, versioned and checksummed."""
+        self._forget()
         head = {
-            "label_requests": 1,
+            "label_requests": 2,
             "budget": self.budget,
             "random_share": self.random_share,
             "seed": self.seed,
@@ -178,8 +194,11 @@ class LabelRequests:
             "threshold": None if math.isnan(self._threshold) else self._threshold,
             "distance": self._distance,
         }
-        parts = {"random": self._random.dump(), "margin": self._margin.dump()}
-        return snapshot.encode(head, parts)
+        arrays: dict[str, NDArray[Any]] = {
+            "used": np.array([self._random.used, self._margin.used]),
+            "asked": np.array([(r, d) for d, r in self._asked.items()], np.int64).reshape(-1, 2),
+        }
+        return snapshot.encode(head, arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -197,9 +216,34 @@ class LabelRequests:
         self = cls(head.budget, head.random_share, seed=head.seed)
         self._rows, self._distance = head.rows, head.distance
         self._threshold = math.nan if head.threshold is None else head.threshold
-        self._random.load(arrays.get("random"), head.rows)
-        self._margin.load(arrays.get("margin"), head.rows)
+        if head.label_requests == 1:
+            asked = self._of_windows(arrays)
+        else:
+            asked = _pairs(arrays.get("asked"), max(0, head.rows - ROWS), head.rows)
+            used = arrays.get("used")
+            if used is None or used.dtype != np.float64 or used.shape != (2,):
+                raise SnapshotMismatch("snapshot: label requests say not what is used of each half")
+            self._random.use(float(used[0]))
+            self._margin.use(float(used[1]))
+        self._asked.update((digest, row) for row, digest in asked.tolist())
+        if len(self._asked) < len(asked):
+            raise SnapshotMismatch("snapshot: label requests name an id twice")
+        self._forget()
         return self
+
+    def _of_windows(self, arrays: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+        """Take over what release 0.2 kept of its windows: the requests of each half.
+
+        Returns
+        -------
+        Those of both, in the order of their rows.
+        """
+        parts = {"random": self._random, "margin": self._margin}
+        found = {name: _pairs(arrays.get(name), 0, self._rows) for name in parts}
+        for name, part in parts.items():
+            part.use(float(((1 - part.leak) ** (self._rows - found[name][:, 0])).sum()))
+        asked = np.concatenate(list(found.values()))
+        return _pairs(asked[asked[:, 0].argsort()], 0, self._rows)
 
     def resumed(self, data: bytes) -> Self:
         """What :meth:`to_bytes` wrote, where it has these settings; else ``self``."""
@@ -214,37 +258,40 @@ class LabelRequests:
 
 
 class _Part:
-    """A part of the budget: never more than ``most`` requests in any ``window`` rows."""
+    """A part of the budget, a leaky bucket."""
 
     def __init__(self, share: float) -> None:
-        # 1e-9: 1000 x 0.05 x 0.1 is more than 5 by an ulp.
-        self.most = math.ceil(ROWS * share - 1e-9) if share else 0
-        self.window = math.ceil(self.most / share - 1e-9) if share else 1
-        self.asked: deque[tuple[int, int]] = deque()
-        """Row and id's digest of each request of the window."""
+        self.share = share
+        self.leak = min(1 / SPAN, share / LEAST)
+        """1/N of :class:`LabelRequests`."""
+        self.used = 0.0
 
-    def rate(self, now: int) -> float:
-        """At which to ask now; 0 where nothing is left."""
-        asked = self.asked
-        while asked and asked[0][0] <= now - self.window:
-            asked.popleft()
-        return min(1.0, PACE * (self.most - len(asked)) / self.window)
+    def next_rate(self) -> float:
+        """At which to ask for the row that now goes by; 0 where nothing is left."""
+        self.used *= 1 - self.leak
+        rate = PACE * (self.share - self.leak * self.used)
+        return 0.0 if rate < 0 else min(rate, 1.0)
 
-    def has(self, digest: int) -> bool:
-        return any(digest == other for _, other in self.asked)
+    def use(self, used: float) -> None:
+        """What a snapshot says of it.
 
-    def dump(self) -> NDArray[np.int64]:
-        return np.array(self.asked, np.int64).reshape(-1, 2)
+        A request is made where less than c = s N is used, so never more than c + 1 are. The
+        windows of release 0.2 could hold 1,000 s rounded up, at most 2 c + 1.
+        """
+        most = 2 * self.share / self.leak + 1 if self.leak else 0
+        if not 0 <= used <= most:
+            raise SnapshotMismatch(f"snapshot: {used} label requests used of {self.share}")
+        self.used = used
 
-    def load(self, asked: NDArray[Any] | None, now: int) -> None:
-        if asked is None or asked.dtype != np.int64 or asked.ndim != 2 or asked.shape[1] != 2:
-            raise SnapshotMismatch("snapshot: label requests are no pairs of row and id")
-        rows = asked[:, 0]
-        if len(rows) and not (rows[0] > 0 and (np.diff(rows) > 0).all() and rows[-1] <= now):
-            raise SnapshotMismatch("snapshot: label requests are not in the order of their rows")
-        if len(rows) > self.most:
-            raise SnapshotMismatch(f"snapshot: {len(rows)} label requests, at most {self.most}")
-        self.asked.extend(map(tuple, asked.tolist()))
+
+def _pairs(asked: NDArray[Any] | None, before: int, last: int) -> NDArray[np.int64]:
+    """Rows above ``before``, at most ``last``, and digests of ids, shape (n, 2); checked."""
+    if asked is None or asked.dtype != np.int64 or asked.ndim != 2 or asked.shape[1] != 2:
+        raise SnapshotMismatch("snapshot: label requests are no pairs of row and id")
+    rows = asked[:, 0]
+    if len(rows) and not (before < rows[0] and (rows[:-1] < rows[1:]).all() and rows[-1] <= last):
+        raise SnapshotMismatch("snapshot: label requests are not in the order of their rows")
+    return asked
 
 
 def _digest(id: str | int | bytes, key: bytes) -> int:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import InvalidPrediction, LabelRequests, SnapshotMismatch, margin, snapshot
-from stream_can.method.asking import ROWS
 from tests import strategies
 
 pytestmark = pytest.mark.fast
@@ -18,6 +18,12 @@ pytestmark = pytest.mark.fast
 BUDGETS = st.sampled_from([0.0004, 0.01, 0.015, 0.05, 0.1, 0.3, 1.0])
 SHARES = st.sampled_from([0.0, 0.1, 0.5, 1.0])
 KINDS = ["drawn", "equal", "torn", "sure", "rising", "jumps"]
+OLD = {
+    path.stem: path.read_bytes()
+    for path in sorted((Path(__file__).parents[1] / "fixtures" / "release-0.2").glob("asking*"))
+}
+"""Written by release 0.2 with seed 3 after the ids "row 0" to "row 2599", their scores
+``default_rng(0).random(2600) ** 3``: "asking" of a budget of 0.05, "asking-rare" of 0.0004."""
 
 
 def scores_of(kind, n, rng):
@@ -47,24 +53,74 @@ def asked(requests, scores, first=0):
     )
 
 
-@given(BUDGETS, SHARES, st.sampled_from(KINDS), st.integers(1, 6000), st.integers(0, 2**32 - 1))
-def test_the_budget_holds_over_any_1000_rows(budget, share, kind, n, seed):
+def span_of(share):
+    """N: over how many rows a half's share is kept."""
+    return max(500, 3 / share)
+
+
+def greedy(share, n):
+    """How many requests each first so many of n rows hold where every chance is taken, (n + 1,)."""
+    used, taken = 0.0, np.zeros(n + 1, int)
+    for i in range(n):
+        used *= 1 - 1 / span_of(share)
+        taken[i + 1] = used < share * span_of(share)
+        used += taken[i + 1]
+    return taken.cumsum()
+
+
+@given(BUDGETS, SHARES, st.sampled_from(KINDS), st.integers(1, 4000), st.integers(0, 2**32 - 1))
+def test_so_many_are_asked_for_in_any_rows_and_no_more(budget, share, kind, n, seed):
+    """Also where the bucket was full before: who begins with an empty one can ask for most."""
     scores = scores_of(kind, n, np.random.default_rng(seed))
     reasons, _ = asked(LabelRequests(budget, share, seed=seed), scores)
     for which, part in ((1, budget * share), (2, budget * (1 - share))):
-        most = int(np.ceil(ROWS * part - 1e-9))
         total = np.concatenate([[0], np.cumsum(reasons == which)])
-        windows = total[ROWS:] - total[:-ROWS] if n >= ROWS else total[-1:]
-        assert windows.max() <= most
+        if not part:
+            assert total[-1] == 0
+            continue
+        most = greedy(part, n)
+        for rows in {1, 2, 30, 500, 1000, 2500, n}:
+            windows = total[rows:] - total[:-rows] if rows <= n else total[-1:]
+            assert windows.max() <= most[min(rows, n)]
+            assert windows.max() <= (part + 1 / span_of(part)) * (rows + span_of(part))
+
+
+@pytest.mark.parametrize("share", [0.0002, 0.005, 0.025, 0.5, 1.0])
+def test_what_is_asked_for_at_most_where_every_chance_is_taken(share):
+    """About s (T + N) + 1 in T rows, where the first c do not take long; never what they say."""
+    span = span_of(share)
+    T = np.arange(1, int(5 * span) + 1)
+    most = greedy(share, len(T))[1:]
+    assert (most <= (share + 1 / span) * (T + span)).all()
+    if share < 0.1:
+        assert (most > share * (T + span) - 1)[int(span) :].all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("budget", [0.01, 0.05, 0.2])
-def test_most_of_the_budget_is_spent_and_half_of_it_at_random(kind, budget):
-    n = 40_000
+@pytest.mark.parametrize(
+    ("budget", "most"), [(0.01, 1.01), (0.05, 0.965), (0.2, 0.96), (0.5, 0.96)]
+)
+def test_each_half_settles_at_95_percent_of_its_budget(kind, budget, most):
+    """And a tiny one, which holds three requests, at nearly all of it."""
+    n, after = 40_000, 4000
     reasons, _ = asked(LabelRequests(budget), scores_of(kind, n, np.random.default_rng(0)))
-    assert 0.8 * budget / 2 < (reasons == 1).mean() <= budget / 2
-    assert 0.7 * budget / 2 < (reasons == 2).mean() <= budget / 2
+    settled = reasons[after:]
+    assert 0.94 * budget / 2 < (settled == 1).mean() < most * budget / 2
+    if kind == "rising":  # each more torn than all before: every chance is taken
+        c = budget / 2 * span_of(budget / 2)
+        most = (1 + 0.55 / c) * (1 + 1 / c / 12)
+    assert 0.9 * budget / 2 < (settled == 2).mean() < most * budget / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_is_no_drought(kind):
+    """A budget over windows of rows was spent at once and came back at once, rows later."""
+    for seed in range(3):
+        scores = scores_of(kind, 10_000, np.random.default_rng(seed))
+        reasons, _ = asked(LabelRequests(0.05, seed=seed), scores)
+        for which, longest in ((reasons > 0, 200), (reasons == 1, 250), (reasons == 2, 300)):
+            gaps = np.diff(np.flatnonzero(np.concatenate([[True], which, [True]])))
+            assert gaps.max() < longest
 
 
 def test_by_margin_goes_to_torn_rows_and_at_random_to_any():
@@ -84,14 +140,21 @@ def test_the_random_half_asks_with_the_probability_that_it_says():
     others, _ = asked(LabelRequests(0.1), 1 - scores)
     assert np.array_equal(reasons == 1, others == 1)
     assert not np.array_equal(reasons, others)
-    # Of independent draws with probability p each, the sum of 1/p over those drawn is the number of
-    # rows, less those where p is 0.
     drawn = reasons == 1
     assert probabilities[reasons == 2].tolist() == [1.0] * int((reasons == 2).sum())
-    total = (1 / probabilities[drawn]).sum()
-    spread = np.sqrt(((1 - probabilities[drawn]) / probabilities[drawn] ** 2).sum())
-    full = sum(drawn[max(0, i - ROWS) : i].sum() >= 50 for i in range(len(drawn)))
-    assert abs(total - (len(drawn) - full)) < 4 * spread
+    # What it says is what the guide says.
+    used, rates = 0.0, np.empty(len(drawn))
+    for i, one in enumerate(drawn):
+        used *= 1 - 1 / 500
+        rates[i] = min(1, max(0, 19 * (0.05 - used / 500)))
+        used += one
+    assert probabilities[drawn] == pytest.approx(rates[drawn], rel=1e-9)
+    # Of independent draws with probability p each, the sum of 1/p over those drawn is the number of
+    # rows; where p is nearly 0, one draw would say all.
+    likely = rates > 0.01
+    assert likely.mean() > 0.9
+    p = probabilities[drawn & likely]
+    assert abs((1 / p).sum() - likely.sum()) < 4 * np.sqrt(((1 - p) / p**2).sum())
 
 
 @given(
@@ -150,10 +213,28 @@ def test_another_process_draws_the_same_rows():
     assert here != [i for i in range(200) if other.ask_one(f"é{i}", [0.5, 0.5])]
 
 
-def test_an_id_is_not_asked_for_twice_in_a_window():
+def test_an_id_is_not_asked_for_twice_in_1000_rows():
     requests = LabelRequests(0.5)
-    said = requests.ask_many([b"same"] * 900, rows_of(np.ones(900)))
-    assert sum(one is not None for one in said) == 1
+    said = requests.ask_many([b"same"] * 1000, rows_of(np.ones(1000)))
+    assert [i for i, one in enumerate(said) if one is not None] == [0]
+    assert requests.ask_one(b"same", [0.5, 0.5]) is not None
+
+
+@given(SHARES, st.integers(50, 1500), st.integers(100, 900))
+def test_ids_that_come_again_and_again(share, period, step):
+    """No two requests of one are nearer than 1,000 rows, and a restart knows them all."""
+    ids = np.arange(3000) % period
+    rows = rows_of(np.random.default_rng(period).random(3000))
+    requests, said = LabelRequests(1.0, share), []
+    for first in range(0, 3000, step):
+        requests = LabelRequests.from_bytes(requests.to_bytes())
+        said += requests.ask_many(ids[first : first + step].tolist(), rows[first : first + step])
+    assert said == LabelRequests(1.0, share).ask_many(ids.tolist(), rows)
+    where = np.flatnonzero([one is not None for one in said])
+    for one in range(period):
+        mine = where[ids[where] == one]
+        assert (np.diff(mine) >= 1000).all()
+    assert len(where) > len(np.unique(ids[where]))  # and after them they are asked for again
 
 
 def test_ids_of_all_kinds():
@@ -189,11 +270,45 @@ def test_arguments_out_of_range(arguments, text):
         LabelRequests(**arguments)
 
 
-def damaged(**changes):
+@pytest.mark.parametrize("name", sorted(OLD))
+def test_a_state_of_release_0_2_goes_on(name):
+    head, arrays, _ = snapshot.decode(OLD[name])
+    assert (head["label_requests"], head["rows"]) == (1, 2600)
+    requests = LabelRequests.from_bytes(OLD[name])
+    share = head["budget"] / 2
+    for part, kept in ((requests._random, arrays["random"]), (requests._margin, arrays["margin"])):
+        used = sum((1 - 1 / span_of(share)) ** (2600 - int(row)) for row, _ in kept)
+        assert part.used == pytest.approx(used, rel=1e-12)
+        assert used > 0
+    assert requests._threshold == head["threshold"]
+    data = requests.to_bytes()
+    assert snapshot.decode(data).head["label_requests"] == 2
+    assert LabelRequests.from_bytes(data).to_bytes() == data
+    rows = rows_of(np.random.default_rng(1).random(20_000) ** 3)
+    said = requests.ask_many([f"row {i}" for i in range(2600, 22_600)], rows)
+    count = sum(one is not None for one in said)
+    assert 0.9 * 40_000 * share < count <= 2 * greedy(share, 20_000)[-1]
+
+
+def test_what_release_0_2_asked_for_is_not_asked_for_again():
+    _, arrays, _ = snapshot.decode(OLD["asking"])
+    rows = np.concatenate([arrays["random"], arrays["margin"]])[:, 0]
+    assert (rows > 1600).all()
+    for row in rows.tolist():
+        requests = LabelRequests.from_bytes(OLD["asking"])
+        requests._random.used = 0.0
+        between = row + 999 - 2601
+        requests.ask_many([f"other {i}" for i in range(between)], rows_of(np.zeros(between)))
+        requests._random.used = -1e6  # asks for whatever comes
+        assert requests.ask_one(f"row {row - 1}", [0.5, 0.5]) is None
+        assert requests.ask_one(f"row {row - 1}", [0.5, 0.5]) is not None
+
+
+def damaged(data=None, **changes):
     """A snapshot whose checksum is right and whose content is not."""
     requests = LabelRequests(0.1)
     requests.ask_many(range(50), rows_of(np.ones(50)))
-    head, arrays, _ = snapshot.decode(requests.to_bytes())
+    head, arrays, _ = snapshot.decode(data or requests.to_bytes())
     for name, value in changes.items():
         (arrays if name in arrays else head)[name] = value
     return snapshot.encode(head, {name: a for name, a in arrays.items() if a is not None})
@@ -202,23 +317,58 @@ def damaged(**changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"label_requests": 2},
+        {"label_requests": 0},
+        {"label_requests": 1},
+        {"label_requests": 3},
         {"budget": 0.0},
         {"budget": float("nan")},
         {"rows": 3},
+        {"rows": 2000},
         {"threshold": float("inf")},
-        {"random": None},
-        {"random": np.ones((1, 2))},
-        {"margin": np.array([[3, 1], [2, 1]])},
-        {"margin": np.array([[0, 1]])},
-        {"margin": np.array([[i, 1] for i in range(1, 51)] + [[50, 1]])},
-        {"random": np.array([[i, i] for i in range(1, 51)] * 2)},
+        {"used": None},
+        {"used": np.ones(3)},
+        {"used": np.ones(2, np.int64)},
+        {"used": np.array([1.0, np.nan])},
+        {"used": np.array([np.inf, 1.0])},
+        {"used": np.array([1.0, -1e-9])},
+        {"used": np.array([1.0, 51.1])},
+        {"asked": None},
+        {"asked": np.ones((1, 2))},
+        {"asked": np.ones((2, 3), np.int64)},
+        {"asked": np.array([[3, 1], [2, 2]])},
+        {"asked": np.array([[3, 1], [3, 2]])},
+        {"asked": np.array([[2, 1], [3, 1]])},
+        {"asked": np.array([[0, 1]])},
+        {"asked": np.array([[51, 1]])},
+        {"asked": np.array([[2**63 - 1, 1], [-(2**63), 2]])},
     ],
 )
 def test_a_snapshot_that_cannot_be_is_refused(changes):
     LabelRequests.from_bytes(damaged())
+    LabelRequests.from_bytes(damaged(used=np.array([1.0, 50.9])))
     with pytest.raises(SnapshotMismatch):
         LabelRequests.from_bytes(damaged(**changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"label_requests": 2},
+        {"random": None},
+        {"random": np.ones((1, 2))},
+        {"margin": np.array([[3, 1], [2, 1]])},
+        {"margin": np.array([[0, 1]])},
+        {"margin": np.array([[2601, 1]])},
+        {"random": np.array([[2500, 1]]), "margin": np.array([[2500, 2]])},
+        {"random": np.array([[2500, 1]]), "margin": np.array([[2501, 1]])},
+        {"random": np.array([[i, i] for i in range(2501, 2601)])},
+        {"rows": 1000},
+    ],
+)
+def test_a_state_of_release_0_2_that_cannot_be_is_refused(changes):
+    LabelRequests.from_bytes(damaged(OLD["asking"]))
+    with pytest.raises(SnapshotMismatch):
+        LabelRequests.from_bytes(damaged(OLD["asking"], **changes))
 
 
 def test_another_kind_of_snapshot_is_refused():
