@@ -18,19 +18,22 @@ from stream_can.method import sums as decayed
 from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Mode, Model
+from stream_can.method.older import from_0_2, from_format_1, judged_anew
 from stream_can.method.prior import laplace
 from stream_can.method.rows import names_of, unordered
 from stream_can.method.segments import Texts, column_names, text_of, texts_of
 from stream_can.method.settings import DEFAULTS, Settings, check_settings
 from stream_can.method.state import (
+    JUDGED,
+    MOVING,
     SHARED,
     WEIGHTS,
     WITH_COLUMNS,
     State,
     check_state,
     check_values,
-    from_format_1,
     grown,
+    judged,
     new_state,
     start_weights,
 )
@@ -48,7 +51,7 @@ class Played(NamedTuple):
     rows: Array
     """The corrected rows, shape (n, m)."""
     receipts: Receipts | None
-    """What each was mixed from, shape (n, 3, m), or (n, 5, m) with columns; where asked for."""
+    """What each was mixed from, shape (n, R m + 1), where asked for; R is ``n_sent``."""
     paths: Array | None
     """What each path made of each row, shape (paths, n, m), where asked for."""
 
@@ -98,7 +101,7 @@ class Corrector:
     Each row costs O(m) (m classes). The output is a Bayesian mixture of up to eight paths: the row
     as it is and recalibrated by online temperature, vector and matrix scaling [2]_, each with and
     without Classification with Alternating Normalization [1]_, weighed by how well each has done on
-    the labels so far. Without labels the stream stays as it was.
+    the labels so far. Without labels next to nothing changes.
 
     Parameters
     ----------
@@ -289,9 +292,9 @@ class Corrector:
         p
             Probabilities, shape (m,), as for :meth:`correct_one`.
         receipt
-            Also return what the corrected row was mixed from: anchor, mixture and tempered mixture.
-            Where labels come late, keep it with ``p`` and hand it back to :meth:`learn_one`: then
-            what was sent is judged, not what would be sent by then.
+            Also return what the corrected row was mixed from. Where labels come late, keep it with
+            ``p`` and hand it back to :meth:`learn_one`: then what was sent is judged, not what
+            would be sent by then.
         segments
             {column: value} of the declared columns. A value is a text, an integer or a boolean: 12,
             12.0 and "12" are one. None, NaN or a missing column: not given.
@@ -299,7 +302,8 @@ class Corrector:
         Returns
         -------
         The corrected row: a new float64 array, shape (m,). With ``receipt`` a second array, float32
-        of shape (3, m); with columns (5, m), with the mixture that knows them and this tempered.
+        of shape (R m + 1,): the R rows that it was mixed from (``final_weights`` names them) one
+        behind the other, and what the class on top had before it was calibrated.
 
         Raises
         ------
@@ -325,7 +329,7 @@ class Corrector:
         """:meth:`process_one` for each row of ``P``, shape (n, m), in order.
 
         The same bits as that loop, but all rows are checked before the first is processed. With
-        ``receipt`` a second array, float32 of shape (n, 3, m), or (n, 5, m) with columns.
+        ``receipt`` a second array, float32 of shape (n, R m + 1).
         ``segments`` is {column: n values}, or a DataFrame with these columns. Ctrl-C ends it
         between two rows; ``n_predictions`` says how many it has taken.
         """
@@ -366,8 +370,9 @@ class Corrector:
         y
             The name of the class.
         receipt
-            What :meth:`process_one` handed out with this prediction, shape (3, m). None, or NaN,
-            where it is not known: then the rows are judged as they would be now.
+            What :meth:`process_one` handed out with this prediction, shape (R m + 1,). None, or
+            NaN, where it is not known: then the rows are judged as they would be now. So is one of
+            other rows, from before :meth:`fit` or from release 0.2.
         segments
             {column: value} as given with the prediction; without ``p`` they teach nothing.
 
@@ -394,7 +399,7 @@ class Corrector:
         """:meth:`learn_one` for each row of ``P``, shape (n, m), or None, and label of ``ys``.
 
         In order, but all rows and labels are checked before the first is learned. ``receipts`` has
-        shape (n, 3, m), a row of NaN where one is not known any more.
+        shape (n, R m + 1), a row of NaN where one is not known any more.
         """
         indices = self._indices_of(ys)
         known = None
@@ -405,7 +410,7 @@ class Corrector:
     def _known(
         self, brought: NDArray[Any], ys: NDArray[np.int64], gone: bool
     ) -> NDArray[np.float32]:
-        """What the receipts that came back with labels gave them, shape (n, 3), or (n, 5)."""
+        """What the receipts that came back with labels gave them, shape (n, R + 1)."""
         if gone:
             raise InvalidPrediction("receipts belong to predictions, and p is None")
         m, n_sent = len(self.classes), self._kernel.n_sent
@@ -441,9 +446,9 @@ class Corrector:
         first
             How many rows of ``P`` were processed before.
         known
-            What the receipt of each label's prediction gave the label, float32 of shape (k, 3), or
-            (k, 5) with columns; NaN where it is not known. Not needed for rows of this call where
-            ``receipt`` is asked for.
+            What the receipt of each label's prediction gave the label, float32 of shape (k, R + 1),
+            see ``stream_can.method.receipts``; NaN where it is not known. Not needed for rows of
+            this call where ``receipt`` is asked for.
         receipt
             Whether to hand out receipts, and to judge labels of this call's rows by them.
         explain
@@ -473,10 +478,7 @@ class Corrector:
 
     def new_sums(self) -> Array:
         """Where :meth:`correct_and_sum` adds up: zeros, shape (parts, m + 1)."""
-        return np.zeros(self._shape_of_sums())
-
-    def _shape_of_sums(self) -> tuple[int, int]:
-        return len(self.parts_of_sums), len(self.classes) + 1
+        return np.zeros((len(self.parts_of_sums), len(self.classes) + 1))
 
     @overload
     def correct_and_sum(
@@ -508,7 +510,7 @@ class Corrector:
         InvalidPrediction, ValueError
             A row is no probability vector, or the sums are none of this corrector's.
         """
-        sums = decayed.writable(sums, self._shape_of_sums())
+        sums = decayed.writable(sums, self.parts_of_sums, len(self.classes))
         texts = self._texts(segments)
         return self._kernel.correct_and_sum(P, sums, receipt, texts)  # type: ignore[no-any-return]
 
@@ -520,17 +522,17 @@ class Corrector:
         ValueError
             The sums are of another shape than :meth:`new_sums`, or hold what no sum can be.
         """
-        added = decayed.checked(sums, self._shape_of_sums())
+        added = decayed.checked(sums, self.parts_of_sums, len(self.classes))
         decays = decayed.decays(self.parts_of_sums, added, self._kernel.g)
         self._kernel.add_sums(added, decays)
 
     def merge_sums(self, into: Array, later: ArrayLike) -> None:
         """Make of sums, in place, those of their rows and then of later ones."""
-        shape = self._shape_of_sums()
-        added = decayed.checked(later, shape)
+        layout, m = self.parts_of_sums, len(self.classes)
+        added = decayed.checked(later, layout, m)
         if np.may_share_memory(into, added):
             added = added.copy()
-        decayed.merge(self.parts_of_sums, decayed.writable(into, shape), added, self._kernel.g)
+        decayed.merge(layout, decayed.writable(into, layout, m), added, self._kernel.g)
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable], *, segments: Any = None) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.
@@ -568,10 +570,12 @@ class Corrector:
         fitted = validation.fit(P, self._indices_of(ys), content.classes)
         paths = (*content.paths, *path_names.FITTED_PATHS)
         after = content._replace(paths=paths, fit_report=fitted.report)
-        state |= fitted.state
+        # The fitted base follows the class mix itself, and a path that was alone is so no more.
+        state = {name: array for name, array in state.items() if name not in MOVING}
+        state |= fitted.state | judged(len(content.classes))
         state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
         # Weights, guards and the judging of what was sent do not see these labels.
-        hidden = {*SHARED, *WITH_COLUMNS} - {"labels"}
+        hidden = {*SHARED, *WITH_COLUMNS, *JUDGED} - {"labels"}
         unseen = {name: array.copy() for name, array in state.items() if name in hidden}
         kernel = Kernel(self._model(state, after, values), state)
         kernel.learn_many(fitted.rows, fitted.labels, None, fitted.in_order(self._texts(segments)))
@@ -656,11 +660,10 @@ class Corrector:
             "settings": self._settings,
             "fit": content.fit_report,
         }
-        if values is None:
-            return snapshot.encode(head, state)
-        names, state["values"] = values.dump()
-        head["segments"] = SegmentsHead(list(content.columns), values.limit, names)
-        return snapshot.encode(head, state, snapshot.WITH_COLUMNS)
+        if values is not None:
+            names, state["values"] = values.dump()
+            head["segments"] = SegmentsHead(list(content.columns), values.limit, names)
+        return snapshot.encode(head, state, snapshot.SINCE_0_3)
 
     @classmethod
     def from_bytes(
@@ -740,6 +743,8 @@ class Corrector:
             self._settings = check_settings(head.settings)
             if version == 1:
                 state = from_format_1(state, len(names))
+            if version < snapshot.SINCE_0_3:
+                state = from_0_2(state, len(names), paths)
             values = None
             if head.segments is not None and columns:
                 if not 0 < head.segments.limit < 1 << 53:
@@ -751,6 +756,16 @@ class Corrector:
         except ValueError as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
         return state, Content(names, in_order, paths, head.fit, columns), values
+
+    def judged_anew(self) -> Self:
+        """A copy that has learned all but how well each row has done as it was sent.
+
+        For a learned log that release 0.2 began: from there on all have the same bits, whether they
+        folded its entries themselves or go on from what a worker of 0.2 had made of them.
+        """
+        head, state, version = snapshot.decode(self.to_bytes())
+        state = judged_anew(state, len(self.classes), self.paths)
+        return type(self).from_bytes(snapshot.encode(head, state, version))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copy and pickle: the bytes, and what they do not hold: attributes of a subclass."""
@@ -808,7 +823,7 @@ class Corrector:
 
     @property
     def n_sent(self) -> int:
-        """How many rows a receipt has: 3, or 5 where columns are declared."""
+        """R, how many rows a receipt has: those of ``final_weights``; 3 of a single path."""
         return self._kernel.n_sent
 
     @property
@@ -843,14 +858,19 @@ class Corrector:
 
     @property
     def final_weights(self) -> dict[str, float]:
-        """Weights of "anchor", "mixture" and "tempered" mixture in the row that goes out.
+        """Weights of the rows that what goes out is mixed from, in the order of receipts.
 
-        With columns also of "segmented mixture" and "segmented tempered", where no value is given.
-
-        Earned by how well each has done as it was sent. A single path is its own anchor.
+        "anchor", "mixture" and "tempered" mixture; without :meth:`fit` "moving", the anchor at the
+        class mix of late; with columns "segmented mixture" and "segmented tempered", where no value
+        is given; "calibrated". Earned by how well each has done as it was sent. A single path is
+        its own anchor.
         """
-        all_of = ("anchor", "mixture", "tempered", "segmented mixture", "segmented tempered")
-        names = all_of[: self._kernel.n_sent]
+        content = self._content
+        names = ["anchor", "mixture", "tempered"]
+        if len(content.paths) > 1:
+            names += ["moving"] if content.fit_report is None else []
+            names += ["segmented mixture", "segmented tempered"] if content.columns else []
+            names.append("calibrated")
         return dict(zip(names, self._kernel.final_weights, strict=True))
 
     @property
@@ -958,7 +978,7 @@ def _int64(numbers: ArrayLike, name: str) -> NDArray[np.int64]:
     array = np.asarray(numbers)
     if array.ndim != 1 or not (np.can_cast(array.dtype, np.int64, "safe") or not array.size):
         raise ValueError(f"{name}: {array.dtype} of shape {array.shape}, expected int64, (k,)")
-    return np.array(array, np.int64)
+    return np.array(array, np.int64) if array.size else np.empty(0, np.int64)  # of any type
 
 
 def _float32(known: ArrayLike) -> NDArray[np.float32]:

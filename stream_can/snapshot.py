@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from stream_can.errors import SnapshotMismatch
 
 MAGIC = b"strmcan\x00"
-VERSION, WITH_COLUMNS = 2, 3
-"""What is written; where columns are declared, releases before 0.3 must not read it, nor a shared
-record that says whose its log is."""
+VERSION, SINCE_0_3 = 2, 3
+"""What is written: 3 where releases before 0.3 must not read it, a corrector, or a shared record
+that says whose its log is."""
 ENVELOPE = struct.Struct("<8sHIQ")
 DTYPES = ("<f8", "<f4", "<i8")
 
@@ -68,10 +68,9 @@ def decode(data: bytes) -> Decoded:
         raise SnapshotMismatch("snapshot: these bytes are no stream_can snapshot")
     if version < 1:
         raise SnapshotMismatch(f"snapshot: format {version}, which never was; bytes are corrupt")
-    if version > WITH_COLUMNS:
+    if version > SINCE_0_3:
         raise SnapshotMismatch(
-            f"snapshot: format {version}, this release reads up to {WITH_COLUMNS};"
-            " upgrade stream_can"
+            f"snapshot: format {version}, this release reads up to {SINCE_0_3}; upgrade stream_can"
         )
     payload = data[ENVELOPE.size :]
     if len(payload) != length:
@@ -91,8 +90,8 @@ def decode(data: bytes) -> Decoded:
             )
     except _UNREADABLE as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
-    head = content.head
-    if (head.get("segments") is None and head.get("shared", 1) == 1) == (version == WITH_COLUMNS):
+    shared = content.head.get("shared")
+    if shared is not None and (shared != 1) != (version == SINCE_0_3):
         raise SnapshotMismatch(f"snapshot: format {version} of another's content; corrupt bytes")
     return Decoded(content.head, arrays, version)
 

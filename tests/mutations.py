@@ -27,8 +27,8 @@ from stream_can.stream.task import Task
 from tests.fixtures import make
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NOW = f"format-{snapshot.VERSION}-task-{task.FORMAT}"
-NOW_WITH_COLUMNS = f"format-{snapshot.WITH_COLUMNS}-task-{task.FORMAT}"
+NOW = f"format-{snapshot.SINCE_0_3}-task-{task.FORMAT}"
+NOW_WITH_COLUMNS = f"{NOW}-columns"
 
 TASKS = {*make.TASKS, *make.TASKS_WITH_COLUMNS}
 

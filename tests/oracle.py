@@ -21,6 +21,11 @@ def softmax(z):
     return normalised(np.exp(z - z.max()))
 
 
+def mixed(weights, rows):
+    """The rows, weighed and summed up in their order."""
+    return sum(w * r for w, r in zip(weights, rows, strict=True))
+
+
 def logs(p):
     """x, with the floor d = 0.01/m."""
     return np.log(np.maximum(p, 0.01 / len(p)))
@@ -68,6 +73,46 @@ def text_of(value):
     if isinstance(value, (int, str)):
         return str(value)
     raise ValueError(f"{value!r} is no value of a column")
+
+
+class Chain:
+    """Experts of a class mix, slow to fast; each starts from the one before it, the first from ref.
+
+    Expert 0 leaves a row alone. `strengths` are in rows a class, `half_lives` in rows.
+    """
+
+    KEPT = 0.997
+
+    def __init__(self, m, strengths, half_lives):
+        K = len(strengths)
+        self.strengths, self.g = np.array(strengths), 2 ** (-1 / np.array(half_lives))
+        self.Q, self.N, self.W = np.zeros((K, m)), np.zeros(K), np.full(K + 1, 1 / (K + 1))
+
+    def row(self, v, ref):
+        """The row, the posteriors r_0..r_K that it is mixed from, and their likelihoods l."""
+        base, posteriors, likelihoods = ref, [v], [1.0]
+        for Q, N, s in zip(self.Q, self.N, self.strengths * len(v), strict=True):
+            base = (Q + s * base) / (N + s)
+            r = v * base / ref
+            likelihoods.append(r.sum())
+            posteriors.append(normalised(r) if r.any() else r)
+        likelihoods = np.array(likelihoods)
+        return mixed(self.shares(likelihoods), posteriors), posteriors, likelihoods
+
+    def shares(self, likelihoods):
+        """W': what each expert has of the row, by the row's own evidence too."""
+        return normalised(self.W * likelihoods)
+
+    def observe(self, posteriors, likelihoods):
+        """Count a row, after it is made: the first its own posterior, the others that before."""
+        K = len(self.N)
+        counted = np.array([posteriors[max(i - 1, 1)] for i in range(1, K + 1)])
+        self.W = self.KEPT * self.shares(likelihoods) + (1 - self.KEPT) / (K + 1)
+        self.Q = self.g[:, None] * self.Q + counted
+        self.N = self.g * self.N + 1
+
+    def add_class(self):
+        self.Q = np.pad(self.Q, [(0, 0), (0, 1)])
 
 
 class Value:
@@ -154,6 +199,10 @@ class Oracle:
     HALF_LIVES = 5000, 20
     ODDS_HALF_LIFE = 500
     CAP = 1.5
+    FITTED_MIX = (20, 5, 2), (1000, 500, 50)
+    MOVING_MIX = (2,), (50,)
+    MOVING, CALIBRATED = 0.02, 0.5  # prior weights
+    BINS = 15
 
     def __init__(
         self,
@@ -199,9 +248,6 @@ class Oracle:
         self.heard, self.silent = np.zeros(m, bool), np.zeros(m, bool)
         self.agree, self.differ, self.top = 0, 0, 0.0
         # the second mixture
-        tails = [1 / 8] * 4 if self.columns else [1 / 4] * 2
-        self.pi = np.array([1 / 2, *tails])
-        self.odds = np.zeros(len(self.pi))
         self.last = Base("temperature", m, self.g)
         self.last_with = Base("temperature", m, self.g)
         self.recent = np.zeros(3)
@@ -209,6 +255,10 @@ class Oracle:
         self.refresh_prior()
 
     def start(self):
+        self.start_paths()
+        self.start_judge()
+
+    def start_paths(self):
         """The weights w, which are 0 for the segmented paths, and w', both without evidence."""
         own = np.array([path not in SEGMENTED_PATHS for path in self.paths])
         self.w0, self.w0_with = np.where(own, 0.001, 0.0), np.full(len(self.paths), 0.001)
@@ -217,10 +267,31 @@ class Oracle:
             w0[first] += 1 - w0.sum()
         self.w, self.w_with, self.n = self.w0.copy(), self.w0_with.copy(), 0
 
+    def start_judge(self):
+        """The rows in the order of a receipt: priors and odds; what "moving" and the bins count."""
+        pair = [1 / 8] * 2 if self.columns else [1 / 4] * 2
+        pi = [1 / 2, *pair]
+        if self.moves:
+            pi.append(self.MOVING)
+        self.own = len(pi)  # rows without columns: they come first
+        if self.columns:
+            pi += pair
+        if not self.alone:
+            pi.append(self.CALIBRATED)
+        self.pi, self.odds = np.array(pi), np.zeros(len(pi))
+        self.bins = np.zeros((3, 2 * self.BINS if self.m == 2 else self.BINS))  # n, hits, conf
+        self.moving = Chain(self.m, *self.MOVING_MIX)
+        self.V, self.N_V = np.zeros(self.m), 0.0
+
     @property
     def alone(self):
         """One path alone is that path: no second mixture, no guards."""
         return len(self.paths) == 1
+
+    @property
+    def moves(self):
+        """Whether there is a row "moving": `fit` has its own way to follow the mix."""
+        return not self.alone and self.frozen is None
 
     @property
     def kappa(self):
@@ -271,8 +342,32 @@ class Oracle:
         r = self.frozen.row(p)
         if self.ref is None:
             return r
-        shifted = (self.Q + 20 * self.m * self.ref) / (self.N_Q + 20 * self.m)
-        return normalised(r * shifted / self.ref)
+        fitted, _, _ = self.chain.row(r, self.ref)
+        f = self.believed()
+        return f * fitted + (1 - f) * r
+
+    def believed(self):
+        """f: 0 where rows are sharper or flatter than validation rows of such classes were."""
+        return float(np.clip((0.08 - abs(self.D) / (self.N_D + 100)) / 0.04, 0, 1))
+
+    def observe_fitted(self, p):
+        """The class mix behind `fitted`, and its guard, count a row."""
+        r, g = self.frozen.row(p), 2 ** (-1 / 300)
+        fitted, *made = self.chain.row(r, self.ref)
+        self.chain.observe(*made)
+        self.D = g * self.D + (r**2).sum() - fitted @ self.sharp
+        self.N_D = g * self.N_D + 1
+
+    @property
+    def mean_anchor(self):
+        """The class mix as the anchor's rows have it: the ref of "moving"."""
+        return (self.V + 1) / (self.N_V + self.m)
+
+    def observe_moving(self, v):
+        """The row "moving" counts a row of the anchor; then the anchor's mean does."""
+        _, *made = self.moving.row(v, self.mean_anchor)
+        self.moving.observe(*made)
+        self.V, self.N_V = self.g * self.V + v, self.g * self.N_V + 1
 
     def uncertainty_of(self, r):
         return uncertainty(r, self.kind, self.k)
@@ -283,37 +378,77 @@ class Oracle:
         below = self.S[name] + self.kappa * self.q + r
         return normalised(np.divide(r, below, out=np.zeros(self.m), where=below > 0) * self.q)
 
+    def path_row(self, path, p, segments=None):
+        name, with_can = split(path)
+        r = self.base_row(name, p, segments)
+        return self.can(name, r) if with_can else r
+
     def explain(self, p, segments=None):
-        p, out = normalised(np.asarray(p, float)), {}
-        for path in self.paths:
-            name, with_can = split(path)
-            r = self.base_row(name, p, segments)
-            out[path] = self.can(name, r) if with_can else r
-        return out
+        p = normalised(np.asarray(p, float))
+        return {path: self.path_row(path, p, segments) for path in self.paths}
 
     # ---- the row that is sent
 
-    def sent_rows(self, rows, silent=()):
-        """Anchor, mixture, tempered mixture; with columns mixture' and tempered' behind them."""
-        found = [rows[anchor(self.paths)]]
-        pairs = [(self.w, self.last), (self.w_with, self.last_with)]
-        for weights, last in pairs[: len(self.pi) // 2]:
-            mixture = tempered = sum(
-                w * rows[path] for w, path in zip(weights, self.paths, strict=True)
-            )
-            if last.u[0] != 0:
-                tempered = without(last.row(mixture), silent)
-            found += [mixture, tempered]
-        return np.array(found)
+    def sent_rows(self, rows, silent=(), segments=None):
+        """All rows of a receipt, the largest probability of their mixture s, and its class."""
+        found = self.other_rows(rows, silent)
+        s = mixed(self.shares(segments), found)
+        j = int(s.argmax())
+        top = float(np.float32(s[j]))
+        if not self.alone:
+            found.append(self.calibrated(s, j, top))
+        return np.array(found), top, j
+
+    def other_rows(self, rows, silent=()):
+        """Anchor, mixture, tempered, moving; with columns mixture' and tempered' behind them."""
+        first = rows[anchor(self.paths)]
+        found = [first, *self.pair(rows, self.w, self.last, silent)]
+        if self.moves:
+            moving, _, _ = self.moving.row(first, self.mean_anchor)
+            found.append(without(moving, silent))
+        if self.columns:
+            found += self.pair(rows, self.w_with, self.last_with, silent)
+        return found
+
+    def pair(self, rows, weights, last, silent):
+        """A mixture of the paths, and that tempered."""
+        mixture = tempered = mixed(weights, [rows[path] for path in self.paths])
+        if last.u[0] != 0:
+            tempered = without(last.row(mixture), silent)
+        return mixture, tempered
+
+    def calibrated(self, s, j, top):
+        """The row s with what its top has been worth; j stays its class."""
+        if s[j] == 0 or 1 - s[j] < 1e-9:
+            return s
+        n, hits, conf = self.bins[:, self.bin_of(top, j)]
+        rest, e = 1 - s[j], np.delete(s, j).max()
+        v = min(s[j] + (hits - conf) / (n + 100), 1 - 1e-4)
+        v = max(v, (1 + 1e-6) * e / (rest + e))
+        row = s * (1 - v) / rest
+        row[j] = v
+        return row
+
+    def bin_of(self, top, j):
+        """Two classes have bins of their own each."""
+        b = min(math.floor(self.BINS * top), self.BINS - 1)
+        return b + self.BINS * j if self.m == 2 else b
 
     def weights_of(self, segments=None):
-        """The weights of those rows, for a row that gives these values."""
+        """The weights of all rows in what is sent, for a row that gives these values."""
+        if self.alone:
+            return self.shares()
+        c = self.group(slice(None))[0][-1]
+        return np.append((1 - c) * self.shares(segments), c)
+
+    def shares(self, segments=None):
+        """The weights of the others in s: of all rows but the calibrated one."""
         if self.alone:
             return np.array([1.0, 0.0, 0.0])
-        own, log_own = self.group(slice(3))
+        own, log_own = self.group(slice(self.own))
         if not self.columns:
             return own
-        with_, log_with = self.group(slice(3, None))
+        with_, log_with = self.group(slice(self.own, -1))
         kept = [self.values.get(key) for key in self.given(segments) if key is not None]
         S = min((0.0 if value is None else value.S for value in kept), default=0.0)
         share = 1 / (1 + np.exp(min(700.0, -min(log_with - log_own, self.CAP) - S)))
@@ -372,30 +507,33 @@ class Oracle:
             return self.explain(p)[self.paths[0]]
         p = normalised(np.asarray(p, float))
         trust = self.trust(p.argmax())
-        learned = self.weights_of(segments) @ self.sent_rows(self.explain(p, segments))
+        sent, _, _ = self.sent_rows(self.explain(p, segments), segments=segments)
+        learned = mixed(self.weights_of(segments), sent)
         return trust * learned + (1 - trust) * self.unlearned(p)
 
     def observe(self, p, segments=None):
         p = normalised(np.asarray(p, float))
         names = {split(path)[0] for path in self.paths}
         rows = {name: self.base_row(name, p, segments) for name in names}
+        first = self.path_row(anchor(self.paths), p, segments)
         for name, r in rows.items():
             if self.uncertainty_of(r) < self.threshold:
                 S = self.g * self.S[name] + r
                 self.S[name] = S if self.g == 1 else np.where(S < 1e-300, 0.0, S)  # decayed
         if self.frozen is not None and self.ref is not None:
-            g = 2 ** (-1 / 1000)
-            self.Q, self.N_Q = g * self.Q + rows["fitted"], g * self.N_Q + 1
+            self.observe_fitted(p)
+        if self.moves:
+            self.observe_moving(first)
         self.M, self.N = self.g * self.M + p, self.g * self.N + 1
         self.N_j, self.n_j = self.g * self.N_j, self.g * self.n_j
         self.N_j[p.argmax()] += 1
 
     def process(self, p, segments=None):
-        """The row sent and its receipt: what it was mixed from, before the guards."""
+        """The row sent and its receipt: what it was mixed from, before the guards, and top."""
         out = self.correct(p, segments)
-        receipt = self.sent_rows(self.explain(p, segments)).astype(np.float32)
+        sent, top, _ = self.sent_rows(self.explain(p, segments), segments=segments)
         self.observe(p, segments)
-        return out, receipt
+        return out, np.append(sent, top).astype(np.float32)
 
     # ---- labels
 
@@ -420,13 +558,13 @@ class Oracle:
 
         explained = self.explain(p, segments)
         rows = {path: without(r, self.silent) for path, r in explained.items()}
-        now = self.sent_rows(rows, self.silent)
-        sent = self.as_sent(receipt, y, now)
+        now, *top_now = self.sent_rows(rows, self.silent, segments)
+        sent, top, k = self.as_sent(receipt, y) or (now[:, y], *top_now)
         back = self.unlearned(p)
         if self.frozen is not None:
             back = without(back, self.silent)
         weights = self.weights_of(segments)
-        corrected = trust * (weights @ sent) + (1 - trust) * back[y]
+        corrected = trust * mixed(weights, sent) + (1 - trust) * back[y]
         losses = -np.log(np.maximum([p[y], corrected], 1e-6))
         self.recent = self.g * self.recent + [*losses, 1]
         if self.columns:
@@ -434,9 +572,11 @@ class Oracle:
         if not self.alone:
             sent = np.maximum(sent, 1e-6)
             self.odds = self.g * self.odds + np.log(sent / sent[0])
+            b = self.bin_of(top, k)
+            self.bins[:, b] = self.g * self.bins[:, b] + [1, k == y, top]
             self.last.learn(now[1], y, self.silent)
             if self.columns:
-                self.last_with.learn(now[3], y, self.silent)
+                self.last_with.learn(now[self.own], y, self.silent)
         self.n += 1
         h = 1 / (self.n + 2)
         likely = [max(rows[path][y], 1e-6) for path in self.paths]
@@ -444,20 +584,28 @@ class Oracle:
             w[:] = (1 - h) * normalised(w * likely) + h * w0
         self.step_bases(p, y, segments)
 
-    def as_sent(self, receipt, y, now):
-        """What the rows gave the class y: 0 where it was no class then, NaN is not known."""
-        if receipt is None:
-            return now[:, y]
-        if y >= receipt.shape[1]:
-            return np.zeros(len(now))
-        if np.isnan(receipt[:, y]).any():
-            return now[:, y]
-        return receipt[:, y].astype(np.float64)
+    def as_sent(self, receipt, y):
+        """What the rows gave the class y, top and its class; None is not known.
+
+        A receipt of fewer classes gave y nothing where y was none of them. Of another length, or
+        with NaN in what is read (the rows at y, the calibrated row, top), a receipt says nothing.
+        """
+        if receipt is None or receipt.ndim != 1 or (receipt.size - 1) % len(self.pi):
+            return None
+        m = (receipt.size - 1) // len(self.pi)
+        if not 1 <= m <= self.m:
+            return None
+        *numbers, top = receipt.astype(np.float64)
+        rows = np.reshape(numbers, (-1, m))
+        given = rows[:, y] if y < m else np.zeros(len(rows))
+        if np.isnan([*given, *rows[-1], top]).any():
+            return None
+        return given, top, int(rows[-1].argmax())
 
     def judge_values(self, sent, segments):
         """S of each value of the row: what "with" gained on "without", forgotten by its labels."""
-        (a, _), (b, _) = self.group(slice(3)), self.group(slice(3, None))
-        rho = math.log(max(b @ sent[3:], 1e-6) / max(a @ sent[:3], 1e-6))
+        (a, _), (b, _) = self.group(slice(self.own)), self.group(slice(self.own, -1))
+        rho = math.log(max(b @ sent[self.own : -1], 1e-6) / max(a @ sent[: self.own], 1e-6))
         for key in self.given(segments):
             if key is not None:
                 value = self.values.setdefault(key, Value(self.m))
@@ -491,12 +639,16 @@ class Oracle:
 
     def add_class(self):
         """A class that appears on the way."""
+        if self.m == 1:  # its bins become those of class 0
+            self.bins = np.pad(self.bins, [(0, 0), (0, self.BINS)])
+        if self.m == 2:  # from three classes on all share their bins
+            self.bins = self.bins[:, : self.BINS] + self.bins[:, self.BINS :]
         self.m += 1
-        for name in ("train_counts", "L", "M", "N_j", "n_j", "heard", "silent"):
+        for name in ("train_counts", "L", "M", "V", "N_j", "n_j", "heard", "silent"):
             setattr(self, name, np.pad(getattr(self, name), (0, 1)))
         self.S = {name: np.pad(sums, (0, 1)) for name, sums in self.S.items()}
-        for base in (*self.bases.values(), self.last, self.last_with):
-            base.add_class()
+        for part in (*self.bases.values(), self.last, self.last_with, self.moving):
+            part.add_class()
         for value in self.values.values():
             value.L, value.E = (np.pad(sums, [(0, 0), (0, 1)]) for sums in (value.L, value.E))
         self.refresh_prior()
@@ -513,14 +665,22 @@ class Oracle:
         self.frozen = self.four_passes(P, y, orders, *kind)
         self.ref = None
         if n >= 500:
-            v = np.mean([self.frozen.row(p) for p in P], axis=0)
-            self.ref, self.Q, self.N_Q = (n * v + 0.5) / (n + 0.5 * m), np.zeros(m), 0.0
+            self.follow_mix(np.array([self.frozen.row(p) for p in P]), np.asarray(y))
         for i in orders[0]:
             self.step_bases(P[i], y[i], None if segments is None else segments[i])
             self.L = self.g * self.L + np.eye(m)[y[i]]
             self.refresh_prior()
         self.paths += FITTED_PATHS
         self.start()
+
+    def follow_mix(self, R, y):
+        """The class mix behind `fitted` and its guard, from the rows of the frozen base."""
+        n, m = R.shape
+        self.ref = (n * R.mean(axis=0) + 0.5) / (n + 0.5 * m)
+        squares = (R**2).sum(axis=1)
+        sums, counts = np.bincount(y, squares, m), np.bincount(y, minlength=m)
+        self.sharp = (sums + 5 * squares.mean()) / (counts + 5)
+        self.chain, self.D, self.N_D = Chain(m, *self.FITTED_MIX), 0.0, 0.0
 
     def four_passes(self, P, y, orders, name, a):
         base = Base(name, self.m, 1.0, 4.0 * a, 0.5, (40.0,))

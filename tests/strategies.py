@@ -55,7 +55,7 @@ def settings_of(draw):
 LABELS = ["any", "right", "wrong", "of some classes", *["of some predictions"] * 2]
 """Which labels come: of any class, only confirmations, only corrections, or of a half."""
 
-RECEIPTS = ["as sent", "as sent", "none", "nan", "hole", "perturbed"]
+RECEIPTS = ["as sent", "as sent", "none", "nan", "hole", "no top", "perturbed"]
 
 
 @st.composite
@@ -143,15 +143,17 @@ CORRECTED = one_sided(
 )
 
 
-def receipt_of(kind, sent):
-    """What comes back of the receipt that was handed out, or None."""
+def receipt_of(kind, sent, m):
+    """What comes back of the receipt that was handed out, or None; of m classes."""
     if sent is None or kind == "none":
         return None
     receipt = sent.copy()
     if kind == "nan":
         receipt[:] = np.nan
     elif kind == "hole":
-        receipt[2] = np.nan
+        receipt[2 * m : 3 * m] = np.nan
+    elif kind == "no top":
+        receipt[-1] = np.nan
     elif kind == "perturbed":
-        receipt = (receipt + np.roll(receipt, 1, axis=1)) / np.float32(2)
+        receipt = (receipt + np.roll(receipt, 1)) / np.float32(2)
     return receipt

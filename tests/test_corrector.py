@@ -9,7 +9,14 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from stream_can import Corrector, InvalidPrediction, StreamCANError, UnknownClass
+from stream_can import (
+    Corrector,
+    InvalidPrediction,
+    SnapshotMismatch,
+    StreamCANError,
+    UnknownClass,
+    snapshot,
+)
 from tests.correctors import GOOD, lived_in
 
 pytestmark = pytest.mark.fast
@@ -383,7 +390,7 @@ def test_a_receipt_of_a_corrector_of_fewer_classes_is_refused():
     _, receipt = Corrector(2).process_one([0.5, 0.5], receipt=True)
     for one in (corrector, Corrector.from_bytes(corrector.to_bytes()), copy.copy(corrector)):
         before = one.to_bytes()
-        with pytest.raises(InvalidPrediction, match=r"shape \(1, 3, 2\), .* \(1, 3, 3\)"):
+        with pytest.raises(InvalidPrediction, match=r"shape \(1, 11\), .* \(1, 16\)"):
             one.learn_one(GOOD, "a", receipt=receipt)
         assert one.to_bytes() == before
 
@@ -397,9 +404,38 @@ def test_receipts_from_before_a_class_appeared_are_taken(duplicate):
     corrector._add_class("d")
     corrector = duplicate(corrector)
     corrector.learn_one([*GOOD, 0], "a", receipt=old)
-    corrector.learn_one([*GOOD, 0], "d", receipt=old)
-    with pytest.raises(InvalidPrediction, match=r"shape \(1, 3, 2\)"):
-        corrector.learn_one([*GOOD, 0], "a", receipt=old[:, :2])
+    wrong = corrector._state["bins"][1].sum()
+    corrector.learn_one([*GOOD, 0], "d", receipt=old)  # it was not on top
+    assert corrector._state["bins"][1].sum() < wrong + 1e-12
+    _, fewer = Corrector(2).process_one([0.5, 0.5], receipt=True)
+    with pytest.raises(InvalidPrediction, match=r"shape \(1, 11\)"):
+        corrector.learn_one([*GOOD, 0], "a", receipt=fewer)
+
+
+def test_a_class_that_appears_keeps_what_was_learned_of_the_top():
+    """Two classes have bins for each of them; from three on all share them again."""
+    corrector = Corrector(["a"])
+    corrector.learn_many([[1.0]] * 4, ["a"] * 4)
+    one = corrector._state["bins"].copy()
+    assert one.shape == (3, 15)
+    assert one[:, -1] == pytest.approx([4, 4, 4], rel=1e-2)
+    corrector._add_class("b")
+    two = corrector._state["bins"].copy()
+    assert two.shape == (3, 30)
+    assert (two[:, :15] == one).all()
+    assert (two[:, 15:] == 0).all()
+    for _ in range(3):
+        corrector.learn_one([0.1, 0.9], "b")
+        corrector.learn_one([0.9, 0.1], "b")
+    two = corrector._state["bins"].copy()
+    assert (two[0, 15:].sum(), two[1, 15:].sum()) == pytest.approx((3, 3), rel=1e-2)
+    assert two[1].sum() < two[0].sum() - 2.9  # those of "a" that were wrong
+    corrector._add_class("c")
+    three = corrector._state["bins"].copy()
+    assert (three == two[:, :15] + two[:, 15:]).all()
+    corrector._add_class("d")
+    assert (corrector._state["bins"] == three).all()
+    assert Corrector.from_bytes(corrector.to_bytes()).to_bytes() == corrector.to_bytes()
 
 
 def test_a_class_that_appears_later():
@@ -417,6 +453,95 @@ def test_a_class_that_appears_later():
     assert Corrector.from_bytes(corrector.to_bytes()).to_bytes() == corrector.to_bytes()
     with pytest.raises(ValueError, match="'a' is named twice"):
         corrector._add_class("a")
+
+
+NEW_IN_0_3 = {"odds.moving", "odds.calibrated", "bins", "V", "Q.moving", "W.moving", "Q.500",
+              "Q.50", "W", "sharp", "D"}  # fmt: skip
+
+
+def as_0_2_wrote_it(corrector):
+    """Format 2: without the arrays that are new since."""
+    head, arrays, version = snapshot.decode(corrector.to_bytes())
+    assert version == 3
+    return snapshot.encode(
+        head, {name: array for name, array in arrays.items() if name not in NEW_IN_0_3}, 2
+    )
+
+
+def fitted_and_lived_in(seed=0):
+    rng = np.random.default_rng(seed)
+    corrector = Corrector(3)
+    P, y = stream_of(rng, 600)
+    corrector.fit(P, y)
+    P, y = stream_of(rng, 100)
+    corrector.process_many(P)
+    corrector.learn_many(P, y)
+    return corrector
+
+
+def stream_of(rng, n, flatter=1.0):
+    """Rows of a good classifier, shape (n, 3), and their classes."""
+    y = rng.integers(3, size=n)
+    P = np.exp(1.5 * (rng.normal(size=(n, 3)) + 2 * np.eye(3)[y]))
+    P = (P / P.sum(axis=1, keepdims=True)) ** flatter
+    return P / P.sum(axis=1, keepdims=True), y
+
+
+@pytest.mark.parametrize("fit", [False, True])
+def test_a_snapshot_of_0_2_is_read_and_what_is_new_starts(fit):
+    was = fitted_and_lived_in() if fit else lived_in()
+    read = Corrector.from_bytes(as_0_2_wrote_it(was))
+    names = set(was._state) - ({"sharp", "D"} if fit else set())
+    assert set(read._state) == names
+    for name in names:
+        array = read._state[name]
+        if name not in NEW_IN_0_3:
+            assert array.tobytes() == was._state[name].tobytes()
+        elif name.startswith("W"):
+            assert (array == 1 / len(array)).all()
+        else:
+            assert not array.any(), name
+            assert was._state[name].any(), name
+    assert read.n_sent == was.n_sent == (4 if fit else 5)
+    assert Corrector.from_bytes(read.to_bytes()).to_bytes() == read.to_bytes()
+    _, receipt = read.process_one(GOOD, receipt=True)
+    read.learn_one(GOOD, read.classes[0], receipt=receipt)
+    read.add_sums(read.new_sums())
+    assert read._state["bins"][0].sum() == 1
+    parts = [part.array for part in read.parts_of_sums]
+    assert ("D" in parts, "W" in parts, "W.moving" in parts) == (False, fit, not fit)
+
+
+def test_a_snapshot_of_0_2_after_fit_follows_the_class_mix_without_a_guard():
+    was, rng = fitted_and_lived_in(), np.random.default_rng(1)
+    read = Corrector.from_bytes(as_0_2_wrote_it(was))
+    P, _ = stream_of(rng, 800, flatter=0.4)
+    was.process_many(P)
+    read.process_many(P)
+    frozen = [frozen_of(corrector, P) for corrector in (was, read)]
+    np.testing.assert_allclose(*frozen, atol=1e-12)
+    np.testing.assert_allclose(was.explain_many(P)["fitted"], frozen[0], atol=1e-12)  # guarded
+    assert abs(read.explain_many(P)["fitted"] - frozen[1]).max() > 0.01
+
+
+def frozen_of(corrector, P):
+    """The fitted base's rows before they follow the class mix."""
+    head, arrays, version = snapshot.decode(corrector.to_bytes())
+    for name in ("Q", "Q.500", "Q.50"):
+        arrays[name] = np.zeros_like(arrays[name])
+    if "D" in arrays:
+        arrays["D"] = np.zeros_like(arrays["D"])
+    return Corrector.from_bytes(snapshot.encode(head, arrays, version)).explain_many(P)["fitted"]
+
+
+@pytest.mark.parametrize(("missing", "why"), [("bins", "is missing"), ("V", "is missing")])
+def test_a_snapshot_of_now_without_what_is_new_is_refused(missing, why):
+    head, arrays, version = snapshot.decode(lived_in().to_bytes())
+    with pytest.raises(SnapshotMismatch, match="of a later format"):
+        Corrector.from_bytes(snapshot.encode(head, arrays, 2))
+    del arrays[missing]
+    with pytest.raises(SnapshotMismatch, match=f"array {missing} {why}"):
+        Corrector.from_bytes(snapshot.encode(head, arrays, version))
 
 
 def test_an_underflowing_prior_leaves_the_row():

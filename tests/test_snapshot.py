@@ -28,9 +28,10 @@ ROOT = Path(__file__).parent.parent
 NOW, NOW_WITH_COLUMNS, FIXTURES = mutations.NOW, mutations.NOW_WITH_COLUMNS, mutations.FIXTURES
 OUTPUTS = {
     "format-1-task-1": None,
-    "format-2-task-2": 0.0,
-    "format-2-task-3": 0.0,
+    "format-2-task-2": None,
+    "format-2-task-3": None,
     "format-3-task-3": 0.0,
+    "format-3-task-3-columns": 0.0,
 }
 """How far from those kept the outputs of a format may be; where it has none only the state counts:
 this release corrects otherwise than the one that wrote it."""
@@ -83,7 +84,11 @@ def test_a_log_of_any_release_is_folded(folder):
         (folder / "log.positions").read_bytes(), replica=replica, labels_topic="labels"
     )
     assert task.learned_offset == replica.offset
-    close(make.state_of_task(task), gives["state"], 1e-9)
+    have, want = make.state_of_task(task), gives["state"]
+    if OUTPUTS[folder.name] is None:  # this release learns otherwise from it
+        same = ("n_predictions", "n_labels", "effective_sample_size", "prior", "counts", "classes")
+        have, want = ({name: of[name] for name in same} for of in (have, want))
+    close(have, want, 1e-9)
 
 
 def test_every_kind_of_this_format_is_kept():
@@ -160,7 +165,7 @@ WRONG_ARRAYS = {
 def test_arrays_are_held_against_the_table(arrays, why):
     head, state, _ = snapshot.decode(lived_in().to_bytes())
     with pytest.raises(SnapshotMismatch, match=f"snapshot: array {why}"):
-        Corrector.from_bytes(snapshot.encode(head, state | arrays))
+        Corrector.from_bytes(snapshot.encode(head, state | arrays, snapshot.SINCE_0_3))
 
 
 def test_an_array_too_few_is_named():
@@ -168,7 +173,7 @@ def test_an_array_too_few_is_named():
     for name in state:
         less = {key: array for key, array in state.items() if key != name}
         with pytest.raises(SnapshotMismatch, match=f"array {re.escape(name)} is missing"):
-            Corrector.from_bytes(snapshot.encode(head, less))
+            Corrector.from_bytes(snapshot.encode(head, less, snapshot.SINCE_0_3))
 
 
 WRONG_HEADS = {
@@ -189,11 +194,11 @@ WRONG_HEADS = {
 def test_heads_are_typed(fields, why):
     head, state, _ = snapshot.decode(lived_in().to_bytes())
     with pytest.raises(SnapshotMismatch, match=f"snapshot: .*{why}"):
-        Corrector.from_bytes(snapshot.encode(head | fields, state))
+        Corrector.from_bytes(snapshot.encode(head | fields, state, snapshot.SINCE_0_3))
     for name in fields.keys() - {"classes"}:
         less = {key: value for key, value in head.items() if key != name}
         with pytest.raises(SnapshotMismatch, match=f"missing required field `{name}`"):
-            Corrector.from_bytes(snapshot.encode(less, state))
+            Corrector.from_bytes(snapshot.encode(less, state, snapshot.SINCE_0_3))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +208,7 @@ def test_settings_of_a_snapshot_are_checked(setting, why):
     head, state, _ = snapshot.decode(lived_in().to_bytes())
     head["settings"] |= setting
     with pytest.raises(SnapshotMismatch, match=f"snapshot: {why}"):
-        Corrector.from_bytes(snapshot.encode(head, state))
+        Corrector.from_bytes(snapshot.encode(head, state, snapshot.SINCE_0_3))
 
 
 @pytest.mark.parametrize(

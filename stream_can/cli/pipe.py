@@ -72,8 +72,8 @@ def pipe_command(
     recent_mb
         Memory for predictions that wait for their label.
     ask
-        Ask for the labels of at most this share of the predictions: these lines say "ask": "random"
-        or "ask": "margin".
+        Ask for the labels of about this share of the predictions, more at first: these lines say
+        "ask": "random" or "ask": "margin".
     validation
         A file as replay takes it, with validation rows to fit; only for a new state.
     """

@@ -76,8 +76,8 @@ def replay_command(
     label_rate
         Share of the labels that arrive at all.
     ask
-        Ask for the labels of at most this share of the rows, half of them at random, half where the
-        corrected row is torn between two classes; no other label arrives.
+        Ask for the labels of about this share of the rows, more at first: half of them at random,
+        half where the corrected row is torn between two classes; no other label arrives.
     seed
         Which labels arrive at a label rate below 1, or are asked for.
     id

@@ -331,10 +331,11 @@ class LearnedLog:
         """
         now, due = time.monotonic(), []
         for number in self.replicas:
-            if number not in partitions:
+            replica = self.replicas[number]
+            # While members of release 0.2 are there, which cannot read it, the log names nobody.
+            if number not in partitions or replica.terms.app is None:
                 continue
             written, at = self._shared.setdefault(number, (-1, now))
-            replica = self.replicas[number]
             changed = replica.newest is not None and replica.offset > written
             if changed and (last or now - at >= SHARED_SECONDS):
                 due.append(number)

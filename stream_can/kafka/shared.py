@@ -55,7 +55,7 @@ def pack(replica: Replica) -> bytes:
     said = None if terms == Terms.of(corrector) else terms
     head = SharedHead(number, replica.offset, corrector.to_bytes(), said)
     # So that release 0.2 says what is the matter: its own words for a newer number here do not.
-    version = snapshot.WITH_COLUMNS if number == FORMAT else snapshot.VERSION
+    version = snapshot.SINCE_0_3 if number == FORMAT else snapshot.VERSION
     return snapshot.encode(msgspec.to_builtins(head), {}, version)
 
 

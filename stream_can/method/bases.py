@@ -51,6 +51,7 @@ class Base(NamedTuple):
         return (self.name, "can" if self.name == "raw" else f"{self.name}+can")
 
 
+FITTED_OPTIONAL = ("c.fitted", "A.fitted", "ref", "Q", "Q.500", "Q.50", "W", "sharp", "D")
 BASES = {
     base.name: base
     for base in (
@@ -58,7 +59,7 @@ BASES = {
         Base("temperature", 1, "uK"),
         Base("vector", 3, "uKcH"),
         Base("matrix", 3, "uKcHAG", most_classes=MATRIX_LIMIT),
-        Base("fitted", 1, "u", ("c.fitted", "A.fitted", "Q", "ref"), learns=False),
+        Base("fitted", 1, "u", FITTED_OPTIONAL, learns=False),
         Base("segmented", 3, "uKcH", ("A.segmented", "G.segmented"), segmented=True),
     )
 }

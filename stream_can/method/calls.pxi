@@ -33,7 +33,8 @@ cdef class Kernel:
     def rows(self, P, int ndim, Mode mode, bint receipt=False, list texts=None):
         """Run rows, shape (m,) or (n, m), through `mode`: a new array.
 
-        With `receipt` a second array, shape (n_sent, m) or (n, n_sent, m), float32. For EXPLAIN
+        With `receipt` a second array, shape (r,) or (n, r), float32; see
+        :mod:`stream_can.method.receipts`. For EXPLAIN
         (n_paths, n, m), and the content, which says what the paths are.
         """
         cdef Py_buffer view
@@ -54,7 +55,7 @@ cdef class Kernel:
                     result = np.empty(P.shape)
                     job.out = memory(result)
                 if receipt:
-                    kept = np.empty((*P.shape[:ndim - 1], model.n_sent, model.m), np.float32)
+                    kept = np.empty((*P.shape[:ndim - 1], model.receipt_size), np.float32)
                     job.receipts = memory32(kept)
                 if self.ran(model, &job, texts):
                     if mode == EXPLAIN:
@@ -115,19 +116,19 @@ cdef class Kernel:
         cdef Py_buffer view
         cdef Job job
         cdef Model model
-        cdef const float[:, ::1] three
+        cdef const float[:, ::1] of_labels
         memset(&job, 0, sizeof(Job))
         job.observes, job.first, job.n_labels = True, first, ys.shape[0]
         if job.n_labels > 0 and rows.shape[0] == due.shape[0] == job.n_labels:
             job.ys, job.rows, job.due = &ys[0], &rows[0], &due[0]
         if known is not None:
-            three = known
+            of_labels = known
         while True:
             model = self.model
             if known is not None:
-                check_known(three, job.n_labels, model.n_sent)
+                check_known(of_labels, job.n_labels, model.n_sent)
                 if job.n_labels > 0:
-                    job.known = &three[0, 0]
+                    job.known = &of_labels[0, 0]
             P = open_rows(P, 2, model.m, &view, self.index)
             try:
                 job.P, job.n = <const double *>view.buf, len(P) - first
@@ -136,7 +137,7 @@ cdef class Kernel:
                 job.out = memory(out)
                 kept = paths = None
                 if receipt:
-                    kept = np.empty((job.n, model.n_sent, model.m), np.float32)
+                    kept = np.empty((job.n, model.receipt_size), np.float32)
                     job.receipts = memory32(kept)
                 if explain:
                     paths = np.empty((model.n_paths, job.n, model.m))
@@ -167,7 +168,7 @@ cdef class Kernel:
                 job.out = memory(out)
                 kept = None
                 if receipt:
-                    kept = np.empty((len(P), model.n_sent, model.m), np.float32)
+                    kept = np.empty((len(P), model.receipt_size), np.float32)
                     job.receipts = memory32(kept)
                 if self.ran(model, &job, texts):
                     return (out, kept) if receipt else out
@@ -190,12 +191,12 @@ cdef class Kernel:
     def learn_one(self, p, long long y, known, list texts=None):
         """One label, already an index; p is None where the prediction is gone.
 
-        `known` is float32 (n_sent,) or None.
+        `known` is float32 (n_sent + 1,) or None.
         """
         cdef Py_buffer view
         cdef Job job
         cdef Model model
-        cdef const float[::1] three
+        cdef const float[::1] of_label
         cdef long long row = -1, due = 0
         memset(&job, 0, sizeof(Job))
         job.n_labels, job.ys, job.rows, job.due = 1, &y, &row, &due
@@ -207,11 +208,11 @@ cdef class Kernel:
                     return
         row, job.first = 0, 1
         if known is not None:
-            three = known
-            if three.shape[0] != self.model.n_sent:
+            of_label = known
+            if of_label.shape[0] != self.model.n_sent + 1:
                 raise ValueError(
-                    f"known: shape ({three.shape[0]},), expected ({self.model.n_sent},)")
-            job.known = &three[0]
+                    f"known: shape ({of_label.shape[0]},), expected ({self.model.n_sent + 1},)")
+            job.known = &of_label[0]
         while True:
             model = self.model
             p = open_rows(p, 1, model.m, &view, self.index)
@@ -224,7 +225,7 @@ cdef class Kernel:
                 PyBuffer_Release(&view)
 
     def learn_many(self, P, const long long[::1] ys, known, list texts=None):
-        """Labels, already indices, of rows P, shape (n, m), or None; known is (n, n_sent)."""
+        """Labels, already indices, of rows P, shape (n, m), or None; known is (n, n_sent + 1)."""
         k = ys.shape[0]
         due = np.zeros(k, np.int64)
         if P is None:
@@ -286,18 +287,22 @@ cdef class Kernel:
 
     @property
     def final_weights(self):
-        """Weights of anchor, mixture and tempered mixture in what goes out; they sum to 1."""
+        """Weights of the rows that what goes out is mixed from; they sum to 1."""
         cdef Model model
-        cdef double share
+        cdef Second *of
+        cdef double share = 0, others
         self.lock.acquire(False)
         model = self.model
         model.row.slots = NULL
-        share = model.share() if model.second.n > 1 else 0.0
+        of = &model.second
         found = (1.0, 0.0, 0.0)
         if model.guarded:
+            if of.n > 1:
+                share = model.share()
+            others = 1 - of.final[of.n_sent - 1]
             found = tuple([
-                model.second.final[i] * (share if i > 2 else 1 - share)
-                for i in range(model.n_sent)])
+                of.final[i] * (others * (1 - share if i < of.n_without else share))
+                for i in range(of.n_sent - 1)]) + (of.final[of.n_sent - 1],)
         self.lock.release()
         return found
 
@@ -310,6 +315,29 @@ cdef class Kernel:
         return found
 
 
+def given_by_each(const float[:, ::1] receipts, const long long[::1] ys, Py_ssize_t rows):
+    """What each receipt gave its label, float32 of shape (n, rows + 1): what is *known* of it."""
+    cdef Py_ssize_t i, n = ys.shape[0], m = (receipts.shape[1] - 1) // rows
+    if receipts.shape[0] != n or receipts.shape[1] != rows * m + 1 or rows >= MOST_KNOWN:
+        raise ValueError(f"{receipts.shape[0]} receipts of {receipts.shape[1]} numbers, {n} labels")
+    cdef float[:, ::1] known = np.empty((n, rows + 1), np.float32)
+    for i in range(n):
+        if not 0 <= ys[i] < m:
+            raise ValueError(f"label {i}: class {ys[i]} of {m}")
+        given_to(&receipts[i, 0], ys[i], rows, m, &known[i, 0])
+    return known.base
+
+
+def given_by_one(bytes receipt, Py_ssize_t y, Py_ssize_t rows):
+    """The same of one receipt that was kept as bytes, as bytes."""
+    cdef Py_ssize_t n = len(receipt) // sizeof(float), m = (n - 1) // rows
+    cdef float known[MOST_KNOWN]
+    if n != rows * m + 1 or rows >= MOST_KNOWN or not 0 <= y < m:
+        raise ValueError(f"a receipt of {n} numbers, class {y}")
+    given_to(<const float *><const char *>receipt, y, rows, m, known)
+    return (<char *>known)[:(rows + 1) * sizeof(float)]
+
+
 cdef int require_sums(Model model, const double[:, ::1] sums) except -1:
     if sums.shape[0] != model.n_parts or sums.shape[1] != model.m + 1:
         raise ValueError(
@@ -318,13 +346,16 @@ cdef int require_sums(Model model, const double[:, ::1] sums) except -1:
 
 
 cdef int check_known(const float[:, ::1] known, Py_ssize_t k, Py_ssize_t n) except -1:
-    """What receipts gave labels: shape (k, n), probabilities or NaN."""
+    """What receipts gave labels: shape (k, n + 1), probabilities or NaN; the last also below 0."""
     cdef Py_ssize_t i, j
-    if known.shape[0] != k or known.shape[1] != n:
-        raise ValueError(f"known: shape ({known.shape[0]}, {known.shape[1]}), expected ({k}, {n})")
+    cdef float least
+    if known.shape[0] != k or known.shape[1] != n + 1:
+        raise ValueError(
+            f"known: shape ({known.shape[0]}, {known.shape[1]}), expected ({k}, {n + 1})")
     for i in range(k):
-        for j in range(n):
-            if known[i, j] < 0 or known[i, j] > 1.001:
+        for j in range(n + 1):
+            least = -1.001 if j == n else 0
+            if known[i, j] < least or known[i, j] > 1.001:
                 raise ValueError(
                     f"known: {known[i, j]} of label {i}, expected a probability, or NaN")
     return 0

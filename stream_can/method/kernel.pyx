@@ -8,11 +8,17 @@ The formulas, with their sources, are in docs/method.md; the state arrays belong
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_Release
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, exp, isinf, log, sqrt
+from libc.math cimport INFINITY, exp, isinf, log, signbit, sqrt
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
+from stream_can.method.calibrated cimport (
+    Calibrated, calibrate, count_label, take_share,
+)
 from stream_can.method.checks cimport memory, memory32, open_rows
+from stream_can.method.class_mix cimport (
+    Chain, counted, fold_mix, follow_mix, inverse_mean, observe_mix,
+)
 from stream_can.method.lock cimport Lock, a_fork_waits, enter_rows, leave_rows
 from stream_can.method.uncertain cimport FEW, uncertainty_of
 from stream_can.method.values cimport (
@@ -28,6 +34,7 @@ from stream_can.method.bases import BASES, MOST_C, MOST_LOG_B, MOST_T
 from stream_can.method.paths import anchor, split
 from stream_can.method.rows import as_float64
 from stream_can.method.state import MOST_EVENTS as most_events
+from stream_can.method.sums import EXPERTS, MOVING_EXPERTS
 from stream_can.method.sums import parts as parts_of_sums
 from stream_can.method.uncertain import UNCERTAINTIES
 
@@ -40,6 +47,7 @@ cpdef enum Mode:
 
 cdef enum:
     TOP = 5                             # the classes that speak in a matrix base
+    MOST_KNOWN = 8                      # of a label: what seven rows gave it, and their top
 
 cdef Py_ssize_t WORK = 400_000          # of rows times their length, between two looks for Ctrl-C
 
@@ -51,10 +59,12 @@ cdef double CURVATURE_T = 3.0
 cdef double LARGEST_LOG_B = MOST_LOG_B  # where they are clipped
 cdef double LARGEST_T = MOST_T
 cdef double LARGEST_C = MOST_C
-# Of the sum of what comes back before agreement alone is held to be a choice.
 cdef double MOST_ODDS = 1.5             # of the rows with columns against those without
+# Of the sum of what comes back before agreement alone is held to be a choice.
 cdef double SPARE = 5.0
-cdef double EM_STRENGTH = 20.0          # times m: pseudo-rows behind the prior of the fitted base
+cdef double MOVING_PRIOR = 0.02         # pi of the row that follows the class mix
+cdef double LEAST_FLAT = 0.04           # how much flatter rows are before the guard of the mix acts
+cdef double MOST_FLAT = 0.08            # and where nothing of the mix is left
 
 
 # ---- the rows ----------------------------------------------------------------------------------
@@ -68,8 +78,6 @@ cdef struct Base:
     float *G
     double *S           # decayed column sums of its confident rows, NULL without CAN
     Py_ssize_t part     # which of the sums its confident rows go into
-    double *Q           # EM counts of the fitted base, then N in one more entry; NULL without EM
-    const double *ref
     double exponent
     bint learns
     bint shares         # has the shared features f1, f2
@@ -113,18 +121,35 @@ cdef struct Prior:      # of the classes
 cdef struct Mixture:    # of the paths, as it is and at a temperature of its own
     double *weights     # of the paths
     double *start
-    double *odds        # log odds of the two against the anchor
     double *mixed       # the mixture of the row at hand
     double *xo          # its logarithms
     Base last           # its temperature: u, K, and r at that temperature
     double log_mass     # of its group of rows, before the odds of a row's values
 
 
-cdef struct Second:     # the second mixture: of the anchor, and mixtures without and with columns
-    Mixture of[2]
+cdef struct Second:     # the second mixture: what is sent is mixed from these
+    Mixture of[2]       # mixtures without and with columns
     int n               # 2 with columns
-    double final[5]     # weights of anchor, mixture, tempered; and of the last two with columns
+    int n_sent          # the rows: anchor, mixture, tempered, [moving], [mixture and tempered with
+    int n_without       # columns], calibrated; how many of them know no columns,
+    int moving          # and which is that of the moving mix, 0 without it
+    double prior[7]     # pi
+    double *odds[7]     # G; NULL for the anchor
+    double final[7]     # the weight of each in its group; of the calibrated row against all others
     double *recent      # decayed log loss before and after, and their weight
+
+
+cdef struct Moving:     # the class mix without labels: behind the fitted base, or the anchor
+    Chain chain         # without experts where there is none
+    double *V           # decayed sum of the anchor's rows, then their number; NULL after fit
+    double *frozen      # the fitted base's row as it was before
+    const double *sharp     # mean |r|^2 of the validation rows of each class; NULL without a guard
+    double *D           # decayed sum of how much flatter rows are, then their number
+    double flatter      # and of the row at hand
+    Py_ssize_t of_Q[3]  # which part of sums each is
+    Py_ssize_t of_V
+    Py_ssize_t of_W
+    Py_ssize_t of_D
 
 
 cdef struct Guards:
@@ -141,6 +166,7 @@ cdef struct Part:       # of sums: see stream_can.method.sums
     double *array       # of the state, that it is added to
     Py_ssize_t size
     double decay        # what sums and state keep at each row
+    bint counted        # its number of rows is no part of the array
 
 
 cdef double *pointer(array, Py_ssize_t size) except? NULL:
@@ -150,6 +176,12 @@ cdef double *pointer(array, Py_ssize_t size) except? NULL:
     if view.shape[0] != size:
         raise ValueError(f"state array has {view.shape[0]} entries, expected {size}")
     return &view[0]
+
+
+cdef double *workspace(rows) except? NULL:
+    """The next of these arrays."""
+    row = next(rows)
+    return pointer(row, len(row))
 
 
 cdef long long *integers(array, Py_ssize_t size) except? NULL:
@@ -174,14 +206,14 @@ cdef struct Job:        # of one call: rows to go through, labels to learn betwe
     Py_ssize_t n
     bint observes           # whether the rows are learned as they go by
     double *out             # shape (n, m): what is sent; what is not wanted is NULL, here and below
-    float *receipts         # (n, n_sent, m)
+    float *receipts         # (n, n_sent m + 1)
     double *paths           # (n_paths, n, m)
     double *sums            # what observing the rows adds, see stream_can.method.sums
     Py_ssize_t n_labels
     const long long *ys     # of each label its class,
     const long long *rows   # its row, -1 where that is gone,
     const long long *due    # and before which of the n rows it is learned
-    const float *known      # (n_labels, n_sent): what its receipt gave it
+    const float *known      # (n_labels, n_sent + 1): what its receipt gave it
     const long long *slots  # (first + n, columns): of the values that rows give
     Py_ssize_t at           # how many rows are done
     Py_ssize_t learned      # and labels
@@ -214,6 +246,7 @@ cdef class Model:
     cdef Slots *slots                   # of the values, NULL without columns
     cdef int n_columns
     cdef Py_ssize_t n_sent              # rows that what is sent is mixed from
+    cdef Py_ssize_t receipt_size        # and the numbers of a receipt
     cdef Base *expected                 # the base whose rows a value is compared with
     cdef double *mean                   # M, then N
     cdef long long *counts              # predictions, labels, labels with their prediction
@@ -221,9 +254,11 @@ cdef class Model:
     cdef Features features
     cdef Prior prior
     cdef Second second
+    cdef Moving moving
+    cdef Calibrated top
     cdef Guards guards
     cdef Part *parts
-    cdef Py_ssize_t of_mean, of_predicted, of_em    # which parts those are
+    cdef Py_ssize_t of_mean, of_predicted   # which parts those are
     cdef double g                       # what a decayed sum keeps at each event
     cdef double threshold, pseudo_count, a, curvature_b, floor
     cdef int kind
@@ -255,9 +290,8 @@ cdef class Model:
         self.values, self.n_columns = values, 0 if values is None else len(values.columns)
         self.slots = NULL if values is None else &values.slots
         self.second.n = 1 if values is None else 2
-        self.n_sent = 1 + 2 * self.second.n
         n_features = 3 + 2 * self.n_columns
-        work = np.zeros((5 + 3 * self.second.n + 2 * self.n_bases, width))
+        work = np.zeros((12 + 3 * self.second.n + 2 * self.n_bases, width))
         more = np.zeros((2 * n_features + 1) * m + n_features * (n_features + 1))
         prior, silent = np.empty(m), np.empty(m, np.int64)
         logs = np.log(np.maximum(train, 1e-300))
@@ -276,7 +310,6 @@ cdef class Model:
             of = ".segmented" if i else ""
             mixture.weights = pointer(state[f"weights{of}"], self.n_paths)
             mixture.start = pointer(start_weights[i], self.n_paths)
-            mixture.odds = pointer(state[f"odds{of}"], 2)
             mixture.last.u = pointer(state[f"u.last{of}"], 1)
             mixture.last.K = pointer(state[f"K.last{of}"], 1)
         self.features.f2 = pointer(logs, m)
@@ -323,14 +356,13 @@ cdef class Model:
                 base.G = pointer32(state[f"G.{name}"], m * m)
             if name == "fitted":
                 self.fitted = base
-                if "Q" in state:
-                    base.Q = pointer(state["Q"], m + 1)
-                    base.ref = pointer(state["ref"], m)
             if name == "vector":
                 self.expected = base
             if name == anchored:
                 self.anchor = base
         self.lay_out_sums(state, names)
+        self.lay_out_mix(state, rows)
+        self.lay_out_sent(state, rows)
         # |z| without the part of f1, which grows with N
         self.features.widest = -exp(LARGEST_LOG_B) * log(self.floor)
         self.features.widest += LARGEST_T * float(-logs.min())
@@ -350,7 +382,10 @@ cdef class Model:
         layout = parts_of_sums(state)
         order = {part.array: i for i, part in enumerate(layout)}
         self.of_mean, self.of_predicted = order["mean"], order["predicted"]
-        self.of_em = order.get("Q", -1)
+        self.moving.of_V, self.moving.of_D = order.get("V", -1), order.get("D", -1)
+        self.moving.of_W = order.get("W", order.get("W.moving", -1))
+        for i, name in enumerate(EXPERTS if "Q" in order else MOVING_EXPERTS):
+            self.moving.of_Q[i] = order.get(name, -1)
         for i, name in enumerate(names):
             if self.bases[i].S != NULL:
                 self.bases[i].part = order[f"S.{name}"]
@@ -362,6 +397,58 @@ cdef class Model:
             array = state[part.array]
             self.parts[i].array, self.parts[i].size = pointer(array, len(array)), len(array)
             self.parts[i].decay = self.g if part.decay is None else part.decay
+            self.parts[i].counted = part.counted
+        return 0
+
+    cdef int lay_out_mix(self, dict state, rows) except -1:
+        """The chain of the class mix, where there is one."""
+        cdef Py_ssize_t i, m = self.m
+        cdef Chain *chain = &self.moving.chain
+        experts = [name for name in (*EXPERTS, *MOVING_EXPERTS) if name in state]
+        chain.n = len(experts)
+        if not experts:
+            return 0
+        chain.W = pointer(state["W.moving" if "V" in state else "W"], chain.n + 1)
+        chain.inverse, chain.ratio = workspace(rows), workspace(rows)
+        for i, name in enumerate(experts):
+            chain.Q[i], chain.r[i] = pointer(state[name], m + 1), workspace(rows)
+            chain.decay[i] = self.parts[self.moving.of_Q[i]].decay
+            chain.strength[i] = (EXPERTS | MOVING_EXPERTS)[name].strength * m
+        if "V" in state:
+            self.moving.V = pointer(state["V"], m + 1)
+            chain.row = workspace(rows)
+            return 0
+        invert(pointer(state["ref"], m), chain.inverse, m)
+        self.moving.frozen, chain.row = workspace(rows), self.fitted.r
+        if "sharp" in state:
+            self.moving.sharp, self.moving.D = pointer(state["sharp"], m), pointer(state["D"], 2)
+        return 0
+
+    cdef int lay_out_sent(self, dict state, rows) except -1:
+        """The rows that what is sent is mixed from, in the order of receipts."""
+        cdef Second *of = &self.second
+        cdef double tail = 0.25 if of.n == 1 else 0.125
+        pi, odds = [0.5, tail, tail], [None, *state["odds"].reshape(2, 1)]
+        if self.guarded:
+            if "V" in state:
+                of.moving = 3
+                pi.append(MOVING_PRIOR)
+                odds.append(state["odds.moving"])
+            of.n_without = len(pi)
+            if of.n == 2:
+                pi += [tail, tail]
+                odds += [*state["odds.segmented"].reshape(2, 1)]
+            pi.append(0.5)
+            odds.append(state["odds.calibrated"])
+            bins = state["bins"].shape[1]
+            self.top.bins = bins // 2 if self.m == 2 else bins
+            self.top.n = pointer(state["bins"][0], bins)
+            self.top.hits = pointer(state["bins"][1], bins)
+            self.top.sure = pointer(state["bins"][2], bins)
+        for i, (prior, array) in enumerate(zip(pi, odds)):
+            of.prior[i], of.odds[i] = prior, NULL if array is None else pointer(array, 1)
+        of.n_sent = self.n_sent = len(pi)
+        self.receipt_size = self.n_sent * self.m + 1
         return 0
 
     def __dealloc__(self):
@@ -403,43 +490,46 @@ cdef class Model:
             j = self.guards.silent[i]
             of.q[j] = of.train[j]
 
-    # ---- What was sent is judged: weight_i proportional to pi_i exp(G_i), pi = 1/2, 1/4, 1/4
+    # ---- What was sent is judged: weight_i proportional to pi_i exp(G_i)
 
     cdef void weigh_final(self) noexcept nogil:
-        """The weights of anchor, mixture and tempered mixture: 1/2, 1/4, 1/4 times their odds.
-
-        With columns 1/2, 1/8, 1/8, and within their own group 1/8, 1/8 of the two that know them.
-        """
-        cdef double *odds = self.second.of[0].odds
-        cdef double *final = self.second.final
-        cdef double most = max(0.0, max(odds[0], odds[1])), total
-        cdef double prior = 0.25 if self.second.n == 1 else 0.125
-        final[0] = 0.5 * exp(-most)
-        final[1] = prior * exp(odds[0] - most)
-        final[2] = prior * exp(odds[1] - most)
-        total = final[0] + final[1] + final[2]
-        final[0] /= total
-        final[1] /= total
-        final[2] /= total
-        if self.second.n == 1:
+        """The weights of the rows without columns, of those with, and of the calibrated row."""
+        cdef Second *of = &self.second
+        cdef int last = of.n_sent - 1
+        cdef double mass, other
+        if not self.guarded:
+            of.final[0], of.final[1], of.final[2] = 1, 0, 0
             return
-        self.second.of[0].log_mass = most + log(total)
-        odds = self.second.of[1].odds
-        most = max(odds[0], odds[1])
-        final[3] = prior * exp(odds[0] - most)
-        final[4] = prior * exp(odds[1] - most)
-        total = final[3] + final[4]
-        final[3] /= total
-        final[4] /= total
-        self.second.of[1].log_mass = most + log(total)
+        mass = self.weigh_group(0, of.n_without)
+        of.of[0].log_mass = mass
+        if of.n > 1:
+            other = of.of[1].log_mass = self.weigh_group(of.n_without, last)
+            mass = max(mass, other) + log(1 + exp(-abs(mass - other)))
+        of.final[last] = sigmoid(log(of.prior[last]) + self.log_odds(last) - mass)
+
+    cdef double log_odds(self, int i) noexcept nogil:
+        return 0.0 if self.second.odds[i] == NULL else self.second.odds[i][0]
+
+    cdef double weigh_group(self, int first, int end) noexcept nogil:
+        """Weights that sum to 1 within a group of rows; the log of what they are shares of."""
+        cdef double most = self.log_odds(first), total = 0
+        cdef double *final = self.second.final
+        cdef int i
+        for i in range(first + 1, end):
+            most = max(most, self.log_odds(i))
+        for i in range(first, end):
+            final[i] = self.second.prior[i] * exp(self.log_odds(i) - most)
+            total += final[i]
+        for i in range(first, end):
+            final[i] /= total
+        return most + log(total)
 
     cdef double share(self) noexcept nogil:
         """How much of what is sent comes from the two rows that know the columns."""
-        cdef double x = min(self.second.of[1].log_mass - self.second.of[0].log_mass, MOST_ODDS), e
+        cdef double x = min(self.second.of[1].log_mass - self.second.of[0].log_mass, MOST_ODDS)
         if self.row.slots != NULL:
             x += smallest_odds(self.slots, self.row.slots, self.n_columns)
-        e = exp(-(x if x > 0 else -x))
-        return 1 / (1 + e) if x > 0 else e / (1 + e)
+        return sigmoid(x)
 
     # ---- Bases: r = softmax(b x + t1 f1 + t2 f2 + c + sum of w_k A_k over k in J)
 
@@ -516,10 +606,57 @@ cdef class Model:
         else:
             exp_all(base.r, m)
         scale(base.r, 1 / sum_of(base.r, m), m)
-        if base.Q != NULL:
-            b = EM_STRENGTH * m
-            shift_prior(base.r, base.Q, base.ref, b, base.Q[m] + b, m)
-            scale(base.r, 1 / sum_of(base.r, m), m)
+        if base == self.fitted and self.moving.chain.n > 0:
+            self.follow_fitted()
+
+    # ---- The moving class mix: q = (Q + s base) / (N + s), base being the q of a slower expert
+
+    cdef void follow_fitted(self) noexcept nogil:
+        """The fitted base's row at the class mix of late; less of it where rows changed."""
+        cdef Moving *mix = &self.moving
+        cdef double *r = self.fitted.r
+        cdef double by
+        memcpy(mix.frozen, r, self.m * sizeof(double))
+        follow_mix(&mix.chain, mix.frozen, self.m)
+        if mix.sharp == NULL:
+            return
+        mix.flatter = dot(mix.frozen, mix.frozen, self.m) - dot(r, mix.sharp, self.m)
+        by = (MOST_FLAT - abs(mix.D[0]) / (mix.D[1] + 100)) / (MOST_FLAT - LEAST_FLAT)
+        if by < 1:
+            shrink(r, max(by, 0.0), mix.frozen, self.m)
+
+    cdef void follow_anchor(self) noexcept nogil:
+        """The anchor's row at the class mix of late, against that of the long run."""
+        inverse_mean(self.moving.V, self.moving.chain.inverse, self.m)
+        follow_mix(&self.moving.chain, self.anchor_row(), self.m)
+
+    cdef void observe_class_mix(self) noexcept nogil:
+        """The row at hand counts in the mix."""
+        cdef Moving *mix = &self.moving
+        if mix.chain.n == 0:
+            return
+        observe_mix(&mix.chain, self.m)
+        if mix.V != NULL:
+            count_row(mix.V, self.g, mix.chain.v, self.m)
+        elif mix.sharp != NULL:
+            mix.D[0] = self.parts[mix.of_D].decay * mix.D[0] + mix.flatter
+            mix.D[1] = self.parts[mix.of_D].decay * mix.D[1] + 1
+
+    cdef void sum_up_class_mix(self, double *sums) noexcept nogil:
+        """What :meth:`observe_class_mix` would add; of the weights the evidence, sum of log l."""
+        cdef Moving *mix = &self.moving
+        cdef Py_ssize_t m = self.m, width = self.m + 1
+        cdef double *to
+        cdef int i
+        for i in range(mix.chain.n):
+            sums[mix.of_W * width + i] += log_of(mix.chain.l[i])
+            count_row(sums + mix.of_Q[i] * width, mix.chain.decay[i], counted(&mix.chain, i, m), m)
+        if mix.V != NULL:
+            count_row(sums + mix.of_V * width, self.g, mix.chain.v, m)
+        elif mix.sharp != NULL:
+            to = sums + mix.of_D * width
+            to[0] = self.parts[mix.of_D].decay * to[0] + mix.flatter
+            to[m] = self.parts[mix.of_D].decay * to[m] + 1
 
     # ---- CAN: where U(r) >= threshold, r_i q_i / (S_i + kappa q_i + r_i), divided by its sum
 
@@ -606,11 +743,38 @@ cdef class Model:
         by = 4 * (self.guards.labelled[j] + 1) / (expected + 1)
         return by if by < 1 else 1.0
 
+    cdef const double *sent_row(self, int i) noexcept nogil:
+        """One of the rows that what is sent is mixed from, but for the calibrated one."""
+        cdef Mixture *mixture
+        if i == 0:
+            return self.anchor_row()
+        if i == self.second.moving:
+            return self.moving.chain.row
+        mixture = &self.second.of[0 if i < self.second.n_without else 1]
+        if i == 1 or i == self.second.n_without:
+            return mixture.mixed
+        return tempered_row(mixture)
+
+    cdef void mix_sent(self, double *out) noexcept nogil:
+        """Those rows, mixed; and the calibrated row of that."""
+        cdef Second *of = &self.second
+        cdef double share
+        cdef int i
+        mix_three(self.anchor_row(), of.final[0], of.of[0].mixed, of.final[1],
+                  tempered_row(&of.of[0]), of.final[2], out, self.m)
+        if of.moving > 0:
+            add_weighed(self.moving.chain.row, of.final[of.moving], out, self.m)
+        if of.n > 1:
+            share = self.share()
+            scale(out, 1 - share, self.m)
+            for i in range(of.n_without, of.n_sent - 1):
+                add_weighed(self.sent_row(i), share * of.final[i], out, self.m)
+        calibrate(&self.top, out, self.m)
+
     cdef void send(self, double *out, float *receipt) noexcept nogil:
         """The row that goes out; into the receipt, where not NULL, what it is mixed from."""
         cdef Py_ssize_t i, m = self.m
-        cdef Mixture *mixture
-        cdef double *final = self.second.final
+        cdef int last = self.n_sent - 1
         cdef double by
         if m == 1 or not self.guarded:
             if m == 1:
@@ -620,29 +784,24 @@ cdef class Model:
             if receipt != NULL:
                 for i in range(self.n_sent):
                     to_single(out, receipt + i * m, m)
+                calibrate(&self.top, out, m)
+                receipt[self.n_sent * m] = self.top.top
             return
         for i in range(self.second.n):
-            mixture = &self.second.of[i]
-            self.mix(mixture.weights, mixture.mixed)
-            if mixture.last.u[0] != 0:
-                self.temper(mixture)
-        mixture = &self.second.of[0]
-        mix_three(self.anchor_row(), final[0], mixture.mixed, final[1], tempered_row(mixture),
-                  final[2], out, m)
-        if self.second.n > 1:
-            mixture, by = &self.second.of[1], self.share()
-            scale(out, 1 - by, m)
-            add_weighed(mixture.mixed, by * final[3], out, m)
-            add_weighed(tempered_row(mixture), by * final[4], out, m)
+            self.mix(self.second.of[i].weights, self.second.of[i].mixed)
+            if self.second.of[i].last.u[0] != 0:
+                self.temper(&self.second.of[i])
+        self.mix_sent(out)
+        if receipt != NULL:
+            for i in range(last):
+                to_single(self.sent_row(i), receipt + i * m, m)
+            to_single_scaled(out, self.top.rest, receipt + last * m, m)
+            receipt[last * m + self.top.best] = <float>self.top.v
+            receipt[self.n_sent * m] = self.top.top
+        take_share(&self.top, self.second.final[last], out, m)
         by = self.trust(self.row.best)
         if by < 1:
             shrink(out, by, self.fallback(), m)
-        if receipt != NULL:
-            to_single(self.anchor_row(), receipt, m)
-            for i in range(self.second.n):
-                mixture = &self.second.of[i]
-                to_single(mixture.mixed, receipt + (2 * i + 1) * m, m)
-                to_single(tempered_row(mixture), receipt + (2 * i + 2) * m, m)
 
     # ---- A row goes by: S <- g S + r where confident; M <- g M + p, N <- g N + 1; N_j; n_j
 
@@ -654,12 +813,9 @@ cdef class Model:
             base = &self.bases[i]
             if base.can >= 0 and not base.uncertain:
                 decay_add(base.S, self.g, base.r, m)
-            if base.Q != NULL:
-                decay_add(base.Q, self.parts[self.of_em].decay, base.r, m)
-                base.Q[m] = self.parts[self.of_em].decay * base.Q[m] + 1
+        self.observe_class_mix()
         if self.guarded or self.shares:
-            decay_add(self.mean, self.g, self.row.p, m)
-            self.mean[m] = self.g * self.mean[m] + 1
+            count_row(self.mean, self.g, self.row.p, m)
             self.features.stale = True
         if self.guarded:
             decay(self.guards.predicted, self.g, m)
@@ -671,11 +827,9 @@ cdef class Model:
         """What observing the row at hand adds: sums as :mod:`stream_can.method.sums` has them."""
         cdef Py_ssize_t i, m = self.m, width = self.m + 1
         cdef Base *base
-        cdef double *to = sums + self.of_mean * width
+        cdef double *to = sums + self.of_predicted * width
         if self.guarded or self.shares:
-            decay_add(to, self.g, self.row.p, m)
-            to[m] = self.g * to[m] + 1
-        to = sums + self.of_predicted * width
+            count_row(sums + self.of_mean * width, self.g, self.row.p, m)
         if self.guarded:
             decay(to, self.g, m)
             to[self.row.best] += 1
@@ -686,10 +840,7 @@ cdef class Model:
                 to = sums + base.part * width
                 decay_add(to, self.g, base.r, m)
                 to[m] += 1
-        if self.of_em >= 0:
-            to = sums + self.of_em * width
-            decay_add(to, self.parts[self.of_em].decay, self.fitted.r, m)
-            to[m] = self.parts[self.of_em].decay * to[m] + 1
+        self.sum_up_class_mix(sums)
 
     # ---- Guards: k is silent where n_k < e_k - sqrt(e_k), e_k = n N_k / N, and no label came
 
@@ -735,13 +886,16 @@ cdef class Model:
 
     # ---- A label: G_i <- g G_i + log(row_i[y] / anchor[y]); w_k <- w_k r_k[y], (1-h) w + h w0
 
-    cdef void judge(self, Py_ssize_t y, const float *receipt, Py_ssize_t stride) noexcept nogil:
-        """What was sent, or would be now: its log loss, the odds of the three, b_o."""
-        cdef Py_ssize_t i
-        cdef Mixture *mixture
-        cdef double *final = self.second.final
-        cdef double by = self.trust(self.row.best), sent, with_columns, share, below, gained
-        cdef double given[5]
+    cdef void judge(self, Py_ssize_t y, const double *known) noexcept nogil:
+        """What was sent, or would be now: its log loss, the odds of its rows, the top, b_o.
+
+        `known` is what the rows sent gave the label and their top, NULL where that is not known.
+        """
+        cdef int i, last = self.n_sent - 1
+        cdef Second *of = &self.second
+        cdef double by = self.trust(self.row.best), sent = 0, with_columns = 0, share, gained
+        cdef double given[MOST_KNOWN]
+        cdef bint right
         self.guards.labelled[self.row.best] += 1
         self.guards.labelled[self.m] += 1
         self.hear(y)
@@ -753,38 +907,51 @@ cdef class Model:
                 self.mask(self.bases[i].r)
                 if self.bases[i].uncertain:
                     self.mask(self.bases[i].normalised)
-        given[0] = self.anchor_row()[y]
-        for i in range(self.second.n):
-            mixture = &self.second.of[i]
-            self.mix(mixture.weights, mixture.mixed)
-            self.temper(mixture)
+        for i in range(of.n):
+            self.mix(of.of[i].weights, of.of[i].mixed)
+            self.temper(&of.of[i])
             if self.guards.n_silent > 0:
-                self.mask(mixture.last.r)
-            given[2 * i + 1], given[2 * i + 2] = mixture.mixed[y], tempered_row(mixture)[y]
-        if tells(receipt, stride, self.n_sent):
-            for i in range(self.n_sent):
-                given[i] = receipt[i * stride]
-        sent = final[0] * given[0] + final[1] * given[1]
-        sent = sent + final[2] * given[2]
-        if self.second.n > 1:
-            with_columns = final[3] * given[3] + final[4] * given[4]
+                self.mask(of.of[i].last.r)
+        if known == NULL:
+            self.give_now(y, given)
+            known = given
+        for i in range(of.n_without):
+            sent += of.final[i] * known[i]
+        if of.n > 1:
+            for i in range(of.n_without, last):
+                with_columns += of.final[i] * known[i]
             gained = log(max(with_columns, LIKELIHOOD_FLOOR) / max(sent, LIKELIHOOD_FLOOR))
             share = self.share()
             sent = (1 - share) * sent + share * with_columns
             if self.row.slots != NULL:
                 judge_values(self.slots, self.row.slots, self.n_columns, gained)
+        sent = (1 - of.final[last]) * sent + of.final[last] * known[last]
         if by < 1:
             sent = by * sent + (1 - by) * self.fallback()[y]
         self.note_loss(sent, y)
-        below = max(given[0], LIKELIHOOD_FLOOR)
-        for i in range(self.n_sent - 1):
-            gained = log(max(given[i + 1], LIKELIHOOD_FLOOR) / below)
-            mixture = &self.second.of[i // 2]
-            mixture.odds[i % 2] = self.g * mixture.odds[i % 2] + gained
+        for i in range(1, self.n_sent):
+            gained = log(max(known[i], LIKELIHOOD_FLOOR) / max(known[0], LIKELIHOOD_FLOOR))
+            of.odds[i][0] = self.g * of.odds[i][0] + gained
+        # The sign says whether the label was on top, and so, of two classes, which of them was.
+        right = not signbit(known[last + 1])
+        count_label(&self.top, <float>abs(known[last + 1]), y if right else 1 - y, right, self.g,
+                    self.m)
         self.weigh_final()
-        for i in range(self.second.n):
-            mixture = &self.second.of[i]
-            self.step_scalar(&mixture.last, mixture.xo, y, CURVATURE_B)
+        for i in range(of.n):
+            self.step_scalar(&of.of[i].last, of.of[i].xo, y, CURVATURE_B)
+
+    cdef void give_now(self, Py_ssize_t y, double *given) noexcept nogil:
+        """What the rows that would be sent now, without silent classes, give a label; their top."""
+        cdef int i, last = self.n_sent - 1
+        if self.second.moving > 0:
+            self.follow_anchor()
+            if self.guards.n_silent > 0:
+                self.mask(self.moving.chain.row)
+        self.mix_sent(self.row.residual)
+        for i in range(last):
+            given[i] = self.sent_row(i)[y]
+        given[last] = self.top.v if y == self.top.best else self.row.residual[y] * self.top.rest
+        given[last + 1] = self.top.top if y == self.top.best else -self.top.top
 
     cdef void note_loss(self, double sent, Py_ssize_t y) noexcept nogil:
         cdef double *recent = self.second.recent
@@ -896,19 +1063,19 @@ cdef class Model:
                 base.G[row + self.guards.silent[i]] = 0
 
     cdef void learn_row(self, const double *p, const long long *slots, Py_ssize_t y,
-                        const float *receipt, Py_ssize_t stride) noexcept nogil:
+                        const double *known) noexcept nogil:
         """A label with its prediction, and the slots of the values that this gave.
 
-        receipt[0], [stride], [2 stride] ... is what the rows sent gave it, where known.
+        `known` is what the rows sent gave it and their top, NULL where that is not known.
         """
         cdef Py_ssize_t i
         cdef Mixture *mixture = &self.second.of[0]
         self.forward(p, slots)
         if self.guarded:
-            self.judge(y, receipt, stride)
+            self.judge(y, known)
         else:
             self.mix(mixture.weights, mixture.mixed)
-            self.note_loss(receipt[0] if tells(receipt, stride, 3) else mixture.mixed[y], y)
+            self.note_loss(mixture.mixed[y] if known == NULL else known[0], y)
         self.counts[2] += 1
         for i in range(self.second.n):
             self.reweigh(self.second.of[i].weights, self.second.of[i].start, y)
@@ -927,9 +1094,11 @@ cdef class Model:
         cdef Base *base
         cdef double *path
         self.forward(job.P + (job.first + i) * m, self.slots_of(job, job.first + i))
+        if self.second.moving > 0 and (job.out != NULL or job.observes):
+            self.follow_anchor()
         if job.out != NULL:
             self.send(job.out + i * m,
-                      NULL if job.receipts == NULL else job.receipts + self.n_sent * i * m)
+                      NULL if job.receipts == NULL else job.receipts + self.receipt_size * i)
         if job.paths != NULL:
             for j in range(self.n_bases):
                 base = &self.bases[j]
@@ -949,17 +1118,36 @@ cdef class Model:
 
     cdef void take_label(self, Job *job) noexcept nogil:
         """The next label, judged by the receipt of its row: this call's, or what was known."""
-        cdef Py_ssize_t i = job.learned, j = job.rows[i], y = job.ys[i], m = self.m
+        cdef Py_ssize_t i = job.learned, j = job.rows[i], y = job.ys[i]
+        cdef double known[MOST_KNOWN]
         if j < 0:
             self.hear(y)
             self.learn_label(y)
-        elif j >= job.first and job.receipts != NULL:
-            self.learn_row(job.P + j * m, self.slots_of(job, j), y,
-                           job.receipts + self.n_sent * (j - job.first) * m + y, m)
         else:
-            self.learn_row(job.P + j * m, self.slots_of(job, j), y,
-                           NULL if job.known == NULL else job.known + self.n_sent * i, 1)
+            self.learn_row(job.P + j * self.m, self.slots_of(job, j), y,
+                           known if self.is_known(job, i, known) else NULL)
         job.learned += 1
+
+    cdef bint is_known(self, Job *job, Py_ssize_t i, double *known) noexcept nogil:
+        """Whether it is known what was sent of a label's row, and what it gave the label.
+
+        Last of that the top, below 0 where the label was not on it.
+        """
+        cdef Py_ssize_t j = job.rows[i] - job.first, k, n = self.n_sent
+        cdef float single[MOST_KNOWN]
+        cdef const float *given = single
+        if j >= 0 and job.receipts != NULL:
+            given_to(job.receipts + self.receipt_size * j, job.ys[i], n, self.m, single)
+        elif job.known != NULL:
+            given = job.known + (n + 1) * i
+        else:
+            return False
+        for k in range(n):
+            if not given[k] >= 0:  # NaN
+                return False
+            known[k] = given[k]
+        known[n] = given[n]
+        return known[n] == known[n]
 
     cdef bint go_on(self, Job *job) noexcept nogil:
         """Labels that are due, and rows, until all are done; True where it is time to look up."""
@@ -994,20 +1182,48 @@ cdef class Model:
 
     cdef int add(self, const double[:, ::1] sums, const double[::1] decays) except -1:
         """The rows behind sums went by; `decays` says what each part of the state keeps."""
-        cdef Py_ssize_t i, j
+        cdef Py_ssize_t i, j, k, size
         cdef double *array
         cdef long long n = <long long>sums[self.of_predicted, self.m]
         if self.counts[0] > MOST_EVENTS - n:
             raise ValueError(f"sums: {n} rows more would be more than can be counted")
         for i in range(self.n_parts):
-            array = self.parts[i].array
-            for j in range(self.parts[i].size):
-                array[j] = array[j] * decays[i] + sums[i, j]
+            array, size = self.parts[i].array, self.parts[i].size
+            if i == self.moving.of_W:
+                fold_mix(array, self.moving.chain.n, &sums[i, 0], n)
+                continue
+            for j in range(size):  # where a number of rows decays too it comes last, in both
+                k = self.m if j == size - 1 and not self.parts[i].counted else j
+                array[j] = array[j] * decays[i] + sums[i, k]
         for j in range(self.m + 1):
             self.guards.labelled[j] *= decays[self.of_predicted]
         self.counts[0] += n
         self.features.stale = True
         return 0
+
+
+cdef void given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize_t m,
+                   float *known) noexcept nogil:
+    """What a receipt gave a class, and its top, below 0 where the class was not on it.
+
+    NaN where the receipt does not say what was.
+    """
+    cdef const float *calibrated = receipt + (rows - 1) * m
+    cdef float top = receipt[rows * m]
+    cdef bint on_top = True
+    cdef Py_ssize_t k
+    for k in range(rows):
+        known[k] = receipt[k * m + y]
+    for k in range(m):
+        if calibrated[k] != calibrated[k]:
+            top = calibrated[k]
+        on_top &= not (calibrated[k] > calibrated[y] or calibrated[k] == calibrated[y] and k < y)
+    known[rows] = top if on_top else -top
+
+
+cdef double sigmoid(double x) noexcept nogil:
+    cdef double e = exp(-abs(x))
+    return 1 / (1 + e) if x > 0 else e / (1 + e)
 
 
 cdef double weight(const double *weights, Py_ssize_t path) noexcept nogil:
@@ -1017,17 +1233,6 @@ cdef double weight(const double *weights, Py_ssize_t path) noexcept nogil:
 cdef const double *tempered_row(Mixture *mixture) noexcept nogil:
     """The tempered mixture; while nothing has been learned of its temperature, the mixture."""
     return mixture.mixed if mixture.last.u[0] == 0 else mixture.last.r
-
-
-cdef bint tells(const float *receipt, Py_ssize_t stride, Py_ssize_t n) noexcept nogil:
-    """Whether a receipt says what the rows it is made of gave a label; NaN is not known."""
-    cdef Py_ssize_t i
-    if receipt == NULL:
-        return False
-    for i in range(n):
-        if not receipt[i * stride] >= 0:
-            return False
-    return True
 
 
 cdef void solve_three(const double *K, double lambda_b, double lambda_t, double *v) noexcept nogil:

@@ -1,8 +1,13 @@
 """Receipts: how they lie in memory, and what they give a label.
 
-A receipt is what a row was mixed from as it was sent: anchor, mixture and tempered mixture, float32
-of shape (3, m); with columns (5, m), see ``Corrector.n_sent``. Once the label comes, no more of it
-is needed than what each row gave the label's class: three or five numbers, here what is *known*;
+A receipt is what a row was mixed from as it was sent: float32, one flat array of R m + 1 numbers.
+First the R rows of m: anchor, mixture and tempered mixture; the row that follows the class mix,
+where there is one; with columns the mixture and the tempered one that know them; the calibrated row
+last. Behind them the top: the largest number of their mixture, before it was calibrated. See
+``Corrector.n_sent`` for R.
+
+Once the label comes, no more of it is needed than what each row gave the label's class, and the
+top, with a minus sign where the label's class was not on it: R + 1 numbers, here what is *known*;
 NaN where the receipt is gone. The kernel writes receipts and learns from what is known; everybody
 else asks here.
 """
@@ -16,42 +21,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction
+from stream_can.method.kernel import given_by_each, given_by_one
 
 __all__ = [
-    "ROWS", "blank", "brought", "gave", "gave_all", "gave_row", "joined", "kept", "none_known",
-    "sensible", "size",
+    "ROWS", "ROWS_IN_0_2", "blank", "brought", "gave", "gave_all", "gave_row", "joined", "kept",
+    "none_known", "sensible", "size",
 ]  # fmt: skip
 
 Receipts = NDArray[np.float32]
 
-ROWS = 3
-"""Of a receipt without columns."""
+ROWS = 5
+"""Of a receipt without columns and without fit."""
+ROWS_IN_0_2 = 3
+"""Anchor, mixture and tempered mixture; such a receipt counts as none."""
+ANY_ROWS = (3, 4, 5, 6, 7)
+"""What a receipt of some corrector may have."""
 NAN = np.array(np.nan, np.float32).tobytes()
 
 
 def size(m: int, rows: int = ROWS) -> int:
     """The numbers of a receipt for m classes."""
-    return rows * m
+    return rows * m + 1
 
 
 def blank(n: int, m: int, rows: int = ROWS) -> Receipts:
     """n receipts of which nothing is known any more."""
-    return np.full((n, rows, m), np.nan, np.float32)
+    return np.full((n, size(m, rows)), np.nan, np.float32)
 
 
 def none_known(n: int, rows: int = ROWS) -> NDArray[np.float32]:
-    """What is known of n labels without receipts, shape (n, rows)."""
-    return np.full((n, rows), np.nan, np.float32)
+    """What is known of n labels without receipts, shape (n, rows + 1)."""
+    return np.full((n, rows + 1), np.nan, np.float32)
 
 
-def gave_all(receipts: Receipts, ys: NDArray[np.int64]) -> NDArray[np.float32]:
-    """What each receipt gave its label, shape (n, rows)."""
-    return receipts[np.arange(len(ys)), :, ys]
+def gave_all(receipts: Receipts, ys: NDArray[np.int64], rows: int = ROWS) -> NDArray[np.float32]:
+    """What each receipt gave its label, shape (n, rows + 1)."""
+    with np.errstate(over="ignore"):  # infinite, and refused as that
+        single = np.ascontiguousarray(receipts, np.float32)
+    known: NDArray[np.float32] = given_by_each(single, ys, rows)
+    return known
 
 
-def gave_row(receipts: Receipts, i: int, y: int) -> bytes:
+def gave_row(receipts: Receipts, i: int, y: int, rows: int = ROWS) -> bytes:
     """What the i-th receipt gave class y."""
-    return receipts[i, :, y].tobytes()
+    return gave(receipts[i].tobytes(), y, rows)
 
 
 def kept(receipt: bytes) -> bytes | None:
@@ -59,41 +72,47 @@ def kept(receipt: bytes) -> bytes | None:
     return None if receipt.startswith(NAN) else receipt
 
 
-def gave(receipt: bytes | None, y: int, m: int, rows: int = ROWS) -> bytes:
+def gave(receipt: bytes | None, y: int, rows: int = ROWS) -> bytes:
     """What a receipt that was kept as bytes gave class y."""
     if receipt is None:
-        return rows * NAN
-    return b"".join([receipt[at : at + 4] for at in range(4 * y, 4 * rows * m, 4 * m)])
+        return (rows + 1) * NAN
+    found: bytes = given_by_one(receipt, y, rows)
+    return found
 
 
 def joined(known: Iterable[bytes], dtype: str = "=f4", rows: int = ROWS) -> NDArray[np.float32]:
-    """What is known of labels, shape (n, rows), from the bytes of each.
+    """What is known of labels, shape (n, rows + 1), from the bytes of each.
 
     Raises
     ------
     ValueError
         They are not so many numbers a label.
     """
-    return np.frombuffer(b"".join(known), dtype).astype(np.float32, copy=False).reshape(-1, rows)
+    numbers = np.frombuffer(b"".join(known), dtype).astype(np.float32, copy=False)
+    return numbers.reshape(-1, rows + 1)
 
 
 def sensible(numbers: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Which of them can be in a receipt: probabilities, as float32 rounds them, or NaN."""
-    return (numbers >= 0) & (numbers <= 1.001) | np.isnan(numbers)
+    """Which of what is known, shape (n, rows + 1), can be: probabilities, as float32 rounds them,
+    or NaN; the top may have a minus sign."""
+    size = numbers.copy()
+    size[:, -1] = abs(size[:, -1])
+    return (size >= 0) & (size <= 1.001) | np.isnan(size)
 
 
 def brought(
     receipts: NDArray[Any], ys: NDArray[np.int64], m: int, fewest: int = 1, rows: int = ROWS
 ) -> NDArray[np.float32]:
-    """What receipts that users hand back gave their labels, shape (n, rows).
+    """What receipts that users hand back gave their labels, shape (n, rows + 1).
 
     Parameters
     ----------
     receipts
         One for each label, of ``fewest`` to m classes: one that appeared since has no column, and
-        was given nothing.
+        was given nothing. Those of a corrector with other rows, before ``fit`` or of release 0.2,
+        say nothing of what this one sends: they count as none.
     rows
-        What a row is mixed from: 3, or 5 where columns are declared.
+        What a row is mixed from here.
 
     Raises
     ------
@@ -101,19 +120,34 @@ def brought(
         They are no receipts of these classes.
     """
     n = len(ys)
-    if (
-        receipts.ndim != 3
-        or receipts.shape[:2] != (n, rows)
-        or not fewest <= receipts.shape[2] <= m
-        or receipts.dtype.kind != "f"
-    ):
-        raise InvalidPrediction(
-            f"receipts are {receipts.dtype} of shape {receipts.shape},"
-            f" expected float32 of shape {(n, rows, m)}"
-        )
-    told = ys < receipts.shape[2]
-    known = np.zeros((n, rows), np.float32)
-    known[told] = receipts[told, :, ys[told]]
+    known = none_known(n, rows)
+    if receipts.dtype.kind == "f" and len(receipts) == n:
+        sizes = range(fewest, m + 1)
+        if receipts.ndim == 3 and receipts.shape[1] == ROWS_IN_0_2 and receipts.shape[2] in sizes:
+            return known
+        width = receipts.shape[1] if receipts.ndim == 2 else 0
+        if (width - 1) % rows == 0 and (own := (width - 1) // rows) in sizes:
+            return _brought(receipts, ys, own, rows)
+        flat = [ROWS_IN_0_2 * own for own in sizes]
+        if width in flat or any(width == size(own, others) for own in sizes for others in ANY_ROWS):
+            return known
+    raise InvalidPrediction(
+        f"receipts are {receipts.dtype} of shape {receipts.shape},"
+        f" expected float32 of shape {(n, size(m, rows))}"
+    )
+
+
+def _brought(
+    receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int
+) -> NDArray[np.float32]:
+    """What receipts of m classes gave their labels: nothing to classes that came later."""
+    told = ys < m
+    if told.all():
+        known = gave_all(receipts, ys, rows)
+    else:
+        known = np.zeros((len(ys), rows + 1), np.float32)
+        known[told] = gave_all(receipts[told], ys[told], rows)
+        known[~told, -1] = -receipts[~told, -1]
     wrong = ~sensible(known).all(axis=1)
     if wrong.any():
         i = int(wrong.argmax())

@@ -5,16 +5,20 @@ Names are those of a snapshot. What belongs to a base carries its name behind a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.method.bases import BASES, MOST_C, MOST_LOG_B, MOST_T
+from stream_can.method.bases import BASES, FITTED_PATHS, MOST_C, MOST_LOG_B, MOST_T
 from stream_can.method.paths import SEGMENTED_PATHS, anchor, split
+from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, WEIGHTS_OF_EXPERTS
 
-__all__ = ["State", "check_state", "from_format_1", "grown", "new_state", "start_weights"]
+__all__ = [
+    "State", "check_state", "even_weights", "grown", "judged", "needed", "new_state", "spec",
+    "start_weights",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 State = dict[str, NDArray[Any]]
@@ -26,6 +30,8 @@ ANCHOR_SHARE = 0.001
 HUGE = 1e30
 """More than any decayed sum comes to; far enough from where float32 ends."""
 MOST_EVENTS = 1 << 53
+BINS = 15
+"""By what the class on top has, in equal steps."""
 
 
 class Spec(NamedTuple):
@@ -44,6 +50,7 @@ class Spec(NamedTuple):
         """The shape in numbers."""
         t = 3 + 2 * n_columns
         sizes = {"m": m, "m+1": m + 1, "paths": n_paths, "t": t, "t2": t * (t + 1) // 2}
+        sizes["bins"] = BINS * (2 if m == 2 else 1)  # of two classes, for each that is on top
         return tuple(sizes[d] if isinstance(d, str) else d for d in self.shape)
 
 
@@ -72,8 +79,17 @@ ARRAYS = {
     "A": Spec("f4", ("m", "m"), -MOST_C, MOST_C),
     "G": Spec("f4", ("m", "m"), -1),
     "S": Spec("f8", ("m",)),  # decayed column sums of the confident rows
-    "Q": Spec("f8", ("m+1",)),  # EM counts of the fitted base, then their number N
-    "ref": Spec("f8", ("m",), 1e-30, 1),  # the class mix that EM starts from; divided by
+    "odds.moving": Spec("f8", (1,), -HUGE),  # and of the rows that come behind those
+    "odds.calibrated": Spec("f8", (1,), -HUGE),
+    "bins": Spec("f8", (3, "bins")),  # by the top of rows: their labels, the right ones, their top
+    # the class mix without labels: what an expert counts, then the number of rows N
+    "Q": Spec("f8", ("m+1",)),
+    "ref": Spec("f8", ("m",), 1e-30, 1),  # the mix that the fitted base's start from; divided by
+    "W": Spec("f8", (1 + len(EXPERTS),), 0, 1.001),  # weights: of none, then of each expert
+    "W.moving": Spec("f8", (1 + len(MOVING_EXPERTS),), 0, 1.001),
+    "V": Spec("f8", ("m+1",)),  # decayed sum of the anchor's rows, then their number
+    "sharp": Spec("f8", ("m",), 0, 1.001),  # mean |r|^2 of the validation rows of each class
+    "D": Spec("f8", (2,), (-HUGE, 0)),  # decayed sum of |r|^2 less than that, then its weight
 }
 """What there is; from ``u`` on it belongs to a base, or to the last temperature."""
 
@@ -93,12 +109,16 @@ SHARED = (
 )
 WITH_COLUMNS = tuple(f"{name}.segmented" for name in ("weights", "odds", "u.last", "K.last"))
 """What there is once more where columns are declared."""
-NEW_IN_2 = SHARED[4:]
-"""What snapshots of format 1 did not have."""
+JUDGED = ("odds.calibrated", "bins")
+"""What there is where several paths are mixed,"""
+MOVING = ("odds.moving", "V", "Q.moving", "W.moving")
+"""and without the fitted base."""
 
 
 def spec(name: str) -> Spec:
     """What the array of this name is; several features of a base have one array together."""
+    if name in ARRAYS:
+        return ARRAYS[name]
     kind, _, base = name.partition(".")
     if kind not in ("u", "K") or base not in BASES or BASES[base].features == 1:
         return ARRAYS[kind]
@@ -109,12 +129,23 @@ def new_state(m: int, paths: Sequence[str], n_columns: int = 0) -> State:
     """The arrays of a corrector that has seen nothing; the fitted base's are made by fit."""
     state = {
         name: np.zeros(spec(name).size(m, len(paths), n_columns), spec(name).dtype)
-        for name in _needed(paths)
+        for name in needed(paths)
         if not name.endswith(".fitted") or name.startswith("S.")
     }
     for name, weights in zip(WEIGHTS, start_weights(paths), strict=False):
         state[name] = weights
-    return state
+    return state | even_weights(state)
+
+
+def even_weights(names: Iterable[str]) -> State:
+    """Those of the experts on the class mix before any row, of the arrays with these names."""
+    sizes = {name: ARRAYS[name].size(0, 0)[0] for name in WEIGHTS_OF_EXPERTS if name in names}
+    return {name: np.full(n, 1 / n) for name, n in sizes.items()}
+
+
+def judged(m: int) -> State:
+    """What a mixture of several paths has to judge its calibrated row by, before any label."""
+    return {name: np.zeros(spec(name).size(m, 0)) for name in JUDGED}
 
 
 WEIGHTS = ("weights", "weights.segmented")
@@ -136,11 +167,11 @@ def check_state(
     state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str], n_columns: int = 0
 ) -> None:
     """Raise ValueError where an array is missing, too many, or not what the table says."""
-    needed = set(_needed(paths))
+    wanted = set(needed(paths))
     optional = {name for base in _bases(paths) for name in BASES[base].optional}
-    if missing := sorted(needed - state.keys()):
+    if missing := sorted(wanted - state.keys()):
         raise ValueError(f"array {missing[0]} is missing")
-    if strange := sorted(state.keys() - needed - optional):
+    if strange := sorted(state.keys() - wanted - optional):
         raise ValueError(f"array {strange[0]} does not belong to paths {', '.join(paths)}")
     for name, array in state.items():
         kind = spec(name)
@@ -154,11 +185,12 @@ def check_state(
             raise ValueError(
                 f"array {name} holds a number that is not from {kind.least} to {kind.most}"
             )
-    for name in WEIGHTS:
+    for name in (*WEIGHTS, *WEIGHTS_OF_EXPERTS):
         if name in state and not abs(state[name].sum() - 1) < 1e-9:
             raise ValueError(f"array {name} does not sum to 1")
-    if ("Q" in state) != ("ref" in state):
-        raise ValueError("arrays Q and ref go together")
+    for together in (("Q", "ref", "W", *list(EXPERTS)[1:]), ("sharp", "D")):
+        if 0 < len([name for name in together if name in state]) < len(together):
+            raise ValueError(f"arrays {', '.join(together)} go together")
 
 
 def check_values(numbers: NDArray[Any]) -> Array:
@@ -173,44 +205,30 @@ def check_values(numbers: NDArray[Any]) -> Array:
 
 def grown(state: Mapping[str, NDArray[Any]]) -> State:
     """The arrays with zeros for one more class, in the last row and column."""
+    m = len(state["labels"]) + 1
     found: State = {}
     for name, array in state.items():
+        if name == "bins":
+            found[name] = _bins_of(array, m)
+            continue
         found[name] = np.pad(array, [(0, int(size == "m")) for size in spec(name).shape])
         if "m+1" in spec(name).shape:  # the entry behind the classes stays the last
             found[name] = np.insert(array, -1, 0.0)
     return found
 
 
-def from_format_1(state: Mapping[str, NDArray[Any]], m: int) -> State:
-    """The arrays of a snapshot of release 0.1: what it knew, and what is new since as at the start.
-
-    It kept log b and, for bases that learn, 10 plus its curvature in one array.
-    """
-    found: State = {name: np.zeros(spec(name).size(m, 0), spec(name).dtype) for name in NEW_IN_2}
-    for name, array in state.items():
-        kind, _, base = name.partition(".")
-        if name in NEW_IN_2 or kind in ("u", "K"):
-            raise ValueError(f"array {name} is of a later format")
-        if kind != "b":
-            found[name] = array
-            continue
-        if array.shape != (2,):
-            raise ValueError(f"array {name} has shape {array.shape}, expected (2,)")
-        learned = {"u": array[0]}
-        if base in BASES and BASES[base].learns:
-            learned["K"] = array[1] - 10
-        for new, value in learned.items():
-            kind = f"{new}.{base}"
-            found[kind] = np.zeros(spec(kind).size(m, 0))
-            found[kind][0] = value
-    if "labels" in state:
-        found["heard"] = (state["labels"] > 0).astype(np.int64)
-    return found
+def _bins_of(array: NDArray[Any], m: int) -> NDArray[Any]:
+    """The bins once there are m classes: two classes have some of their own."""
+    if m == 2:  # of the first, which was on top as long as it was the only one
+        return np.concatenate([array, np.zeros_like(array)], axis=1)
+    return array[:, :BINS] + array[:, BINS:] if m == 3 else array
 
 
-def _needed(paths: Sequence[str]) -> list[str]:
+def needed(paths: Sequence[str]) -> list[str]:
     """The names of the arrays that paths cannot do without."""
     names = list(SHARED)
+    if len(paths) > 1:
+        names += JUDGED if FITTED_PATHS[0] in paths else JUDGED + MOVING
     if SEGMENTED_PATHS[0] in paths:
         names += WITH_COLUMNS
         if "matrix" in _bases(paths):

@@ -18,12 +18,31 @@ from numpy.typing import NDArray
 
 from stream_can.method.bases import BASES
 
-__all__ = ["EM_DECAY", "Part", "add_up", "checked", "decays", "merge", "parts", "rows", "writable"]
+__all__ = [
+    "EXPERTS", "MOVING_EXPERTS", "WEIGHTS_OF_EXPERTS", "Part", "add_up", "before_0_3", "checked",
+    "decays", "merge", "parts", "rows", "writable",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
-EM_DECAY = 2.0 ** (-1.0 / 1000)
-"""Of the EM counts of the fitted base, for each row."""
+
+class Expert(NamedTuple):
+    """One who counts the class mix without labels."""
+
+    half_life: float
+    """In rows."""
+    strength: float
+    """Of what the slower expert before it says, in rows for each class."""
+
+
+EXPERTS = {"Q": Expert(1000, 20), "Q.500": Expert(500, 5), "Q.50": Expert(50, 2)}
+"""Behind the fitted base, slow to fast, by the array of their counts."""
+MOVING_EXPERTS = {"Q.moving": Expert(50, 2)}
+"""Behind the anchor, without fit."""
+WEIGHTS_OF_EXPERTS = ("W", "W.moving")
+"""Of the two chains; sums have the evidence that they change by."""
+GUARD_HALF_LIFE = 300
+"""Of D, in rows."""
 
 MOST = 2.0**40
 """More than any sum or number of rows comes to."""
@@ -39,7 +58,10 @@ class Part(NamedTuple):
 
     Else it decays as they do, with all rows, and is added to the state like them."""
     decay: float | None = None
-    """What they keep at each row; None for the corrector's own."""
+    """What they keep at each row; None for the corrector's own. 1 for the evidence that weights
+    change by: sums of log l, an entry for each expert, without a number of rows behind them."""
+    least: float = 0
+    """Of each number."""
 
 
 ROWS = 1
@@ -49,15 +71,25 @@ ROWS = 1
 def parts(state: Iterable[str]) -> tuple[Part, ...]:
     """What sums are made of, in their order, for a state with arrays of these names.
 
-    The rows (1), the likeliest classes, for each base with CAN its confident rows, and where the
-    fitted base follows the class mix its rows.
+    The rows (1), the likeliest classes, for each base with CAN its confident rows; then what the
+    class mix is followed by: what each expert counts, how much flatter rows are (the sum first, the
+    number last), the anchor's rows, and the evidence.
     """
-    names = set(state)
     found = [Part("mean", False), Part("predicted", True)]
-    found += [Part(f"S.{base}", True) for base in BASES if f"S.{base}" in names]
-    if "Q" in names:
-        found.append(Part("Q", False, EM_DECAY))
-    return tuple(found)
+    found += [Part(f"S.{base}", True) for base in BASES]
+    experts = (EXPERTS | MOVING_EXPERTS).items()
+    found += [Part(name, False, 2.0 ** (-1.0 / expert.half_life)) for name, expert in experts]
+    found.append(Part("D", False, 2.0 ** (-1.0 / GUARD_HALF_LIFE), -MOST))
+    found.append(Part("V", False))
+    found += [Part(name, False, 1.0, -MOST) for name in WEIGHTS_OF_EXPERTS]
+    names = set(state)
+    return tuple(part for part in found if part.array in names)
+
+
+def before_0_3(layout: Sequence[Part]) -> list[int]:
+    """Which parts the sums of release 0.2 had."""
+    new = ("Q.", "D", "V", "W")
+    return [i for i, part in enumerate(layout) if not part.array.startswith(new)]
 
 
 def rows(sums: Array) -> int:
@@ -65,20 +97,24 @@ def rows(sums: Array) -> int:
     return int(sums[ROWS, -1])
 
 
-def checked(sums: Any, shape: tuple[int, int]) -> Array:
+def checked(sums: Any, layout: Sequence[Part], m: int) -> Array:
     """Sums as a C-contiguous float64 array of numbers that sums can be, or ValueError."""
-    array = np.asarray(sums)
+    array, shape = np.asarray(sums), (len(layout), m + 1)
     if array.dtype.kind not in "fiu" or array.shape != shape:
         raise ValueError(f"sums: {_about(array)}, expected float64 of shape {shape}: new_sums()")
     array = np.ascontiguousarray(array, np.float64)
-    if not ((array >= 0) & (array <= MOST)).all():
-        i, j = np.argwhere(~((array >= 0) & (array <= MOST)))[0].tolist()
-        raise ValueError(f"sums: entry {i, j} is {array[i, j]}, expected 0 to {MOST:g}")
+    least = np.array([[part.least] for part in layout])
+    if not ((array >= least) & (array <= MOST)).all():
+        i, j = np.argwhere(~((array >= least) & (array <= MOST)))[0].tolist()
+        raise ValueError(
+            f"sums: entry {i, j} is {array[i, j]}, expected {layout[i].least:g} to {MOST:g}"
+        )
     return array
 
 
-def writable(sums: Any, shape: tuple[int, int]) -> Array:
+def writable(sums: Any, layout: Sequence[Part], m: int) -> Array:
     """Sums that can be changed in place: the same array, checked, or ValueError."""
+    shape = len(layout), m + 1
     if not (
         isinstance(sums, np.ndarray)
         and sums.dtype == np.float64
@@ -90,7 +126,7 @@ def writable(sums: Any, shape: tuple[int, int]) -> Array:
             f"sums: {what}, expected a C-contiguous, writable float64 array of shape {shape},"
             " as new_sums() of this corrector makes it"
         )
-    checked(sums, shape)
+    checked(sums, layout, m)
     return sums
 
 
@@ -139,6 +175,8 @@ def add_up(layout: Sequence[Part], sums: Array, g: float) -> None:
     """
     n = rows(sums)
     for part, row in zip(layout, sums, strict=True):
+        if part.decay == 1:  # evidence
+            continue
         if part.decay is not None:  # has decayed, whatever the half-life of the rest
             row *= n * _weight(part.decay, n) / np.maximum(row[-1:], 1)
         elif part.counted:

@@ -16,7 +16,8 @@ from stream_can.method.checks import normalised
 from stream_can.method.classes import ClassName, preview
 from stream_can.method.kernel import Kernel, Mode, Model
 from stream_can.method.segments import Texts
-from stream_can.method.state import State, new_state
+from stream_can.method.state import State, even_weights, new_state
+from stream_can.method.sums import EXPERTS
 
 PASSES = 4
 SEED = 0
@@ -121,8 +122,10 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     fitted["u.fitted"] = fitted["u.fitted"][:1]  # it has no shared features
     fitted["S.fitted"] = np.zeros(m)
     if n >= EM_ROWS:
-        fitted["ref"] = (n * apply(P, state, base).mean(0) + 0.5) / (n + 0.5 * m)
-        fitted["Q"] = np.zeros(m + 1)
+        rows = apply(P, state, base)
+        fitted["ref"] = (n * rows.mean(0) + 0.5) / (n + 0.5 * m)
+        fitted["sharp"], fitted["D"] = sharpness(rows, y), np.zeros(2)
+        fitted |= {name: np.zeros(m + 1) for name in EXPERTS} | even_weights(["W"])
     report: FitReport = {
         "rows": n,
         "step": step,
@@ -132,6 +135,16 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
         "missing": missing,
     }
     return Fitted(fitted, report, P[orders[0]], y[orders[0]], orders[0])
+
+
+def sharpness(rows: Array, y: NDArray[np.int64]) -> Array:
+    """The mean of |r|^2 over the rows of each class, shape (m,); five rows of the mean of all are
+    added to each."""
+    squares = (rows * rows).sum(axis=1)
+    m = rows.shape[1]
+    of_class = np.bincount(y, squares, m)
+    found: Array = (of_class + 5 * squares.mean()) / (np.bincount(y, minlength=m) + 5)
+    return found
 
 
 def climb(

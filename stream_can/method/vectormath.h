@@ -96,6 +96,20 @@ CLONES static double sum_of(const double *restrict p, len_t m) {
     return (a[0] + a[1]) + (a[2] + a[3]);
 }
 
+CLONES static double dot(const double *restrict p, const double *restrict q, len_t m) {
+    double a[4] = {0, 0, 0, 0};
+    len_t i = 0;
+    for (; i + 4 <= m; i += 4)
+        for (int l = 0; l < 4; l++) a[l] += p[i + l] * q[i + l];
+    for (int l = 0; i < m; i++, l++) a[l] += p[i] * q[i];
+    return (a[0] + a[1]) + (a[2] + a[3]);
+}
+
+/* r = 1 / p */
+CLONES static void invert(const double *restrict p, double *restrict r, len_t m) {
+    for (len_t i = 0; i < m; i++) r[i] = 1 / p[i];
+}
+
 CLONES static void divide(const double *restrict p, double by, double *restrict r, len_t m) {
     for (len_t i = 0; i < m; i++) r[i] = p[i] / by;
 }
@@ -157,18 +171,18 @@ CLONES static void normalise_columns(const double *restrict r, const double *res
     }
 }
 
-/* r = r' q' / ref with q' = (Q + strength ref) / total, before its sum is divided out */
-CLONES static void shift_prior(double *restrict r, const double *restrict Q, const double *restrict ref,
-                               double strength, double total, len_t m) {
-    for (len_t i = 0; i < m; i++) r[i] = r[i] * ((Q[i] + strength * ref[i]) / total) / ref[i];
-}
-
 /* A sum that has decayed to nothing is nothing: denormal numbers would stay, and are slow. */
 static inline double kept(double v) { return v < 1e-300 ? 0.0 : v; }
 
 /* S = g S + r */
 CLONES static void decay_add(double *restrict S, double g, const double *restrict r, len_t m) {
     for (len_t i = 0; i < m; i++) S[i] = g < 1 ? kept(g * S[i] + r[i]) : S[i] + r[i];
+}
+
+/* The same, and N = g N + 1, the number of rows, behind the m sums. */
+static inline void count_row(double *S, double g, const double *r, len_t m) {
+    decay_add(S, g, r, m);
+    S[m] = g * S[m] + 1;
 }
 
 /* S = g S */
@@ -185,6 +199,11 @@ CLONES static void shrink(double *restrict out, double lambda, const double *res
 CLONES static void mix_three(const double *restrict a, double u, const double *restrict b, double v,
                              const double *restrict c, double w, double *restrict out, len_t m) {
     for (len_t i = 0; i < m; i++) out[i] = u * a[i] + v * b[i] + w * c[i];
+}
+
+/* out = b r in single precision */
+CLONES static void to_single_scaled(const double *restrict r, double b, float *restrict out, len_t m) {
+    for (len_t i = 0; i < m; i++) out[i] = (float)(b * r[i]);
 }
 
 CLONES static void to_single(const double *restrict r, float *restrict out, len_t m) {

@@ -2,6 +2,8 @@ cdef extern from "vectormath.h" nogil:
     double log_of(double x)
     int bad_row(const double *p, Py_ssize_t m, double *total)
     double sum_of(const double *p, Py_ssize_t m)
+    double dot(const double *p, const double *q, Py_ssize_t m)
+    void invert(const double *p, double *r, Py_ssize_t m)
     void divide(const double *p, double by, double *r, Py_ssize_t m)
     void scale(double *r, double by, Py_ssize_t m)
     void log_clipped(const double *p, double floor, double *x, Py_ssize_t m)
@@ -15,13 +17,13 @@ cdef extern from "vectormath.h" nogil:
     void exp_shifted(double *z, Py_ssize_t m)
     void normalise_columns(const double *r, const double *q, const double *S, double kappa,
                            double *out, Py_ssize_t m)
-    void shift_prior(double *r, const double *Q, const double *ref, double strength, double total,
-                     Py_ssize_t m)
     void decay_add(double *S, double g, const double *r, Py_ssize_t m)
+    void count_row(double *S, double g, const double *r, Py_ssize_t m)
     void decay(double *S, double g, Py_ssize_t m)
     void shrink(double *out, double by, const double *p, Py_ssize_t m)
     void mix_three(const double *a, double u, const double *b, double v, const double *c,
                    double w, double *out, Py_ssize_t m)
+    void to_single_scaled(const double *r, double b, float *out, Py_ssize_t m)
     void to_single(const double *r, float *out, Py_ssize_t m)
     void weigh(const double *r, double w, double *out, Py_ssize_t m)
     void add_weighed(const double *r, double w, double *out, Py_ssize_t m)

@@ -77,8 +77,8 @@ def pipe(
     recent_bytes
         Bound of the recent predictions, see :class:`stream_can.stream.task.Task`; 0 keeps none.
     ask
-        Ask for the labels of at most this share of the predictions: these lines say ``"ask":
-        "random"`` or ``"ask": "margin"``, see :class:`stream_can.LabelRequests`.
+        Ask for the labels of about this share of the predictions, more at first: these lines say
+        ``"ask": "random"`` or ``"ask": "margin"``, see :class:`stream_can.LabelRequests`.
     validation
         Rows (n, m) and labels (n,) for :meth:`stream_can.Corrector.fit`, and where columns are
         declared {column: n values}; only for a new state.

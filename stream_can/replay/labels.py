@@ -25,7 +25,7 @@ class Labels(NamedTuple):
     P: NDArray[np.float64]
     y: NDArray[np.int64]
     known: NDArray[np.float32]
-    """What the receipt of each prediction gave its label, shape (n, n_sent), once it went by."""
+    """What the receipt of each prediction gave its label, shape (n, n_sent + 1), as it went by."""
     given: NDArray[np.object_]
     """What each prediction gave of the corrector's columns, shape (n, columns)."""
 

@@ -41,7 +41,7 @@ class Moment(NamedTuple):
     """The weight of each path."""
     temperature: float
     final_weights: NDArray[np.float64]
-    """The weights of anchor, mixture and tempered mixture in what goes out, shape (3,)."""
+    """The weights of the rows in what goes out, in the order of ``Corrector.final_weights``."""
     last_temperature: float
     coverage: float
     """How much of the correction the labels let out."""
@@ -147,7 +147,7 @@ class Replay:
 
     @property
     def mean_final_weights(self) -> dict[str, float]:
-        """The weights of "anchor", "mixture" and "tempered", averaged over the stream."""
+        """The weights of the rows in what goes out, averaged over the stream."""
         names = self.corrector.final_weights
         return dict(zip(names, self._mean("final_weights").tolist(), strict=True))
 

@@ -245,7 +245,7 @@ class _Run:
         )
         assert played.receipts is not None
         ys = np.maximum(self.chunk.y[cut], 0)
-        self.known[cut] = gave_all(played.receipts, ys)
+        self.known[cut] = gave_all(played.receipts, ys, corrector.n_sent)
         return played, due
 
     def _ask(self, start: int, corrected: NDArray[np.float64]) -> list[LabelRequest]:

@@ -204,9 +204,8 @@ FIGURES = [
     ),
     Shown(
         "What goes out",
-        "Weights of the anchor, of the mixture of the paths and of the tempered mixture in the row "
-        "that is sent, on average over a window of {window} rows: each is judged by how well it "
-        "did as it was sent.",
+        "Weights, in the row that is sent, of the rows that it is mixed from, on average over a "
+        "window of {window} rows: each is judged by how well it did as it was sent.",
         final_weights,
         lambda result: len(result.paths) > 1,
     ),

@@ -32,9 +32,14 @@ GLOSSARY = {
     "mixture": "The average of the paths by their weights.",
     "tempered": "The mixture at a temperature of its own: averages of sure rows are unsure.",
     "anchor": "The path that is trusted before any label has come.",
+    "moving": "The anchor at the class mix of the last rows, estimated without labels.",
+    "calibrated": (
+        "The others, mixed, with a probability of the predicted class that says how often such "
+        "rows were right."
+    ),
     "what goes out": (
-        "The average of anchor, mixture and tempered mixture by how well each did as it was sent; "
-        "of that, as much of the correction as the labels stand for."
+        "The average of anchor, mixture, tempered and moving by how well each did as it was sent, "
+        "and of these, calibrated; of that, as much of the correction as the labels stand for."
     ),
     "fair sample": (
         "Labels that come for any row alike. Where rows of some predicted class get none, or only "

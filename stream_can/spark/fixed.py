@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DoubleType, FloatType, StructType
 
 from stream_can.corrector import Corrector
-from stream_can.method.receipts import size
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -113,8 +112,7 @@ def correct(
                     P, sums, receipt=True, segments=segments
                 )
                 columns[into] = lists(better, bad)
-                n = size(P.shape[1], corrector.n_sent)
-                columns[receipt] = lists(receipts.reshape(len(P), n), bad)
+                columns[receipt] = lists(receipts, bad)
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     schema = StructType(df.schema.fields[: len(names)])

@@ -206,8 +206,8 @@ class Learning:
         segments = segments_of(labels.columns[4:], state.segments)
         _, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True, segments=segments)
         for i, brought in enumerate(labels["receipt"].to_pylist()):
-            if brought is not None:
-                receipts[i] = np.reshape(brought, receipts[i].shape)
+            if brought is not None and len(brought) == receipts.shape[1]:
+                receipts[i] = brought
         state.add_sums(sums)
         for i, name in enumerate(labels["label"].to_pylist()):
             if i in bad:

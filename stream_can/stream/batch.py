@@ -128,7 +128,7 @@ class Batch:
         self, corrector: Corrector, part: OpenPart, keeps: bool
     ) -> tuple[Array, Array, Receipts | None]:
         """Correct, and let the part have what there is to learn; as :meth:`play` otherwise."""
-        P, m, segments = self._predicted(), self._m, self._segments()
+        P, segments = self._predicted(), self._segments()
         if not keeps:  # there are no labels
             return P, corrector.correct_and_sum(P, part.sums, segments=segments), None
         sent, receipts = corrector.correct_and_sum(P, part.sums, receipt=True, segments=segments)
@@ -136,9 +136,9 @@ class Batch:
         for (y, of, here, _), receipt, (offset, taken) in labels:
             if here:
                 row, given = P[of].tobytes(), self.predictions[of][0].given
-                part.add(offset, taken, y, gave_row(receipts, of, y), row, given)
+                part.add(offset, taken, y, gave_row(receipts, of, y, self._n_sent), row, given)
                 continue
-            known = gave(receipt, y, m, self._n_sent)
+            known = gave(receipt, y, self._n_sent)
             if of >= 0:
                 part.add(offset, taken, y, known, self._earlier[of], self._earlier_given[of])
             else:
@@ -163,11 +163,11 @@ class Batch:
         return P, played.rows, played.receipts
 
     def _known(self) -> NDArray[np.float32] | None:
-        """What the receipt of each label's prediction gave the label, shape (labels, n_sent)."""
+        """What is known of each label of an earlier prediction, shape (labels, n_sent + 1)."""
         if not any(self._receipts):
             return None
         labels, rows = zip(self._labels, self._receipts, strict=True), self._n_sent
-        return joined((gave(receipt, y, self._m, rows) for (y, *_), receipt in labels), rows=rows)
+        return joined((gave(receipt, y, rows) for (y, *_), receipt in labels), rows=rows)
 
     def keep(
         self, P: Array, sent: Array, receipts: Receipts, fair: Container[int] | None = None

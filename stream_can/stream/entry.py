@@ -80,7 +80,9 @@ class LogPart(msgspec.Struct, array_like=True, frozen=True):
     classes: bytes = b""
     """Column of each label, int32; ~column where its prediction is gone."""
     known: bytes = b""
-    """What the rows of its receipt gave each label, float32; NaN where not known any more."""
+    """What its receipt gave each label, float32, as :mod:`stream_can.method.receipts` says what is
+    *known*. In format 1 three numbers a label, which count as none: they judge what was sent by
+    release 0.2."""
     rows: bytes = b""
     """The predictions of the labels that have one, float32."""
 
@@ -232,9 +234,11 @@ def entries(
     limit
         Bytes of an entry's labels, about: it is full once it has as many.
     app
-        The mark of the log's identity, where it has one.
+        The mark of the log's identity, where it has one. Else members of release 0.2 fold them too:
+        what that does not know is left out.
     """
     m, columns, size = len(corrector.classes), len(corrector.segments), limit
+    layout = corrector.parts_of_sums
     packed: list[tuple[list[LogPart], Array, list[Given | None]]] = []
     for partition, part, end in opened:
         label = 4 * m + LABEL_BYTES + COLUMN_BYTES * columns + 4 * part.longest
@@ -248,16 +252,16 @@ def entries(
             if columns:
                 size += sum([COLUMN_BYTES * columns + 4 * length(one) for one in given])
         corrector.merge_sums(packed[-1][1], part.sums)
-    return [
-        _write(
-            app,
-            folded_to=folded_to,
-            parts=parts,
-            sums=_packed(sums),
-            segments=_numbered(given, columns) if columns else None,
+    found = []
+    for parts, sums, given in packed:
+        segments = _numbered(given, columns) if columns else None
+        if app is None and segments is None:
+            parts = [_for_0_2(part, corrector.n_sent) for part in parts]
+            sums = sums[decayed.before_0_3(layout)]
+        found.append(
+            _write(app, folded_to=folded_to, parts=parts, sums=_packed(sums), segments=segments)
         )
-        for parts, sums, given in packed
-    ]
+    return found
 
 
 def _numbered(rows: Sequence[Given | None], columns: int) -> LogSegments | None:
@@ -267,6 +271,12 @@ def _numbered(rows: Sequence[Given | None], columns: int) -> LogSegments | None:
     values = [number.setdefault(text, len(number) - 1) for given in rows for text in given or none]
     del number[None]
     return LogSegments(list(number), np.array(values, "<i4").tobytes()) if number else None  # type: ignore[arg-type]
+
+
+def _for_0_2(part: LogPart, n_sent: int) -> LogPart:
+    """A part as release 0.2 reads it: of what is known the numbers of the first three rows."""
+    known = receipts.joined([part.known], "<f4", n_sent)[:, : receipts.ROWS_IN_0_2]
+    return msgspec.structs.replace(part, known=known.tobytes())
 
 
 def _packed(sums: Array) -> bytes | None:
@@ -284,7 +294,7 @@ def start(
     app = None if identity is None else identity.mark
     return _write(
         app,
-        needs=["segments"] if snapshot.decode(corrector).version == snapshot.WITH_COLUMNS else [],
+        needs=["segments"] if "segments" in snapshot.decode(corrector).head else [],
         start=corrector,
         reset=reset,
         identity=identity,
@@ -383,8 +393,9 @@ def fold(corrector: Corrector | None, entry: LogEntry) -> Corrector | None:
             return None
         if entry.settings is not None:
             return Corrector.from_bytes(corrector.to_bytes(), None, **entry.settings)
-        sums = _sums(entry.sums, (len(corrector.parts_of_sums), len(corrector.classes) + 1))
-        labels = _labels(entry.parts, len(corrector.classes), corrector.n_sent)
+        of_0_2 = entry.version == WITHOUT_IDENTITY
+        sums = _sums(entry.sums, corrector.parts_of_sums, len(corrector.classes), of_0_2)
+        labels = _labels(entry.parts, len(corrector.classes), corrector.n_sent, of_0_2)
         segments = _segments(entry.segments, corrector.segments, len(labels.P))
     except (StreamCANError, ValueError, TypeError) as error:
         raise BadEntry(f"an entry that does not fit: {error}") from None
@@ -419,10 +430,15 @@ def _floats(data: bytes) -> Array:
         return np.frombuffer(data, "<f4").astype(np.float64)
 
 
-def _sums(data: bytes | None, shape: tuple[int, int]) -> Array | None:
+def _sums(data: bytes | None, layout: Sequence[decayed.Part], m: int, of_0_2: bool) -> Array | None:
     if data is None:
         return None
-    return decayed.checked(_floats(data).reshape(shape), shape)
+    if not of_0_2:
+        return decayed.checked(_floats(data).reshape(len(layout), m + 1), layout, m)
+    given = decayed.before_0_3(layout)
+    sums = np.zeros((len(layout), m + 1))
+    sums[given] = _floats(data).reshape(len(given), m + 1)
+    return decayed.checked(sums, layout, m)
 
 
 def _segments(given: LogSegments | None, columns: Sequence[str], rows: int) -> Table | None:
@@ -436,10 +452,12 @@ def _segments(given: LogSegments | None, columns: Sequence[str], rows: int) -> T
     return {name: [texts[i] for i in values[:, k].tolist()] for k, name in enumerate(columns)}
 
 
-def _labels(parts: Sequence[LogPart], m: int, n_sent: int) -> LabelsOfEntry:
+def _labels(parts: Sequence[LogPart], m: int, n_sent: int, of_0_2: bool) -> LabelsOfEntry:
     classes = np.frombuffer(b"".join(part.classes for part in parts), "<i4").astype(np.int64)
     P = _floats(b"".join(part.rows for part in parts))
-    known = receipts.joined((part.known for part in parts), "<f4", n_sent)
+    # Release 0.2 gave a label three numbers and no top.
+    rows_known = receipts.ROWS_IN_0_2 - 1 if of_0_2 else n_sent
+    known = receipts.joined((part.known for part in parts), "<f4", rows_known)
     with_row = classes >= 0
     ys, rows = np.where(with_row, classes, ~classes), np.where(with_row, with_row.cumsum() - 1, -1)
     if not (ys < m).all():
@@ -449,4 +467,4 @@ def _labels(parts: Sequence[LogPart], m: int, n_sent: int) -> LabelsOfEntry:
         raise ValueError(f"{len(ys)} labels, and what receipts gave {len(known)}")
     if not receipts.sensible(known).all():
         raise ValueError("what receipts gave a label is no probability")
-    return LabelsOfEntry(ys, rows, P, known)
+    return LabelsOfEntry(ys, rows, P, receipts.none_known(len(ys), n_sent) if of_0_2 else known)

@@ -8,7 +8,6 @@ score it once its label comes.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import SnapshotMismatch
 from stream_can.method.checks import bad_rows
-from stream_can.method.receipts import ROWS, blank, kept, size
+from stream_can.method.receipts import ROWS, ROWS_IN_0_2, blank, kept, size
 from stream_can.stream.columns import Given, length
 
 __all__ = ["Recent", "RecentPredictions", "raw_bytes", "row_bytes"]
@@ -73,8 +72,7 @@ class Recent(msgspec.Struct, gc=False):
 
 def row_bytes(raw: Array, sent: Array, receipts: Receipts) -> list[bytes]:
     """The rows of predictions, each in one piece: raw, as sent, receipt; NaN is "not known"."""
-    n = len(raw)
-    pieces = (raw, sent, receipts.reshape(n, math.prod(receipts.shape[1:])))
+    pieces = (raw, sent, receipts)
     together = np.concatenate([np.ascontiguousarray(x).view(np.uint8) for x in pieces], axis=1)
     data, width = together.tobytes(), together.shape[1]
     return [data[i : i + width] for i in range(0, len(data), width)]
@@ -198,8 +196,9 @@ class RecentPredictions:
         if not (((sent >= 0) & (sent <= 1.001)) | np.isnan(sent).all(axis=1, keepdims=True)).all():
             raise SnapshotMismatch("snapshot: a recent prediction's corrected row")
         shape = len(ids), size(m, self._n_sent)
-        if receipts is None:  # a snapshot of task format 1
-            receipts = blank(len(ids), m, self._n_sent).reshape(shape)
+        # None in a snapshot of task format 1; release 0.2 made them of other rows.
+        if receipts is None or receipts.shape[1:] == (ROWS_IN_0_2 * m,):
+            receipts = blank(len(ids), m, self._n_sent)
         if receipts.dtype != np.float32 or receipts.shape != shape:
             raise SnapshotMismatch(
                 f"snapshot: receipts of recent predictions are {receipts.dtype} of shape"

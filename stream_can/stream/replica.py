@@ -116,6 +116,8 @@ class Replica:
             if one.app is None or one.release == __version__:
                 raise
             raise entry.newer(one.release, str(error)) from None
+        if corrector is not None and terms.app is None and one.start is None and one.identity:
+            corrector = corrector.judged_anew()
         self._corrector, self.terms = corrector, terms.after(one, record, corrector)
 
     def advance(self, offset: int) -> None:

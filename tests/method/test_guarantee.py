@@ -1,5 +1,6 @@
 """What docs/method.md guarantees: the rows sent lose little against those of the anchor."""
 
+import functools
 import math
 
 import numpy as np
@@ -14,16 +15,21 @@ from tests.strategies import LABELS
 pytestmark = pytest.mark.fast
 
 FLOOR = 1e-6
-ANCHOR = 0.5
-"""Prior weight of the anchor."""
 ROUNDING = 1e-6
 """Receipts are float32."""
+PRIOR = {"anchor": 1 / 2, "mixture": 1 / 4, "tempered": 1 / 4, "moving": 0.02, "calibrated": 1 / 2}
+"""Prior weights of the rows that are mixed; after fit there is no "moving"."""
 
 
-def bound(n, half_life):
-    """log 2 for the prior, and for each label what forgetting may hand back; docs/method.md."""
+def most(corrector):
+    """K, one over the prior weight of the anchor: 3.04, and 3 after fit."""
+    return sum(PRIOR[name] for name in corrector.final_weights) / PRIOR["anchor"]
+
+
+def forgotten(n, half_life, K):
+    """What forgetting may hand back: the same for each of n labels; docs/method.md."""
     g = 2 ** (-1 / half_life)
-    return -math.log(ANCHOR) + n * (1 - g) / g * math.log(1 + 1 / FLOOR)
+    return n * (1 - g) / g * math.log(1 + (K - 1) / FLOOR)
 
 
 def moved(then, now):
@@ -31,6 +37,69 @@ def moved(then, now):
     return max(
         (math.log(b / a) if a > 0 else math.inf) for a, b in zip(then, now, strict=True) if b > 0
     )
+
+
+def weights_of(corrector):
+    return np.array(list(corrector.final_weights.values()))
+
+
+class Account:
+    """What was sent lost against the anchor's row, and the terms of what is allowed."""
+
+    def __init__(self, corrector, half_life):
+        self.half_life, self.K = half_life, most(corrector)
+        self.n, self.excess, self.late, self.withheld = 0, 0.0, 0.0, 0.0
+
+    def add(self, then, now, rows, share, back):
+        """A label: weights when its row was sent and when it came; what each row gave it, lambda,
+        and what the guards' row gave it."""
+        sent, anchor = (share * given + (1 - share) * back for given in (then @ rows, rows[0]))
+        self.n += 1
+        self.excess += math.log(max(anchor, FLOOR) / (sent + FLOOR))
+        self.late += moved(then, now)
+        if share < 1:
+            clipped = np.maximum(rows, FLOOR)
+            self.withheld += max(0.0, math.log(then @ clipped / clipped[0]))
+
+    @property
+    def terms(self):
+        return {
+            "prior": math.log(self.K),
+            "half-life": forgotten(self.n, self.half_life, self.K),
+            "late": self.late,
+            "withheld": self.withheld,
+        }
+
+    def over(self, left_out=None):
+        """By how much it lost more than allowed, if that had no such term."""
+        terms = self.terms
+        terms.pop(left_out, None)
+        return self.excess - sum(terms.values()) - ROUNDING * self.n
+
+
+@functools.cache
+def fitted(m):
+    """A corrector with a few validation rows, as bytes."""
+    rng = np.random.default_rng(m)
+    corrector = Corrector(m)
+    corrector.fit(rng.dirichlet(np.ones(m), 40), np.arange(40) % m)
+    return corrector.to_bytes()
+
+
+def corrector_of(m, half_life, fit):
+    return (
+        Corrector.from_bytes(fitted(m), half_life=half_life)
+        if fit
+        else Corrector(m, half_life=half_life)
+    )
+
+
+@pytest.mark.parametrize(("fit", "K"), [(False, 3.04), (True, 3.0)])
+def test_prior_weights_are_those_that_the_bound_takes(fit, K):
+    corrector = corrector_of(3, 5000.0, fit)
+    assert most(corrector) == pytest.approx(K)
+    share = {name: PRIOR[name] / PRIOR["anchor"] / K for name in corrector.final_weights}
+    assert corrector.final_weights == pytest.approx(share)
 
 
 @st.composite
@@ -67,72 +136,107 @@ def delayed(draw):
     return m, half_life, P, y, [(t, verb == 0) for _, verb, t in order]
 
 
-@given(delayed())
-def test_what_was_sent_loses_no_more_against_the_anchor_than_is_promised(stream):
+@given(delayed(), st.booleans())
+def test_what_was_sent_loses_no_more_against_the_anchor_than_is_promised(stream, fit):
     m, half_life, P, y, order = stream
-    corrector = Corrector(m, half_life=half_life)
-    guards = Oracle(m, half_life=half_life)  # only to know lambda
-    excess = late = withheld = 0.0
-    n, then = 0, {}
+    corrector = corrector_of(m, half_life, fit)
+    guards = Oracle(m, half_life=half_life, paths=["raw", "temperature"])  # only to know lambda
+    account, then = Account(corrector, half_life), {}
     for t, is_row in order:
         p = P[t]
         if is_row:
-            v, share = np.array(list(corrector.final_weights.values())), guards.trust(p.argmax())
+            v, share = weights_of(corrector), guards.trust(p.argmax())
+            back = corrector.explain_one(p)["fitted"] if fit else p
             out, receipt = corrector.process_one(p, receipt=True)
             guards.process(p)
-            then[t] = v, share, out, receipt
+            rows = receipt[:-1].reshape(-1, m).astype(float)
+            np.testing.assert_allclose(share * v @ rows + (1 - share) * back, out, atol=1e-6)
+            then[t] = v, share, rows, back, receipt
             continue
-        v, share, out, receipt = then[t]
-        now = np.array(list(corrector.final_weights.values()))
+        v, share, rows, back, receipt = then[t]
+        now = weights_of(corrector)
         corrector.learn_one(p, y[t], receipt=receipt)
-        guards.learn(p, y[t], receipt)
-        three = receipt[:, y[t]].astype(float)
-        anchor = share * three[0] + (1 - share) * p[y[t]]
-        n += 1
-        excess += math.log(max(anchor, FLOOR) / (out[y[t]] + FLOOR))
-        late += moved(v, now)
-        if share < 1:
-            clipped = np.maximum(three, FLOOR)
-            withheld += max(0.0, math.log(v @ clipped / clipped[0]))
-        assert excess <= bound(n, half_life) + late + withheld + ROUNDING * n
+        guards.learn(p, y[t])
+        account.add(v, now, rows[:, y[t]], share, back[y[t]])
+        assert account.over() <= 0
 
 
 probabilities = st.sampled_from([1e-7, 1e-6, 2e-6, 1e-3, 0.1, 0.5, 1.0])
 
-SEESAW = [(1e-6, 1.0, 1.0, 1.0, 0.5), (1.0, 1e-6, 1e-6, 1.0, 0.5)]
-"""What the three rows give the label, lambda, and what the guards' row gives it: label by label."""
-WITHHELD = [(1e-6, 1.0, 1.0, 0.1, 0.5), *[(1.0, 0.25, 0.25, 1.0, 0.5)] * 10]
+
+def part(anchor, others, share=1.0, back=0.5):
+    """A label that all rows but the anchor's give the same."""
+    return [anchor, *[others] * 4], share, back
 
 
-@example(SEESAW, 1, 0, 5.0)  # needs the half-life's share of the bound
-@example(SEESAW, 20, 10, math.inf)  # needs what the delay cost
-@example(WITHHELD, 1, 0, math.inf)  # needs what the guards hold back
+SURPRISE = [part(1.0, 1e-7)]
+SEESAW = [part(1e-6, 1.0), part(1.0, 1e-6)]
+WITHHELD = [part(1e-6, 1.0, 0.1), *[part(1.0, 0.25)] * 10]
+HARD = {
+    "prior": (SURPRISE, 1, 0, math.inf),
+    "half-life": (SEESAW, 1, 0, 5.0),
+    "late": (SURPRISE, 1, 10, math.inf),
+    "withheld": (WITHHELD, 1, 0, math.inf),
+}
+"""What needs each term of the bound: what the rows give the label, lambda, and what the guards' row
+gives it, label by label; how often each, how late they come, the half-life."""
+
+
+def accounts(pattern, length, delay, half_life, fit):
+    """After each of 300 labels: a pattern, each part `length` labels long."""
+    corrector = corrector_of(2, half_life, fit)
+    account, weights = Account(corrector, half_life), []
+    labels = [part for part in pattern for _ in range(length)]
+    for t in range(300):
+        rows, share, back = labels[t % len(labels)]
+        rows = np.array(rows)[: corrector.n_sent]
+        weights.append(weights_of(corrector))
+        account.add(weights[max(0, t - delay)], weights[-1], rows, share, back)
+        receipt = np.append(np.stack([rows, 1 - rows], axis=1), 0.5).astype(np.float32)
+        corrector.learn_one([0.5, 0.5], 0, receipt=receipt)
+        yield account
+
+
 @given(
     st.lists(
-        st.tuples(*[probabilities] * 3, st.sampled_from([1.0, 0.5, 0.0]), probabilities),
+        st.tuples(
+            st.lists(probabilities, min_size=5, max_size=5),
+            st.sampled_from([1.0, 0.5, 0.0]),
+            probabilities,
+        ),
         min_size=1,
         max_size=6,
     ),
     st.integers(1, 20),
     st.sampled_from([0, 1, 10]),
     st.sampled_from([5.0, 100.0, math.inf]),
+    st.booleans(),
 )
-def test_it_holds_whatever_the_three_rows_are(pattern, length, delay, half_life):
-    """Receipts made up to be as hard as can be: a pattern, each part `length` labels long."""
-    corrector = Corrector(2, half_life=half_life)
-    weights, excess, late, withheld = [], 0.0, 0.0, 0.0
-    labels = [part for part in pattern for _ in range(length)]
-    for t in range(300):
-        *three, share, back = labels[t % len(labels)]
-        weights.append(np.array(list(corrector.final_weights.values())))
-        now, then = weights[-1], weights[max(0, t - delay)]
-        receipt = np.array([[q, 1 - q] for q in three], np.float32)
-        corrector.learn_one([0.5, 0.5], 0, receipt=receipt)
-        sent = share * (then @ three) + (1 - share) * back
-        anchor = share * three[0] + (1 - share) * back
-        excess += math.log(max(anchor, FLOOR) / (sent + FLOOR))
-        late += moved(then, now)
-        if share < 1:
-            clipped = np.maximum(three, FLOOR)
-            withheld += max(0.0, math.log(then @ clipped / clipped[0]))
-        assert excess <= bound(t + 1, half_life) + late + withheld + ROUNDING * (t + 1)
+@example(SEESAW, 20, 10, math.inf, True)
+@example(SEESAW, 20, 10, math.inf, False)
+@example(*HARD["prior"], True)
+@example(*HARD["half-life"], True)
+@example(*HARD["late"], True)
+@example(*HARD["withheld"], True)
+@example(*HARD["prior"], False)
+@example(*HARD["half-life"], False)
+@example(*HARD["late"], False)
+@example(*HARD["withheld"], False)
+def test_it_holds_whatever_the_rows_are(pattern, length, delay, half_life, fit):
+    """Receipts made up to be as hard as can be."""
+    for account in accounts(pattern, length, delay, half_life, fit):
+        assert account.over() <= 0
+
+
+@pytest.mark.parametrize("fit", [False, True])
+@pytest.mark.parametrize("term", HARD)
+def test_it_would_not_hold_without_any_one_of_its_terms(term, fit):
+    assert max(account.over(term) for account in accounts(*HARD[term], fit)) > 0
+
+
+@pytest.mark.parametrize("fit", [False, True])
+def test_one_label_can_lose_nearly_what_the_prior_allows(fit):
+    account = next(accounts(*HARD["prior"], fit))
+    assert account.terms == {"prior": math.log(account.K), "half-life": 0, "late": 0, "withheld": 0}
+    assert account.excess > math.log(account.K) - 1e-5
+    assert account.excess > math.log(2) + 0.4  # enough where there is no calibrated row

@@ -20,6 +20,7 @@ import tests.oracle
 from stream_can import Corrector, batch_can, laplace
 from stream_can.method.checks import bad_rows
 from stream_can.method.paths import PATHS
+from stream_can.method.receipts import blank, gave_all, none_known
 from tests.equal import compare, near_a_jump
 from tests.oracle import Oracle
 from tests.strategies import CONFIRMED, CORRECTED, SILENT, events_of, receipt_of, rows, streams
@@ -37,7 +38,7 @@ def run(corrector, P, events):
         elif verb == "observe":
             corrector.observe_one(P[i])
         elif verb == "learn":
-            corrector.learn_one(P[i], y, receipt=receipt_of(kind, kept.get(i)))
+            corrector.learn_one(P[i], y, receipt=receipt_of(kind, kept.get(i), P.shape[1]))
         else:
             corrector.learn_one(None, y)
     return out
@@ -109,7 +110,7 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
                 oracle.observe(P[i])
             else:
                 p = P[i] if verb == "learn" else None
-                receipt = receipt_of(kind, kept.get(i))
+                receipt = receipt_of(kind, kept.get(i), m)
                 counted["judged as sent"] += receipt is not None
                 oracle.learn(p, y, receipt)
                 counted["silent"] += oracle.silent.any()
@@ -132,6 +133,8 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
             for p in rng.dirichlet(np.full(m, 0.1), 20):
                 oracle.process(p)
                 oracle.learn(p, 0)
+            more = np.zeros(len(oracle.pi) * (m + 1) + 1)  # a receipt of more classes: as none
+            oracle.learn(p, 0, more)
         play_with_segments()
     finally:
         sys.settrace(before)
@@ -198,8 +201,8 @@ def test_any_cut_into_batches_gives_the_same_bits(stream, data):
         elif verb == "observe":
             many.observe_many(P[at])
         elif verb == "learn":
-            unknown = np.full((3, m), np.nan, np.float32)
-            back = [receipt_of(kind, kept.get(i)) for _, i, _, kind in events[:cut]]
+            unknown = blank(1, m, many.n_sent)[0]
+            back = [receipt_of(kind, kept.get(i), m) for _, i, _, kind in events[:cut]]
             receipts = np.array([unknown if receipt is None else receipt for receipt in back])
             many.learn_many(P[at], y, receipts=receipts)
         else:
@@ -231,18 +234,17 @@ def test_a_replay_is_those_calls_in_one(stream, asked):
         ys.append(y)
         due.append(seen)
         rows.append(-1)
-        known.append(np.full(3, np.nan, np.float32))
+        known.append(none_known(1, many.n_sent)[0])
         if verb == "learn":
             rows[-1] = at[i] if asked and i in at else earlier
             earlier += 1
-            receipt = receipt_of(kind, kept.get(i))
+            receipt = receipt_of(kind, kept.get(i), m)
             if not asked and receipt is not None:
-                known[-1] = receipt[:, y]
+                known[-1] = gave_all(receipt[None], np.array([y]), many.n_sent)[0]
     call = P[[*labelled, *processed]], np.array(ys, int), np.array(rows, int), np.array(due, int)
     first = len(labelled)
-    played = many.play(
-        *call, first=first, known=np.array(known, np.float32).reshape(-1, 3), receipt=asked
-    )
+    known = np.array(known, np.float32).reshape(-1, many.n_sent + 1)
+    played = many.play(*call, first=first, known=known, receipt=asked)
     assert [r.tobytes() for r in expected[::2]] == [r.tobytes() for r in played.rows]
     if asked:
         assert [r.tobytes() for r in expected[1::2]] == [r.tobytes() for r in played.receipts]
@@ -272,7 +274,14 @@ def test_rows_sum_to_one_and_looking_changes_nothing(stream):
     corrector = Corrector(m, train_counts=counts, **settings)
     for out in run(corrector, P, events):
         assert (out >= 0).all()
-        np.testing.assert_allclose(out.sum(-1), 1, atol=1e-9 if out.ndim == 1 else 1e-5)
+        if out.dtype == np.float32:  # a receipt
+            assert out.size == corrector.n_sent * m + 1
+            assert 0 <= out[-1] <= 1
+            each = out[:-1].reshape(-1, m)
+            np.testing.assert_allclose(each.sum(axis=1), 1, atol=1e-5)
+        else:
+            assert out.size == m
+            np.testing.assert_allclose(out.sum(), 1, atol=1e-9)
     before = corrector.to_bytes()
     many = corrector.correct_many(P)
     explained = corrector.explain_many(P)
@@ -301,6 +310,12 @@ def tied(p):
     """Whether a tie goes to the lower index, which a permutation changes."""
     top = np.sort(np.asarray(p, float))[::-1]
     return any(top[i] - top[i + 1] < 1e-12 for i in (0, 4) if i + 1 < len(p))
+
+
+def turned_receipt(receipt, order):
+    """The classes of each row in another order; the top stays where it is."""
+    each = receipt[:-1].reshape(-1, len(order))
+    return np.append(each[:, order], receipt[-1])
 
 
 @given(streams(), st.randoms(use_true_random=False))
@@ -333,10 +348,10 @@ def test_permuting_the_classes_permutes_the_output(stream, random):
             plain.observe_one(p)
             other.observe_one(p[order])
         else:
-            receipt = receipt_of(kind if kind != "perturbed" else "none", kept.get(i))
+            receipt = receipt_of(kind if kind != "perturbed" else "none", kept.get(i), m)
             oracle.learn(p, y, receipt)
             plain.learn_one(p, y, receipt=receipt)
-            turned_back = None if receipt is None else receipt[:, order]
+            turned_back = None if receipt is None else turned_receipt(receipt, order)
             other.learn_one(p[order], int(place[y]), receipt=turned_back)
 
 

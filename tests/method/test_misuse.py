@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, StreamCANError
 from stream_can.method import checks, uncertainty
+from stream_can.method.receipts import gave_all
 from stream_can.stream import entry
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
@@ -123,9 +124,12 @@ def known_of(draw):
         return None
     if draw(st.integers(0, 3)) == 0:
         return draw(anything())
-    shape = draw(st.sampled_from([(1, 3), (2, 3), (3, 3), (4, 3), (0, 3), (1, 2)]))
+    shape = draw(st.sampled_from([0, 1, 2, 3, 4])), draw(st.sampled_from([6, 6, 5, 4, 3, 2]))
     with np.errstate(all="ignore"):
-        return laid_out(np.full(shape, draw(values), np.float32), draw(layouts))
+        known = np.full(shape, draw(values), np.float32)
+    if draw(st.booleans()):
+        known[:, -1] *= -1  # the top of a row that was wrong
+    return laid_out(known, draw(layouts))
 
 
 @st.composite
@@ -133,8 +137,11 @@ def receipts_of(draw, m):
     if draw(st.booleans()):
         return draw(st.one_of(st.none(), anything()))
     n, m = draw(st.sampled_from([0, 1, 3, 20])), draw(st.sampled_from([m, m - 1, m + 1, 1]))
+    rows = draw(st.sampled_from([5, 5, 4, 3, 7]))
+    in_0_2 = (n, 3, max(m, 0))
+    shape = draw(st.sampled_from([*[(n, rows * max(m, 0) + 1)] * 3, in_0_2]))
     with np.errstate(all="ignore"):
-        return laid_out(np.full((n, 3, max(m, 0)), draw(values), np.float32), draw(layouts))
+        return laid_out(np.full(shape, draw(values), np.float32), draw(layouts))
 
 
 labels = st.one_of(
@@ -270,7 +277,8 @@ def test_an_entry_of_any_corrector_is_folded_or_refused_with_nothing_changed(dat
         _, receipts = other.correct_and_sum(P, part.sums, receipt=True)
         for i, p in enumerate(P):
             y = data.draw(st.sampled_from([0, m - 1, m]))
-            known = receipts[i, :, min(y, m - 1)] * data.draw(st.sampled_from([1, np.nan]))
+            known = gave_all(receipts[i : i + 1], np.array([min(y, m - 1)]), other.n_sent)
+            known *= data.draw(st.sampled_from([1, np.nan]))
             part.add(i, i, y, known.tobytes(), data.draw(st.sampled_from([p.tobytes(), None])))
         before = replica.corrector.to_bytes()
         for one in entry.entries(other, 0, [(0, part, (5, 5))]):
@@ -304,5 +312,5 @@ def test_what_a_receipt_gave_may_be_too_large_for_its_numbers():
     before = corrector.to_bytes()
     P, one = np.full((1, M), 1 / M), np.zeros(1, np.int64)
     with pytest.raises(ValueError, match="inf of label 0"):
-        corrector.play(P, one, one, one, first=1, known=np.full((1, 3), 1e300))
+        corrector.play(P, one, one, one, first=1, known=np.full((1, 6), 1e300))
     assert corrector.to_bytes() == before

@@ -10,45 +10,80 @@ from stream_can.method import receipts as room
 
 pytestmark = pytest.mark.fast
 
+KINDS = ["plain", "fitted", "columns", "fitted, columns", "single"]
+ROWS = dict(zip(KINDS, [5, 4, 7, 6, 3], strict=True))
 
-def made(m, n=7):
+
+def corrector_of(m, kind):
+    columns = ["x"] if "columns" in kind else ()
+    corrector = Corrector(m, segments=columns, paths=["raw"] if kind == "single" else None)
+    if "fitted" in kind:
+        rng = np.random.default_rng(m)
+        corrector.fit(rng.dirichlet(np.ones(m), 40), np.arange(40) % m)
+    return corrector
+
+
+def made(m, kind="plain", n=7):
     rng = np.random.default_rng(m)
-    _, receipts = Corrector(m).process_many(rng.dirichlet(np.ones(m), n), receipt=True)
+    P, corrector = rng.dirichlet(np.ones(m), n), corrector_of(m, kind)
+    _, receipts = corrector.process_many(P, receipt=True)
+    assert corrector.n_sent == ROWS[kind]
     return receipts, rng.integers(m, size=n)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m", [1, 2, 5])
-def test_what_a_receipt_gave_is_the_same_however_it_was_kept(m):
-    receipts, ys = made(m)
-    assert receipts[0].size == room.size(m)
-    want = room.gave_all(receipts, ys)
-    assert want.shape == room.none_known(len(ys)).shape
-    assert (want == room.brought(receipts, ys, m)).all()
-    single = [room.gave_row(receipts, i, y) for i, y in enumerate(ys)]
+def test_what_a_receipt_gave_is_the_same_however_it_was_kept(m, kind):
+    if m == 1 and "fitted" in kind:
+        return  # fit needs two classes
+    rows = ROWS[kind]
+    receipts, ys = made(m, kind)
+    assert receipts.shape == (len(ys), room.size(m, rows))
+    want = room.gave_all(receipts, ys, rows)
+    for receipt, y, known in zip(receipts, ys, want, strict=True):
+        each = receipt[:-1].reshape(rows, m)
+        assert (known[:-1] == each[:, y]).all()
+        assert known[-1] == (receipt[-1] if each[-1].argmax() == y else -receipt[-1])
+    assert want.shape == room.none_known(len(ys), rows).shape
+    assert (want == room.brought(receipts, ys, m, rows=rows)).all()
+    single = [room.gave_row(receipts, i, y, rows) for i, y in enumerate(ys)]
     kept = [
-        room.gave(room.kept(receipt.tobytes()), y, m)
+        room.gave(room.kept(receipt.tobytes()), y, rows)
         for receipt, y in zip(receipts, ys, strict=True)
     ]
     assert single == kept == [row.tobytes() for row in want]
-    assert (room.joined(kept) == want).all()
+    assert (room.joined(kept, rows=rows) == want).all()
     assert room.sensible(want).all()
+
+
+def test_a_receipt_that_does_not_say_what_was_on_top_is_none():
+    P = np.random.default_rng(0).dirichlet(np.ones(3), 50)
+    one, other = Corrector(3), Corrector(3)
+    for p in P:
+        _, receipt = one.process_one(p, receipt=True)
+        other.process_one(p)
+        receipt[4 * 3] = np.nan  # of the calibrated row
+        one.learn_one(p, 1, receipt=receipt)
+        other.learn_one(p, 1)
+    assert one.to_bytes() == other.to_bytes()
 
 
 def test_what_is_gone_is_not_known():
     blank = room.blank(2, 3)
     assert room.kept(blank[0].tobytes()) is None
-    known = room.joined([room.gave(None, 1, 3), room.gave_row(blank, 1, 2)])
+    known = room.joined([room.gave(None, 1), room.gave_row(blank, 1, 2)])
     assert np.isnan(known).all()
     assert known.shape == room.none_known(2).shape
     assert np.isnan(room.brought(blank, np.array([0, 2]), 3)).all()
 
 
 def test_a_class_that_appeared_since_was_given_nothing():
-    receipts, _ = made(3, 2)
+    receipts, _ = made(3, n=2)
     known = room.brought(receipts, np.array([3, 2]), 4)
-    assert (known[0] == 0).all()
-    assert (known[1] == receipts[1, :, 2]).all()
-    with pytest.raises(InvalidPrediction, match=r"shape \(2, 3, 3\), expected .* \(2, 3, 4\)"):
+    assert (known[0, :-1] == 0).all()
+    assert known[0, -1] == -receipts[0, -1]  # another class was on top
+    assert (known[1] == room.gave_all(receipts, np.array([2, 2]))[1]).all()
+    with pytest.raises(InvalidPrediction, match=r"shape \(2, 16\), expected .* \(2, 21\)"):
         room.brought(receipts, np.array([3, 2]), 4, fewest=4)
 
 
@@ -57,9 +92,64 @@ def test_receipts_that_give_no_probability_are_refused_by_row_and_nothing_is_lea
     corrector = Corrector(3)
     _, receipts = corrector.process_many(P, receipt=True)
     before = corrector.to_bytes()
-    receipts[1, 0, 2] = -0.5
-    with pytest.raises(InvalidPrediction, match=r"receipt of row 1: \[-0\.5.*or NaN"):
-        corrector.learn_many(P, [0, 2], receipts=receipts)
+    for at, wrong in [(2, -0.5), (14, 1.5), (15, 1.5)]:  # of the anchor, the calibrated row, top
+        bad = receipts.copy()
+        bad[1, at] = wrong
+        with pytest.raises(InvalidPrediction, match=rf"receipt of row 1: \[.*{wrong}.*or NaN"):
+            corrector.learn_many(P, [0, 2], receipts=bad)
     with pytest.raises(InvalidPrediction, match="receipts belong to predictions, and p is None"):
         corrector.learn_many(None, [0, 2], receipts=receipts)
+    assert corrector.to_bytes() == before
+
+
+OTHERS = [(kind, other) for kind in KINDS for other in ["0.2", *KINDS] if other != kind]
+
+
+@pytest.mark.parametrize("m", [2, 4, 5, 10])
+@pytest.mark.parametrize(("kind", "other"), OTHERS)
+def test_a_receipt_of_other_rows_counts_as_none(m, kind, other):
+    """Of release 0.2, from before fit, of a corrector with or without columns."""
+    rng = np.random.default_rng(0)
+    P, ys = rng.dirichlet(np.ones(m), 9), rng.integers(m, size=9)
+    told, untold, single = (corrector_of(m, kind) for _ in range(3))
+    for corrector in (told, untold, single):
+        corrector.process_many(P[::-1])  # what would be sent now differs from what was
+        corrector.learn_many(P, ys[::-1])
+    if other == "0.2":
+        _, sent = untold.process_many(P, receipt=True)
+        receipts = np.ascontiguousarray(sent[:, : 3 * m].reshape(-1, 3, m))
+        told.process_many(P)
+        single.process_many(P)
+    else:
+        _, receipts = corrector_of(m, other).process_many(P, receipt=True)
+    told.learn_many(P, ys, receipts=receipts)
+    for p, y, receipt in zip(P, ys, receipts, strict=True):
+        single.learn_one(p, int(y), receipt=receipt)
+    untold.learn_many(P, ys)
+    assert told.to_bytes() == single.to_bytes() == untold.to_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_receipt_of_its_own_rows_does_not(kind):
+    rng = np.random.default_rng(0)
+    P, ys = rng.dirichlet(np.ones(4), 9), rng.integers(4, size=9)
+    told, untold = corrector_of(4, kind), corrector_of(4, kind)
+    untold.process_many(P)
+    _, receipts = told.process_many(P, receipt=True)
+    told.learn_many(P[::-1], ys, receipts=receipts)
+    untold.learn_many(P[::-1], ys)
+    assert told.to_bytes() != untold.to_bytes()
+
+
+@pytest.mark.parametrize(
+    "shape", [(), (15,), (17,), (10, 1), (3, 4), (2, 3), (5, 3), (3, 3, 3), (31,), (18,)]
+)
+def test_what_is_no_receipt_is_refused(shape):
+    corrector = Corrector(3)
+    before = corrector.to_bytes()
+    for dtype in (np.float32, np.int64):
+        with pytest.raises(InvalidPrediction, match="receipts are"):
+            corrector.learn_one([0.2, 0.3, 0.5], 0, receipt=np.zeros(shape, dtype))
+    with pytest.raises(InvalidPrediction, match="receipts are int64"):
+        corrector.learn_one([0.2, 0.3, 0.5], 0, receipt=np.zeros(16, np.int64))
     assert corrector.to_bytes() == before

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_can import Corrector
+from stream_can.method.receipts import blank
 from tests.equal import compare
 from tests.oracle import Oracle, text_of
 from tests.strategies import events_of, receipt_of, rows, segments_of, streams
@@ -42,10 +43,22 @@ class Account:
         assert self.lost[value] <= self.allowed[value] + 1e-6
 
 
+def uncalibrated(oracle, given_, segments):
+    """min(o, cap), and what "without", "with" and s, the mixture of both, gave the label.
+
+    s is before the calibrated row: that is mixed in without looking at the value.
+    """
+    own, with_ = slice(oracle.own), slice(oracle.own, -1)
+    (a, log_a), (b, log_b) = oracle.group(own), oracle.group(with_)
+    s = oracle.shares(segments) @ given_[:-1]
+    return min(log_b - log_a, CAP), a @ given_[own], b @ given_[with_], s
+
+
 probabilities = st.sampled_from([1e-7, 1e-6, 1e-3, 0.1, 0.5, 1.0])
-GOOD, BAD = (0.1, 0.1, 0.1, 1.0, 1.0), (1.0, 1.0, 1.0, 1e-6, 1e-6)
-"""What the five rows give the label: those with columns are right, or wrong."""
-EVEN = (0.5,) * 5
+GOOD, BAD = (0.1,) * 4 + (1.0, 1.0, 0.1), (1.0,) * 4 + (1e-6, 1e-6, 1.0)
+"""What the rows give the label: those with columns are right, or wrong. The calibrated one is last:
+what it gives is in neither group."""
+EVEN = (0.5,) * 7
 LEARNS_AND_FORGETS = [("b", GOOD)] * 40 + ([("a", BAD)] + [("a", EVEN)] * 19) * 4
 
 
@@ -54,7 +67,7 @@ LEARNS_AND_FORGETS = [("b", GOOD)] * 40 + ([("a", BAD)] + [("a", EVEN)] * 19) * 
 @example(LEARNS_AND_FORGETS, 1, math.inf, 5)  # what S forgets
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), st.tuples(*[probabilities] * 5)), min_size=1, max_size=6
+        st.tuples(st.sampled_from("abc"), st.tuples(*[probabilities] * 7)), min_size=1, max_size=6
     ),
     st.integers(1, 20),
     st.sampled_from([5.0, 100.0, math.inf]),
@@ -69,13 +82,10 @@ def test_a_value_costs_no_more_than_is_promised_whatever_the_rows_are(
     account = Account(odds_half_life)
     labels = [part for part in pattern for _ in range(length)]
     for t in range(max(60, min(120, len(labels)))):
-        value, five = labels[t % len(labels)]
-        weights = oracle.weights_of({"x": value})
-        (a, log_a), (b, log_b) = oracle.group(slice(3)), oracle.group(slice(3, None))
-        five = np.array(five)
-        rows = a @ five[:3], b @ five[3:], weights @ five
-        account.add(value, min(log_b - log_a, CAP), *rows)
-        receipt = np.array([[q, 1 - q] for q in five], np.float32)
+        value, given_ = labels[t % len(labels)]
+        account.add(value, *uncalibrated(oracle, np.array(given_), {"x": value}))
+        rows = [[q, 1 - q] for q in given_]
+        receipt = np.append(rows, 0.5).astype(np.float32)  # the top: what it is moves no weight
         oracle.learn([0.5, 0.5], 0, receipt, {"x": value})
 
 
@@ -88,12 +98,9 @@ def test_it_holds_on_streams(seed, n_values, told):
         value, y = int(rng.integers(n_values)), int(rng.integers(3))
         y = value % 3 if rng.random() < told else y
         p = rng.dirichlet(np.exp(rng.normal(size=3)))
-        weights = oracle.weights_of({"x": value})
-        (a, log_a), (b, log_b) = oracle.group(slice(3)), oracle.group(slice(3, None))
-        _, receipt = oracle.process(p, {"x": value})
-        five = receipt[:, y].astype(float)
-        c = min(log_b - log_a, CAP)
-        account.add(value, c, a @ five[:3], b @ five[3:], weights @ five)
+        _, receipt = oracle.process(p, {"x": value})  # moves no weight
+        given_ = receipt[:-1].reshape(-1, 3)[:, y].astype(float)
+        account.add(value, *uncalibrated(oracle, given_, {"x": value}))
         oracle.learn(p, y, receipt, {"x": value})
 
 
@@ -184,7 +191,7 @@ def run(corrector, P, events, values):
         elif verb == "observe":
             corrector.observe_one(P[i], segments=values[i])
         elif verb == "learn":
-            receipt = receipt_of(kind, kept.get(i))
+            receipt = receipt_of(kind, kept.get(i), P.shape[1])
             corrector.learn_one(P[i], y, receipt=receipt, segments=values[i])
         else:
             corrector.learn_one(None, y)
@@ -210,8 +217,8 @@ def test_any_cut_into_batches_gives_the_same_bits(stream, data):
         elif verb == "observe":
             many.observe_many(P[at], segments=table)
         elif verb == "learn":
-            unknown = np.full((5, m), np.nan, np.float32)
-            back = [receipt_of(kind, kept.get(i)) for _, i, _, kind in events[:cut]]
+            unknown = blank(1, m, many.n_sent)[0]
+            back = [receipt_of(kind, kept.get(i), m) for _, i, _, kind in events[:cut]]
             receipts = np.array([unknown if receipt is None else receipt for receipt in back])
             many.learn_many(P[at], y, receipts=receipts, segments=table)
         else:

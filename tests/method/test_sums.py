@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.method import sums
+from stream_can.method.paths import anchor
 from tests.strategies import path_sets
 
 pytestmark = pytest.mark.fast
@@ -37,9 +40,10 @@ correctors = st.builds(
 
 @given(correctors)
 def test_single_rows_add_what_observing_them_adds_to_the_bit(made):
+    """But the weights of the class mix: they come by way of a logarithm."""
     observed, P = made
-    summed = Corrector.from_bytes(observed.to_bytes())
     for p in P:
+        summed = Corrector.from_bytes(observed.to_bytes())
         row, receipt = observed.process_one(p, receipt=True)
         added = summed.new_sums()
         before = summed.to_bytes()
@@ -48,7 +52,12 @@ def test_single_rows_add_what_observing_them_adds_to_the_bit(made):
         assert rows[0].tobytes() == row.tobytes()
         assert receipts[0].tobytes() == receipt.tobytes()
         summed.add_sums(added)
-        assert summed.to_bytes() == observed.to_bytes()
+        assert summed._state.keys() == observed._state.keys()
+        for name, array in observed._state.items():
+            if name in ("W", "W.moving"):
+                np.testing.assert_allclose(summed._state[name], array, rtol=0, atol=1e-12)
+            else:
+                assert summed._state[name].tobytes() == array.tobytes(), name
 
 
 @given(correctors, st.lists(st.integers(0, 40), max_size=4))
@@ -65,7 +74,9 @@ def test_sums_are_those_of_the_rows_however_they_are_cut(made, cuts):
         corrector.merge_sums(merged, own)
     assert parts.tobytes() == whole.tobytes()
     np.testing.assert_allclose(merged, whole, rtol=1e-9, atol=1e-12)
-    assert (merged[1:, -1] == whole[1:, -1])[: len(merged) - 2].all()
+    for i, part in enumerate(corrector.parts_of_sums):
+        if part.counted:
+            assert merged[i, -1] == whole[i, -1]
 
 
 @given(correctors)
@@ -74,6 +85,7 @@ def test_sums_of_many_rows_add_what_observing_them_with_the_same_state_would(mad
     corrector, P = made
     start = {name: array.copy() for name, array in corrector._state.items()}
     added = corrector.new_sums()
+    first = corrector.explain_many(P)[anchor(corrector.paths)]
     corrector.correct_and_sum(P, added)
     corrector.add_sums(added)
     g, state = corrector._kernel.g, corrector._state
@@ -89,6 +101,84 @@ def test_sums_of_many_rows_add_what_observing_them_with_the_same_state_would(mad
         for j in P.argmax(axis=1):
             counts = g * counts + (np.arange(m) == j)
         np.testing.assert_allclose(state["predicted"], counts, rtol=1e-9)
+    if "V" in state:
+        V = start["V"]
+        for r in first:
+            V = g * V + np.append(r, 1)
+        np.testing.assert_allclose(state["V"], V, rtol=1e-9)
+    for of, name in [("W", "Q"), ("W", "Q.500"), ("W", "Q.50"), ("W.moving", "Q.moving")]:
+        if name in state:  # the number of rows; what the experts count is asked of the oracle
+            decay = 2 ** (-1 / sums.EXPERTS.get(name, sums.MOVING_EXPERTS["Q.moving"]).half_life)
+            number = start[name][-1] * decay**N + (1 - decay**N) / (1 - decay)
+            assert state[name][-1] == pytest.approx(number)
+            assert abs(state[of].sum() - 1) < 1e-12
+
+
+def folded(W, E, n):
+    """The weights of the experts after n rows with the evidence E: JUDGE's slow loop."""
+    W, factors = W.tolist(), [1.0, *np.exp(np.array(E) / n).tolist()]
+    for _ in range(n):
+        W = [w * factor for w, factor in zip(W, factors, strict=True)]
+        total = sum(W)
+        W = [0.997 * w / total + 0.003 / len(W) for w in W]
+    return np.array(W)
+
+
+def part_of(corrector, name):
+    return [part.array for part in corrector.parts_of_sums].index(name)
+
+
+MIXES = {"W.moving": lived(3, None, 5000.0, 0, False)[0], "W": lived(3, None, 5000.0, 0, True)[0]}
+
+
+@pytest.mark.parametrize("name", MIXES)
+@pytest.mark.parametrize("n", [1, 2, 7, 100, 5000, 20_000, 20_001, 50_000])
+@pytest.mark.parametrize("each", [0.3, -0.02, 0.0004, 5.0])
+def test_evidence_is_folded_as_if_it_had_come_evenly(name, n, each):
+    """Above 20,000 turns they stand still: no more are made."""
+    corrector = Corrector.from_bytes(MIXES[name].to_bytes())
+    W = corrector._state[name].copy()
+    E = n * each * np.array([1.0, -0.5, 0.9])[: len(W) - 1]
+    added = corrector.new_sums()
+    added[sums.ROWS, -1] = n
+    added[part_of(corrector, name), : len(E)] = E
+    corrector.add_sums(added)
+    np.testing.assert_allclose(corrector._state[name], folded(W, E, n), rtol=0, atol=1e-12)
+    assert n > 1000 or abs(folded(W, E, n) - folded(W, E / 2, n)).max() > 1e-7  # it says something
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_merging_two_partitions_adds_their_evidence(name):
+    corrector = Corrector.from_bytes(MIXES[name].to_bytes())
+    W, at = corrector._state[name].copy(), part_of(corrector, name)
+    P = np.random.default_rng(1).dirichlet([2, 0.3, 0.3], 500)
+    both, one, other = (corrector.new_sums() for _ in range(3))
+    corrector.correct_and_sum(P[:200], one)
+    corrector.correct_and_sum(P[200:], other)
+    corrector.merge_sums(both, one)
+    corrector.merge_sums(both, other)
+    assert (both[at] == one[at] + other[at]).all()
+    n = len(W) - 1
+    assert (both[at, :n] != 0).all()
+    assert (both[at, n:] == 0).all()
+    corrector.add_sums(both)
+    np.testing.assert_allclose(corrector._state[name], folded(W, both[at, :n], 500), atol=1e-12)
+
+
+def test_a_row_that_nobody_expected_is_as_likely_in_sums_as_when_it_is_observed():
+    """Its evidence is far from 0, where a logarithm rounds."""
+    for seed in range(20):
+        observed = Corrector(12, half_life=math.inf)
+        observed.process_many(np.eye(12)[np.zeros(400 + seed, int)])
+        summed = Corrector.from_bytes(observed.to_bytes())
+        added, p = summed.new_sums(), np.eye(12)[1 + seed % 11]
+        before = summed._state["W.moving"].copy()
+        summed.correct_and_sum(p[None], added)
+        summed.add_sums(added)
+        observed.process_one(p)
+        W = observed._state["W.moving"]
+        np.testing.assert_allclose(summed._state["W.moving"], W, rtol=0, atol=1e-12)
+        assert abs(W - before).max() > 0.1
 
 
 @given(st.floats(0.0, 1.0), st.integers(0, 10_000))

@@ -62,6 +62,40 @@ def test_equals_the_oracle(n, m, labelled):
     assert corrector.fit_report["class_mix"] == (oracle.ref is not None)
 
 
+@pytest.mark.parametrize(("flatter", "trusted"), [(0.6, 0.0), (1.0, 1.0), (2.0, 0.0)])
+def test_where_rows_became_flatter_or_sharper_fitted_is_left_as_it_was_fitted(flatter, trusted):
+    """The classifier was replaced behind `fit`: its rows say no more what the class mix is."""
+    P, y = rows_of(520, 0)
+    oracle, corrector = Oracle(3), Corrector(3)
+    oracle.fit(P, y)
+    corrector.fit(P, y)
+    stream, _ = rows_of(700, 1, mix=[0.6, 0.3, 0.1])
+    stream = stream**flatter
+    stream /= stream.sum(axis=1, keepdims=True)
+    for p in stream:
+        oracle.observe(p)
+    corrector.observe_many(stream)
+    assert oracle.believed() == trusted
+    np.testing.assert_allclose(corrector._state["D"], [oracle.D, oracle.N_D], rtol=1e-5)
+    some = stream[:50]
+    fitted = corrector.explain_many(some)["fitted"]
+    np.testing.assert_allclose(
+        fitted, [oracle.base_row("fitted", p) for p in some], rtol=0, atol=1e-6
+    )
+    frozen = np.array([oracle.frozen.row(p) for p in some])
+    assert abs(fitted - frozen).max() < 1e-6 if trusted == 0 else abs(fitted - frozen).max() > 0.05
+    without_guard = np.array([oracle.chain.row(r, oracle.ref)[0] for r in frozen])
+    assert abs(without_guard - frozen).max() > 0.05  # there was something to hold back
+
+
+def rows_of(n, seed, mix=None):
+    """Rows of three classes and their labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(3, n, p=mix)
+    P = np.exp(1.2 * (rng.normal(size=(n, 3)) + 1.5 * np.eye(3)[y]))
+    return P / P.sum(axis=1, keepdims=True), y
+
+
 def test_it_helps_before_the_first_label_and_follows_the_mix():
     m, mix = 5, np.array([0.02, 0.02, 0.06, 0.3, 0.6])
     P, y = biased(3000, m, 0)

@@ -186,7 +186,7 @@ def test_lines_that_coincide_are_both_seen():
 def test_what_goes_out_and_both_temperatures_are_drawn():
     P, y = stream(4000, sharpness=3)
     result = replayed(P, y, rates=False)
-    tempered = drawn(final_weights, result).axes[0].collections[-1]
+    tempered = drawn(final_weights, result).axes[0].collections[2]
     corners = tempered.get_paths()[0].vertices
     end = corners[corners[:, 0] == corners[:, 0].max(), 1]
     mean = np.mean([m.final_weights[2] for m in result.moments if m.row > 3500])

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector
+from stream_can.method.receipts import gave, gave_row
 from stream_can.stream import entry
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record
 
 pytestmark = pytest.mark.fast
-M = 4
+M, APP = 4, b"12345678"
 SIGNALLING_NAN = (0x7FA00000).to_bytes(4, "little")  # which numpy warns of as it is cast
 
 
@@ -35,9 +36,10 @@ def part(corrector, seed, n=20, labels=15):
     _, receipts = corrector.correct_and_sum(P, found.sums, receipt=True, segments=segments)
     for i in range(labels):
         y = int(rng.integers(M))
-        known = receipts[i % n, :, y] if i % 3 else np.full(receipts.shape[1], np.nan, np.float32)
+        known = gave_row(receipts, i % n, y, corrector.n_sent) if i % 3 else None
         row = None if i % 5 == 4 else P[i % n].tobytes()
-        found.add(5 * seed + i, 10 * seed + i, y, known.tobytes(), row, given[i % n])
+        known = known or gave(None, y, corrector.n_sent)
+        found.add(5 * seed + i, 10 * seed + i, y, known, row, given[i % n])
     return found
 
 
@@ -47,14 +49,22 @@ def plainly(corrector, parts):
         corrector.add_sums(one.sums.astype(np.float32).astype(float))
     for one in parts:
         for y, known, row, said in zip(one.classes, one.known, one.rows, one.given, strict=True):
-            receipt = np.full((corrector.n_sent, M), np.nan, np.float32)
-            receipt[:, y] = np.frombuffer(known, np.float32)
+            receipt = receipt_that_gave(np.frombuffer(known, np.float32), y)
             if row is None:
                 corrector.learn_one(None, y)
             else:
                 single = np.frombuffer(row).astype(np.float32)
                 segments = dict(zip(corrector.segments, said or (), strict=True))
                 corrector.learn_one(single, y, receipt=receipt, segments=segments)
+
+
+def receipt_that_gave(known, y):
+    """Rows that are NaN but for the label's class; in the last one this is on top, or is not."""
+    *each, top = known
+    rows = np.full((len(each), M), np.nan, np.float32)
+    rows[-1] = -1 if top > 0 else 2
+    rows[:, y] = each
+    return np.append(rows.ravel(), abs(top))
 
 
 @given(
@@ -69,7 +79,7 @@ def test_an_entry_is_folded_as_its_description_says(seeds, limit, columns):
     parts = [part(corrector, seed) for seed in seeds]
     ends = [(10 * seed + 20, 5 * seed + 15) for seed in seeds]
     opened = list(zip(seeds, parts, ends, strict=True))
-    data = entry.entries(corrector, 77, opened, limit)
+    data = entry.entries(corrector, 77, opened, limit, APP)
     folded = Corrector.from_bytes(corrector.to_bytes())
     for one in data:
         read = entry.read(one)
@@ -102,7 +112,7 @@ def labelled(one):
 
 def test_without_columns_an_entry_says_nothing_of_them():
     plain, columns = Corrector(M), Corrector(M, segments=COLUMNS)
-    for app in (None, b"12345678"):
+    for app in (None, APP):
         (data,) = entry.entries(plain, 0, [(0, part(plain, 1), (30, 20))], app=app)
         held = msgspec.msgpack.decode(data)
         assert held.keys() & {"segments", "needs"} == set()
@@ -111,7 +121,7 @@ def test_without_columns_an_entry_says_nothing_of_them():
         assert (held["version"], held["needs"]) == (2, ["segments"])
     nothing = entry.OpenPart(columns, 0, 0)
     columns.correct_and_sum([[0.25] * M], nothing.sums)
-    nothing.add(0, 1, 0, np.full(5, np.nan, np.float32).tobytes(), None, ("a", "b"))
+    nothing.add(0, 1, 0, gave(None, 0, 7), None, ("a", "b"))
     (data,) = entry.entries(columns, 0, [(0, nothing, (1, 1))])
     assert "segments" not in msgspec.msgpack.decode(data)  # its prediction is gone
 
@@ -139,7 +149,7 @@ def test_long_values_make_more_entries_and_none_that_is_too_large():
     _, receipts = corrector.correct_and_sum(P, found.sums, receipt=True)
     for i in range(200):
         values = (f"{i:04d}" + 996 * "日", "b")
-        found.add(i, i, 0, receipts[i, :, 0].tobytes(), P[i].tobytes(), values)
+        found.add(i, i, 0, gave_row(receipts, i, 0, 7), P[i].tobytes(), values)
     data = entry.entries(corrector, 0, [(0, found, (200, 200))], limit)
     assert max(map(len, data)) < 2 * limit
     for one in data:
@@ -152,10 +162,11 @@ def test_a_log_starts_once_and_begins_anew_where_it_says_so():
     first, second = Corrector(M), Corrector(M, half_life=9)
     replica = Replica()
     values = [
-        entry.entries(first, 0, [(0, part(first, 1), (30, 20))])[0],  # nothing to learn it yet
+        # nothing to learn it yet
+        entry.entries(first, 0, [(0, part(first, 1), (30, 20))], app=APP)[0],
         entry.start(first.to_bytes()),
         entry.start(second.to_bytes()),  # from another process, too late
-        entry.entries(first, 0, [(0, part(first, 1), (30, 20))])[0],
+        entry.entries(first, 0, [(0, part(first, 1), (30, 20))], app=APP)[0],
         entry.settings({"half_life": 77.0}),
         entry.start(second.to_bytes(), reset=True),
     ]
@@ -173,7 +184,8 @@ def test_a_log_starts_once_and_begins_anew_where_it_says_so():
 
 
 def fits_not(corrector):
-    good = entry.read(entry.entries(corrector, 0, [(0, part(corrector, 1), (30, 20))])[0])
+    opened = [(0, part(corrector, 1), (30, 20))]
+    good = entry.read(entry.entries(corrector, 0, opened, app=APP)[0])
     (one,) = good.parts
     replace = msgspec.structs.replace
     for broken in (
@@ -181,9 +193,9 @@ def fits_not(corrector):
         replace(one, classes=one.classes[:-1]),
         replace(one, rows=one.rows[4:]),
         replace(one, rows=one.rows[:-4] + np.array([np.nan], "<f4").tobytes()),
-        replace(one, known=one.known[: -4 * corrector.n_sent]),
+        replace(one, known=one.known[: -4 * (corrector.n_sent + 1)]),
         replace(one, known=one.known[:-4]),
-        replace(one, known=np.full(15 * corrector.n_sent, 2, "<f4").tobytes()),
+        replace(one, known=np.full(15 * (corrector.n_sent + 1), 2, "<f4").tobytes()),
         replace(one, classes=np.full(15, M, "<i4").tobytes()),
     ):
         yield replace(good, parts=[one, broken])
@@ -203,6 +215,7 @@ def fits_not(corrector):
     yield replace(good, sums=good.sums[4:])
     yield replace(good, sums=np.full(len(good.sums) // 4, np.nan, "<f4").tobytes())
     yield replace(good, sums=np.full(len(good.sums) // 4, -1, "<f4").tobytes())
+    yield replace(good, sums=good.sums[: len(good.sums) // 2])
     yield replace(good, sums=SIGNALLING_NAN + good.sums[4:])
     yield replace(good, start=b"nonsense", reset=True)
     yield replace(good, settings={"half_life": -1.0})
@@ -235,7 +248,8 @@ def test_what_does_not_fit_is_named_and_changes_nothing(columns):
 @given(st.data(), st.sampled_from([[], COLUMNS]))
 def test_bytes_that_were_changed_are_read_or_refused(draw, columns):
     corrector = Corrector(M, segments=columns)
-    data = bytearray(entry.entries(corrector, 3, [(0, part(corrector, 2), (40, 25))])[0])
+    opened = [(0, part(corrector, 2), (40, 25))]
+    data = bytearray(entry.entries(corrector, 3, opened, app=APP)[0])
     for _ in range(draw.draw(st.integers(1, 3))):
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     before = corrector.to_bytes()

@@ -222,7 +222,9 @@ def test_a_log_of_single_records_makes_what_a_task_alone_makes(records, columns)
     for record in records:
         outputs += task.handle([record]).outputs
         part, end = task.take()
-        for data in entry.entries(replica.corrector, replica.offset, [(0, part, end)]):
+        for data in entry.entries(
+            replica.corrector, replica.offset, [(0, part, end)], app=b"12345678"
+        ):
             replica.fold(Record("log", 0, replica.offset, 0, None, data))
     expected = alone.handle(records).outputs
     assert len(outputs) == len(expected)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
-from stream_can import Corrector
+from stream_can import Corrector, snapshot
+from stream_can.method.receipts import gave
 from stream_can.stream import entry
 from stream_can.stream.identity import Identity
 from stream_can.stream.records import Record
@@ -35,7 +37,7 @@ def labels(n, *, app=None, folded_to=0, y=0):
     corrector = Corrector(200)
     part = entry.OpenPart(corrector, 0, 0)
     for i in range(n):
-        part.add(i, i, y, b"\0" * 12, None)
+        part.add(i, i, y, b"\0" * 24, None)
     (one,) = entry.entries(corrector, folded_to, [(77, part, (0, n))], app=app)
     return one
 
@@ -110,6 +112,39 @@ def test_a_log_of_release_02_gets_an_identity_once():
     assert log.write(entry.identify(OURS), after=2000) is None  # of two at once the first counts
     assert log.replica.terms.since == (2, 1000)
     assert log.labels == 2
+
+
+@pytest.mark.parametrize("fit", [False, True])
+def test_behind_the_identity_of_a_log_of_release_02_all_have_the_same_bits(fit):
+    """Whoever folded all of it, and whoever went on from what a worker of 0.2 had made of it."""
+    first = Corrector(3)
+    rng = np.random.default_rng(0)
+    if fit:
+        first.fit(rng.dirichlet(np.ones(3), 600), rng.integers(3, size=600))
+    log, other = Log(), Log()
+    log.write(entry.start(first.to_bytes()))
+    for k in range(3):
+        part, P = entry.OpenPart(log.replica.corrector, k, k), rng.dirichlet(np.ones(3), 20)
+        log.replica.corrector.correct_and_sum(P, part.sums)
+        for i in range(20):
+            part.add(i, i, int(rng.integers(3)), gave(None, 0, first.n_sent), P[i].tobytes())
+        (one,) = entry.entries(log.replica.corrector, k, [(0, part, (k, k))])
+        log.write(one)
+        if k == 1:  # 0.2 judges by other rows: its odds, and with fit its weights, are others
+            head, arrays, version = snapshot.decode(log.replica.corrector.to_bytes())
+            for name in ("odds", "recent", *(("u.last",) if fit else ())):
+                arrays[name] = arrays[name] + 0.1
+            theirs = Corrector.from_bytes(snapshot.encode(head, arrays, version))
+            other.replica = Replica(theirs, log.replica.offset)
+    other.write(one)
+    assert log.replica.corrector.to_bytes() != other.replica.corrector.to_bytes()
+    for both in (log, other):
+        assert both.write(entry.identify(OURS)) is None
+    assert log.replica.corrector.to_bytes() == other.replica.corrector.to_bytes()
+    assert log.replica.corrector.n_labels == 60
+    again = log.replica.corrector.to_bytes()
+    log.write(entry.identify(OURS))  # of two at once the first counts
+    assert log.replica.corrector.to_bytes() == again
 
 
 def test_it_begins_anew_as_another_one_of_its_name():

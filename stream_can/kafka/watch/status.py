@@ -90,7 +90,7 @@ class Learned(Struct):
     weights: dict[str, float]
     """Of the paths in the mixture."""
     final_weights: dict[str, float]
-    """Of anchor, mixture and tempered mixture in what goes out."""
+    """Of the rows in what goes out."""
     last_temperature: float
     coverage: float
     """How much of the correction the labels let out, from 0 to 1."""

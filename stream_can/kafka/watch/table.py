@@ -137,7 +137,7 @@ LEARNED = (
         _of("effective_sample_size"), ("partition",)),
     Row("path_weight", Gauge, "Weight of a path in the mixture", _of("weights"),
         ("partition", "path")),
-    Row("final_weight", Gauge, "Share of anchor, mixture and tempered in the output",
+    Row("final_weight", Gauge, "Share of each row that the output is mixed from",
         _of("final_weights"), ("partition", "row")),
     Row("last_temperature", Gauge, "Temperature of the tempered mixture", _of("last_temperature"),
         ("partition",)),
