@@ -18,6 +18,7 @@ import numpy as np
 from validation import load
 
 from stream_can import Corrector
+from stream_can.method.receipts import gave_all, none_known
 from stream_can.stream import entry
 
 EVERY = 200
@@ -51,7 +52,7 @@ def together(
     corrector: Corrector, P: np.ndarray, y: np.ndarray, given: np.ndarray, delay: int, count: int
 ) -> np.ndarray:
     """Every row as its partition sends it."""
-    out, known = np.empty_like(P), np.full((len(P), 3), np.nan, np.float32)
+    out, known = np.empty_like(P), none_known(len(P), corrector.n_sent)
     for begin in range(0, len(P), EVERY):
         end, opened = min(begin + EVERY, len(P)), []
         for partition in range(count):
@@ -59,12 +60,12 @@ def together(
             rows = np.arange(begin, end)
             rows = rows[rows % count == partition]
             out[rows], receipts = corrector.correct_and_sum(P[rows], part.sums, receipt=True)
-            known[rows] = receipts[np.arange(len(rows)), :, y[rows]]
+            known[rows] = gave_all(receipts, y[rows], corrector.n_sent)
             late = np.arange(max(0, begin - delay), max(0, end - delay))
             for t in late[(late % count == partition) & given[late]]:
                 part.add(0, 0, int(y[t]), known[t].tobytes(), P[t].tobytes())
             opened.append((partition, part, (0, 0)))
-        for data in entry.entries(corrector, 0, opened):
+        for data in entry.entries(corrector, 0, opened, app=b"measured"):
             entry.fold(corrector, entry.read(data))
     return out
 
