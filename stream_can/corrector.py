@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
+from numbers import Real
 from typing import Any, Literal, NamedTuple, Self, overload
 
 import msgspec
@@ -37,6 +38,7 @@ from stream_can.method.state import (
     new_state,
     start_weights,
 )
+from stream_can.method.successor import successor
 from stream_can.method.values import Values
 
 __all__ = ["Corrector"]
@@ -765,6 +767,54 @@ class Corrector:
         """
         head, state, version = snapshot.decode(self.to_bytes())
         state = judged_anew(state, len(self.classes), self.paths)
+        return type(self).from_bytes(snapshot.encode(head, state, version))
+
+    def successor(self, discount: float = 0.1) -> Self:
+        """The corrector with which a new version of the classifier begins.
+
+        A version that was trained again errs much as its predecessor did, but not quite. So what
+        was learned stays as a belief, and the evidence for it counts ``discount``: labels of the
+        new version move it as soon as they would move a corrector that saw a tenth as much. The
+        class mix of the labels, and the weights of the paths, stay as they are. What :meth:`fit`
+        made belongs to the old classifier and is left out. docs/method.md, "A new version of the
+        classifier", has the formula.
+
+        Parameters
+        ----------
+        discount
+            What the evidence counts, from 0 (the class mix and the weights of the paths alone
+            stay) to 1 (a copy, but for what ``fit`` made).
+
+        Returns
+        -------
+        Another corrector of the same classes, settings and columns; this one stays as it is. Labels
+        of this one's predictions are its own to learn.
+
+        Raises
+        ------
+        ValueError
+            Where ``discount`` is not from 0 to 1.
+
+        Examples
+        --------
+        >>> old = Corrector(["fraud", "fine"])
+        >>> old.learn_many([[0.6, 0.4]] * 200, ["fraud", "fine", "fine", "fine"] * 50)
+        >>> new = old.successor()
+        >>> new.n_labels
+        20
+        >>> [corrector.correct_one([0.6, 0.4])[1].round(2).item() for corrector in (old, new)]
+        [0.67, 0.6]
+        """
+        if not (isinstance(discount, Real) and 0 <= discount <= 1):
+            raise ValueError(f"discount: {discount!r}, expected a number from 0 to 1")
+        head, state, version = snapshot.decode(self.to_bytes())
+        values = state.pop("values", None)
+        own = tuple(head["paths"])
+        columns = len(head["segments"]["columns"]) if "segments" in head else 0
+        state, own = successor(state, len(head["classes"]), own, columns, float(discount))
+        if values is not None:
+            state["values"] = discount * values
+        head |= {"paths": list(own), "fit": None}
         return type(self).from_bytes(snapshot.encode(head, state, version))
 
     def __reduce__(self) -> tuple[Any, ...]:

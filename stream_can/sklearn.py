@@ -300,6 +300,36 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.corrector_ = Corrector.from_bytes(snapshot, self.classes_.tolist(), **settings)
         return self
 
+    def successor(self, estimator: Any, discount: float = 0.1) -> Self:
+        """What corrects a new version of the classifier; see :meth:`Corrector.successor`.
+
+        Parameters
+        ----------
+        estimator
+            The new version, trained.
+        discount
+            What the evidence learned here counts there, from 0 to 1.
+
+        Returns
+        -------
+        Another calibrator with ``cv="prefit"`` and these settings; this one stays as it is.
+
+        Raises
+        ------
+        ValueError
+            The new version has other classes.
+        """
+        check_is_fitted(self)
+        after: Self = clone(self).set_params(estimator=estimator, cv=PREFIT)
+        after._take(estimator)
+        if not np.array_equal(after.classes_, self.classes_):
+            raise ValueError(
+                f"successor: the new classifier has classes {after.classes_.tolist()}, this one"
+                f" {self.classes_.tolist()}; for other classes make a new StreamCalibrator"
+            )
+        after.corrector_ = self.corrector_.successor(discount)
+        return after
+
     # ---- what scikit-learn asks for
 
     def get_metadata_routing(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_can import Corrector
 from stream_can.method.paths import split
 from tests.oracle import mixed, without
 from tests.strategies import receipt_of
@@ -149,3 +150,22 @@ def same_chain(chain, experts, weights, m, tolerance):
 def calibration_of(P, y):
     """How far accuracy is from the mean confidence of some rows."""
     return abs((P.argmax(axis=1) == y).mean() - P.max(axis=1).mean())
+
+
+def tolerance_of(settings):
+    return 1e-6 if any("matrix" in path for path in settings["paths"]) else 1e-9
+
+
+def corrector_of(m, settings, columns, limit):
+    return Corrector(m, segments=columns, segments_mb=limit / (1 << 20), **settings)
+
+
+def same_values(oracle, corrector, tolerance):
+    """The same values are kept, in the order of their last labels, and they hold the same."""
+    names, numbers = corrector._values.dump()
+    order = sorted(oracle.values, key=lambda key: (oracle.values[key].last, key[0]))
+    assert names == order
+    for key, row in zip(names, numbers, strict=True):
+        value = oracle.values[key]
+        expected = [value.L[0], value.E[0], value.L[1], value.E[1], [value.S]]
+        np.testing.assert_allclose(row, np.concatenate(expected), rtol=0, atol=tolerance)

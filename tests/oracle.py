@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -114,6 +115,10 @@ class Chain:
     def add_class(self):
         self.Q = np.pad(self.Q, [(0, 0), (0, 1)])
 
+    def discount(self, d):
+        """Of the counts; the weights are beliefs."""
+        self.Q, self.N = d * self.Q, d * self.N
+
 
 class Value:
     """What the labels of one value of a column say."""
@@ -121,6 +126,9 @@ class Value:
     def __init__(self, m):
         self.L, self.E = np.zeros((2, m)), np.zeros((2, m))  # slow, fast
         self.S, self.last = 0.0, 0
+
+    def discount(self, d):
+        self.L, self.E, self.S = d * self.L, d * self.E, d * self.S
 
 
 class Base:
@@ -181,6 +189,27 @@ class Base:
             self.G[j] = G
             self.A[j] = np.clip(A - (w * d + (1 - g) * a * A) / (G + a), -MOST_C, MOST_C)
             self.A[j, silent] = self.G[j, silent] = 0
+
+    def discount(self, d):
+        """The minimum of d times what the labels said and all that the prior says.
+
+        Around its value a parameter has the curvature of the labels and that of the prior, which
+        pulls it to 0: what it is, is where both balance.
+        """
+        if self.name == "raw":
+            return
+        both = d * (self.Q + self.Lambda) @ self.u
+        bounds = [MOST_LOG_B] + [MOST_T] * (len(self.u) - 1)
+        self.u = np.clip(
+            np.linalg.solve(d * self.Q + self.Lambda, both), np.negative(bounds), bounds
+        )
+        self.Q = d * self.Q
+        a = self.a
+        self.c = self.c * d * (self.H + a) / (d * self.H + a)
+        self.H = d * self.H
+        G = self.G.astype(np.float64)
+        self.A = (self.A.astype(np.float64) * d * (G + a) / (d * G + a)).astype(np.float32)
+        self.G = (d * G).astype(np.float32)
 
     def add_class(self):
         self.m += 1
@@ -652,6 +681,44 @@ class Oracle:
         for value in self.values.values():
             value.L, value.E = (np.pad(sums, [(0, 0), (0, 1)]) for sums in (value.L, value.E))
         self.refresh_prior()
+
+    # ---- a new version of the classifier
+
+    def successor(self, d=0.1):
+        """What its corrector begins with: of the evidence a part, and what it led to."""
+        new = copy.deepcopy(self)
+        if d == 1 and self.frozen is None:
+            return new
+        if self.frozen is not None:
+            new.drop_fitted()
+        for part in (*new.bases.values(), new.last, new.last_with, new.moving):
+            part.discount(d)
+        for value in new.values.values():
+            value.discount(d)
+        new.S = {name: d * sums for name, sums in new.S.items()}
+        for name in ("M", "N", "N_j", "n_j", "agree", "differ", "top", "odds", "bins", "V", "N_V",
+                     "recent"):  # fmt: skip
+            setattr(new, name, d * getattr(new, name))
+        new.n = math.floor(d * new.n)
+        return new
+
+    def drop_fitted(self):
+        """What `fit` made belongs to the old classifier; what its paths had goes to the anchor."""
+        paths = tuple(path for path in self.paths if path not in FITTED_PATHS)
+        kept = [self.paths.index(path) for path in paths]
+        for name in ("w", "w_with"):
+            w = getattr(self, name)
+            left = w.sum() - w[kept].sum()
+            w = w[kept]
+            w[paths.index(anchor(paths))] += left
+            setattr(self, name, w)
+        odds, bins = self.odds, self.bins
+        self.paths, self.frozen, self.S["fitted"] = paths, None, np.zeros(self.m)
+        w, w_with, n = self.w, self.w_with, self.n
+        self.start()
+        self.w, self.w_with, self.n, self.bins = w, w_with, n, bins
+        if not self.alone:  # of a row "moving" nothing is known
+            self.odds = np.insert(odds, 3, 0.0)
 
     # ---- validation data
 

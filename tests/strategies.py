@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from stream_can.method.paths import PATHS
 from stream_can.method.uncertain import UNCERTAINTIES
+from tests.oracle import Oracle
 
 sizes = st.one_of(st.integers(1, 12), st.sampled_from([30, 33, 100, 257, 300]))
 path_sets = st.lists(st.sampled_from(PATHS), min_size=1, unique=True)
@@ -115,6 +116,18 @@ def streams(draw, sizes=sizes):
     P = draw(rows(m, draw(st.integers(1, 25))))
     counts = draw(st.one_of(st.none(), st.just(np.arange(m) * 3)))
     return m, counts, draw(settings_of()), P, draw(events_of(P))
+
+
+@st.composite
+def segmented(draw):
+    """A stream, its columns, a bound in bytes, and what its rows give of the columns."""
+    m, counts, settings, P, events = draw(streams(st.integers(1, 12)))
+    if "vector" not in settings["paths"] or len(settings["paths"]) == 1:
+        settings["paths"] = sorted({*settings["paths"], "raw", "vector"})
+    columns, values = draw(segments_of(len(P)))
+    size = Oracle(2).size_of((0, "a")) - 8 * 9 + 8 * (4 * m + 1)
+    limit = draw(st.sampled_from([1, 2 * size, 5 * size, 1 << 26]))
+    return m, {"train_counts": counts, **settings}, P, events, columns, limit, values
 
 
 def one_sided(rows, verbs_of_rows):

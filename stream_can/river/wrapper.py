@@ -138,6 +138,26 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         """The corrector behind the classifier, to look inside; None before the first class."""
         return self._corrector
 
+    def successor(self, classifier: base.Classifier, discount: float = 0.1) -> CorrectedClassifier:
+        """The wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
+
+        Parameters
+        ----------
+        classifier
+            The new version; it is wrapped as it is.
+        discount
+            What the evidence learned here counts there, from 0 to 1.
+
+        Returns
+        -------
+        Another wrapper with these settings; this one stays as it is.
+        """
+        after: CorrectedClassifier = self.clone()
+        after.classifier = classifier  # a clone would have forgotten its training
+        if self._corrector is not None:
+            after._corrector = self._corrector.successor(discount)
+        return after
+
     # ---- one row
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:

@@ -21,7 +21,7 @@ from stream_can import Corrector, batch_can, laplace
 from stream_can.method.checks import bad_rows
 from stream_can.method.paths import PATHS
 from stream_can.method.receipts import blank, gave_all, none_known
-from tests.equal import compare, near_a_jump
+from tests.equal import compare, near_a_jump, tolerance_of
 from tests.oracle import Oracle
 from tests.strategies import CONFIRMED, CORRECTED, SILENT, events_of, receipt_of, rows, streams
 
@@ -42,10 +42,6 @@ def run(corrector, P, events):
         else:
             corrector.learn_one(None, y)
     return out
-
-
-def tolerance_of(settings):
-    return 1e-6 if any("matrix" in path for path in settings["paths"]) else 1e-9
 
 
 @example(SILENT)
@@ -121,6 +117,7 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
         receipt = oracle.process(P[0])[1]
         oracle.add_class()
         oracle.learn(np.append(P[0], 0), m, receipt)
+        oracle.successor().successor(1)
 
     before = sys.gettrace()
     sys.settrace(trace)
@@ -135,6 +132,7 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
                 oracle.learn(p, 0)
             more = np.zeros(len(oracle.pi) * (m + 1) + 1)  # a receipt of more classes: as none
             oracle.learn(p, 0, more)
+            oracle.successor()
         play_with_segments()
     finally:
         sys.settrace(before)
@@ -155,6 +153,7 @@ def play_with_segments():
         p = rng.dirichlet(np.ones(3))
         _, receipt = oracle.process(p, values[i % 4])
         oracle.learn(p, i % 3, receipt, values[i % 4])
+    oracle.successor()
     oracle = Oracle(3, segments=["a"])
     oracle.learn(p, 0, segments={"a": 1})
     oracle.add_class()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.method.receipts import blank
-from tests.equal import compare
+from tests.equal import compare, corrector_of, same_values
 from tests.oracle import Oracle, text_of
-from tests.strategies import events_of, receipt_of, rows, segments_of, streams
+from tests.strategies import events_of, receipt_of, rows, segmented
 
 pytestmark = pytest.mark.fast
 
@@ -128,33 +128,6 @@ def test_the_value_whose_last_label_is_oldest_goes_first():
     oracle.learn(p, 0, segments={"y": "b"})
     oracle.learn(p, 0, segments={"x": "a"})
     assert sorted(key[1] for key in oracle.values) == ["a", "b", "d"]
-
-
-@st.composite
-def segmented(draw):
-    """A stream, its columns, a bound in bytes, and what its rows give of the columns."""
-    m, counts, settings, P, events = draw(streams(st.integers(1, 12)))
-    if "vector" not in settings["paths"] or len(settings["paths"]) == 1:
-        settings["paths"] = sorted({*settings["paths"], "raw", "vector"})
-    columns, values = draw(segments_of(len(P)))
-    size = Oracle(2).size_of((0, "a")) - 8 * 9 + 8 * (4 * m + 1)
-    limit = draw(st.sampled_from([1, 2 * size, 5 * size, 1 << 26]))
-    return m, {"train_counts": counts, **settings}, P, events, columns, limit, values
-
-
-def corrector_of(m, settings, columns, limit):
-    return Corrector(m, segments=columns, segments_mb=limit / (1 << 20), **settings)
-
-
-def same_values(oracle, corrector, tolerance):
-    """The same values are kept, in the order of their last labels, and they hold the same."""
-    names, numbers = corrector._values.dump()
-    order = sorted(oracle.values, key=lambda key: (oracle.values[key].last, key[0]))
-    assert names == order
-    for key, row in zip(names, numbers, strict=True):
-        value = oracle.values[key]
-        expected = [value.L[0], value.E[0], value.L[1], value.E[1], [value.S]]
-        np.testing.assert_allclose(row, np.concatenate(expected), rtol=0, atol=tolerance)
 
 
 @given(segmented())

@@ -142,6 +142,28 @@ def test_clone_with_new_settings():
     assert isinstance(clone.classifier, linear_model.LogisticRegression)
 
 
+def test_a_new_version_of_the_classifier_starts_from_what_was_learned():
+    old = CorrectedClassifier(naive_bayes.GaussianNB(), half_life=300, segments=["ip_in_url"])
+    rows = phishing(900)
+    for x, y in rows[:600]:
+        old.learn_one(x, y)
+    before = old.corrector.to_bytes()
+    version = linear_model.LogisticRegression()
+    new = old.successor(version)
+    assert new.classifier is version
+    assert new.corrector.to_bytes() == old.corrector.successor().to_bytes()
+    assert old.successor(version, 0.5).corrector.n_labels == 300
+    assert new.half_life == 300
+    for x, y in rows[600:]:
+        assert is_distribution(new.predict_proba_one(x))
+        new.learn_one(x, y)
+    assert version.intercept != 0
+    assert old.corrector.to_bytes() == before
+    with pytest.raises(ValueError, match="discount: 2"):
+        old.successor(version, 2)
+    assert CorrectedClassifier(naive_bayes.GaussianNB()).successor(version).corrector is None
+
+
 def test_settings_reach_the_corrector():
     settings = {
         "half_life": 77.0,

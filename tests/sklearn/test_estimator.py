@@ -225,3 +225,22 @@ def test_splits_of_sorted_labels_are_warned_of(data):
         StreamCalibrator(GaussianNB(), cv=KFold(3)).fit(X, y)
     for cv in (StratifiedKFold(3), KFold(3, shuffle=True, random_state=0)):
         StreamCalibrator(GaussianNB(), cv=cv).fit(X, y)  # a warning would be an error
+
+
+def test_a_new_version_starts_from_what_was_learned():
+    X, y = load_digits(return_X_y=True)
+    old = StreamCalibrator(GaussianNB(), half_life=500).fit(X[:600], y[:600])
+    old.observe(X[600:1000]).partial_fit(X[600:1000], y[600:1000])
+    before = old.corrector_.to_bytes()
+    version = GaussianNB().fit(X[:1000], y[:1000])
+    new = old.successor(version)
+    assert new.estimator_ is version
+    assert new.half_life == 500
+    assert new.corrector_.to_bytes() == old.corrector_.successor().to_bytes()
+    assert new.predict_proba(X[1000:]).shape == (797, 10)
+    new.partial_fit(X[1000:1400], y[1000:1400])
+    assert old.corrector_.to_bytes() == before
+    with pytest.raises(ValueError, match=r"the new classifier has classes .*, this one"):
+        old.successor(GaussianNB().fit(X[:1000], y[:1000] % 3))
+    with pytest.raises(NotFittedError):
+        old.successor(GaussianNB())

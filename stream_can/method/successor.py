@@ -1,0 +1,90 @@
+"""The arrays with which the corrector of a new version begins: docs/method.md, "A new version"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.method.bases import FITTED_PATHS, MOST_C, MOST_LOG_B, MOST_T
+from stream_can.method.paths import anchor
+from stream_can.method.state import WEIGHTS, State, new_state
+from stream_can.method.sums import WEIGHTS_OF_EXPERTS
+
+__all__ = ["successor"]
+
+PRECISION_B, PRECISION_T, PRECISION_C = 10.0, 3.0, 5.0
+"""Of the priors around "change nothing": Lambda of log b and of t, a of c and A."""
+BELIEFS = ("labels", "heard", *WEIGHTS_OF_EXPERTS)
+"""Arrays that stay as they are, beside the weights of the paths."""
+
+
+def successor(
+    state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str], n_columns: int, discount: float
+) -> tuple[State, tuple[str, ...]]:
+    """The arrays and paths of a corrector whose evidence counts ``discount``, from 0 to 1.
+
+    What ``fit`` made is left out; the weight of its paths goes to the anchor.
+    """
+    own = tuple(path for path in paths if path not in FITTED_PATHS)
+    if discount == 1 and len(own) == len(paths):
+        return dict(state), own
+    found = new_state(m, own, n_columns)
+    for name in found.keys() & state.keys():
+        kind, _, base = name.partition(".")
+        if name in WEIGHTS:
+            found[name] = _without_fitted(state[name], paths, own)
+        elif name in BELIEFS:
+            found[name] = state[name]
+        elif kind == "u":
+            found[name] = _balanced(state[name], state[f"K.{base}"], discount)
+        elif kind in ("c", "A"):
+            curvature = state[f"{'H' if kind == 'c' else 'G'}.{base}"]
+            found[name] = _offsets(state[name], curvature, discount)
+        else:
+            found[name] = (discount * state[name].astype(np.float64)).astype(state[name].dtype)
+    return found, own
+
+
+def _without_fitted(
+    weights: NDArray[Any], paths: Sequence[str], own: tuple[str, ...]
+) -> NDArray[Any]:
+    kept = weights[[paths.index(path) for path in own]]
+    kept[own.index(anchor(own))] += weights.sum() - kept.sum()
+    return kept
+
+
+def _offsets(values: NDArray[Any], curvature: NDArray[Any], d: float) -> NDArray[Any]:
+    """c <- c d (H + a) / (d H + a), and A with G."""
+    wide, H, a = values.astype(np.float64), curvature.astype(np.float64), PRECISION_C
+    return np.clip(wide * d * (H + a) / (d * H + a), -MOST_C, MOST_C).astype(values.dtype)
+
+
+def _balanced(u: NDArray[Any], K: NDArray[Any], d: float) -> NDArray[Any]:
+    """u <- (d Q + Lambda)^-1 d (Q + Lambda) u; K is the upper triangle of Q, row by row.
+
+    Plain elimination: the same bits on every machine, which LAPACK's are not.
+    """
+    n, numbers = len(u), iter(K.tolist())
+    Q = [[0.0] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i, n):
+            Q[i][j] = Q[j][i] = next(numbers)
+    prior = [PRECISION_B] + [PRECISION_T] * (n - 1)
+    old = u.tolist()
+    x = [d * (sum([Q[i][j] * old[j] for j in range(n)]) + prior[i] * old[i]) for i in range(n)]
+    left = [[d * q for q in row] for row in Q]
+    for i in range(n):
+        left[i][i] += prior[i]
+    for i in range(n):  # positive definite: no pivots
+        for j in range(i + 1, n):
+            by = left[j][i] / left[i][i]
+            for k in range(i, n):
+                left[j][k] -= by * left[i][k]
+            x[j] -= by * x[i]
+    for i in reversed(range(n)):
+        x[i] = (x[i] - sum([left[i][j] * x[j] for j in range(i + 1, n)])) / left[i][i]
+    bounds = np.array([MOST_LOG_B] + [MOST_T] * (n - 1))
+    return np.asarray(np.clip(x, -bounds, bounds))
