@@ -75,6 +75,17 @@ def test_one_bad_row_refuses_the_whole_batch(call, bad):
     assert corrector.to_bytes() == before
 
 
+def test_a_row_by_itself_has_no_number():
+    corrector = lived_in()
+    for call in (corrector.process_one, corrector.correct_one, corrector.observe_one):
+        with pytest.raises(InvalidPrediction, match=r"^probabilities sum to 0\.9"):
+            call([0.5, 0.2, 0.2])
+    with pytest.raises(InvalidPrediction, match=r"^entry 1 is nan"):
+        corrector.learn_one([0.5, math.nan, 0.5], "a")
+    with pytest.raises(InvalidPrediction, match=r"^row 0: probabilities sum to 0"):
+        corrector.process_many([[0.5, 0.2, 0.2]])
+
+
 @pytest.mark.parametrize("label", ["d", 0, None, math.nan, ["a"], {}])
 def test_an_unknown_label_is_refused(label):
     corrector = lived_in()

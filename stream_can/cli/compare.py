@@ -59,7 +59,7 @@ def compare_command(
         .feather, .npz or .npy, also packed (.gz); - for standard input.
     probs
         The column of the probabilities, or the beginning of the names of one column per class:
-        probs_cat, probs_dog; prefix* takes whatever follows.
+        probs_cat, probs_dog; a star stands for the class: P(*).
     label
         The column of the labels; for npy their file.
     label_delay

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
 
@@ -26,6 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         # A class name that the terminal's encoding lacks is shown by its code.
         sys.stdout.reconfigure(errors="backslashreplace")
+    # A user of the command has no use for the line of code.
+    as_code, warnings.formatwarning = (
+        warnings.formatwarning,
+        lambda text, *_: f"stream-can: {text}\n",
+    )
     try:
         from stream_can.cli.arguments import COMMAND_LINE
         from stream_can.cli.commands import app
@@ -53,4 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             text = f"{error.filename}: {error.strerror}"
         print(f"stream-can: {text}", file=sys.stderr)
         return 1
+    finally:
+        warnings.formatwarning = as_code
     return code if isinstance(code, int) else 0

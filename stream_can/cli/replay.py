@@ -64,7 +64,7 @@ def replay_command(
     probs
         The column of the probabilities (a list in the order of the classes, an object {class:
         probability}, a list of label and score, one number for two classes), or the beginning of
-        the names of one column per class: probs_cat, probs_dog; prefix* takes whatever follows.
+        the names of one column per class: probs_cat, probs_dog; a star stands for the class: P(*).
     label
         The column of the labels; for npy their file.
     label_delay

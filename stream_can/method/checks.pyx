@@ -80,7 +80,7 @@ cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view, object 
         bad = first_bad(<const double *>view.buf, n, m)
     if bad >= 0:
         PyBuffer_Release(view)
-        raise InvalidPrediction(f"row {bad}: {reason(P if ndim == 1 else P[bad])}")
+        raise InvalidPrediction(reason(P) if ndim == 1 else f"row {bad}: {reason(P[bad])}")
     return P
 
 

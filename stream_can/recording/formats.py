@@ -21,6 +21,7 @@ SUFFIXES = {
     ".npz": "npz",
     ".npy": "npy",
 }
+EXCEL = (".xlsx", ".xls", ".xlsm")
 MAGIC = {
     b"PAR1": "parquet",
     b"ARROW1": "feather",
@@ -40,6 +41,8 @@ def open_table(source: Source, names: Names) -> Table:
         What the columns are called, for the formats that must know.
     """
     found = _looks_like(source.start)
+    if source.suffix in EXCEL or b"[Content_Types].xml" in source.start:
+        raise InvalidRecording(f"{source.name}: an Excel file; save its sheet as CSV")
     said = SUFFIXES.get(source.suffix) if source.suffix else found
     if said is None:
         endings = ", ".join(SUFFIXES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, TypedDict
 
 import msgspec
@@ -19,6 +20,8 @@ __all__ = ["JsonTable"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_any = msgspec.json.Decoder().decode
+_decode_array = msgspec.json.Decoder(list[Any]).decode
 Decode = Callable[[Any], dict[str, Any]]
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 make_type: Any = TypedDict  # called with fields that are known only here
@@ -35,8 +38,15 @@ class JsonTable:
     def __init__(self, source: Source, names: Names) -> None:
         self._path, self._name, self._names = source.path, source.name, names
         # The whole file is one array: it is decoded at once, not line by line.
-        self._whole = source.start.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"[")
-        first = next((row for row in self._objects() if not self._is_label(row)), None)
+        self._whole = False
+        self._whole = self._is_one_array(source.start)
+        self._decode: Decode = _decode
+        if bytes(next(self._lines(), (0, b""))[1]).lstrip()[:1] == b"[":
+            self._decode = self._array
+        rows = self._objects()
+        first = next((row for row in rows if not self._is_label(row)), None)
+        if first is None:  # then the labels stand beside probabilities of another name
+            first = next(self._objects(), None)
         if first is None:
             raise InvalidRecording(f"{self._name}: no rows")
         self.first = first
@@ -67,7 +77,26 @@ class JsonTable:
             except _UNREADABLE as error:
                 raise InvalidRecording(f"{self._name}: {error}") from None
 
-    def _objects(self, decode: Decode = _decode) -> Iterator[dict[str, Any]]:
+    def _is_one_array(self, start: bytes) -> bool:
+        """Whether the file is an array of rows, and not lines that are arrays."""
+        if not start.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["):
+            return False
+        (_, first), *more = islice(self._lines(), 2)
+        try:
+            _decode_any(first)
+        except _UNREADABLE:
+            return True
+        return not more
+
+    def _array(self, line: Any) -> dict[str, Any]:
+        """An array, as pipelines of transformers print it: the probabilities, and nothing else."""
+        cell = _decode_array(line)
+        if len(cell) == 1 and isinstance(cell[0], list):
+            (cell,) = cell
+        return {self._names.probs: cell}
+
+    def _objects(self, decode: Decode | None = None) -> Iterator[dict[str, Any]]:
+        decode = decode or self._decode
         for number, line in self._lines():
             try:
                 row = decode(line)
@@ -80,7 +109,7 @@ class JsonTable:
         return (
             field(row, label) is not None
             and field(row, probs) is None
-            and not any(name.startswith(probs.rstrip("*")) for name in row if name != label)
+            and not any(name.startswith(probs.partition("*")[0]) for name in row if name != label)
         )
 
     def _join(self) -> int:
@@ -132,8 +161,10 @@ class JsonTable:
         name = probs[0]
         cell = self.first.get(name)
         wanted = {part: Any for other in others for part in (other, other.split(".")[0])}
-        if len(probs) > 1 or not isinstance(cell, list) or name in wanted or self.labels_apart:
-            return _decode
+        if self._decode != _decode or not isinstance(cell, list):
+            return self._decode
+        if len(probs) > 1 or name in wanted or self.labels_apart:
+            return self._decode
         m = len(cell)
         line_type = make_type("line", {**wanted, name: msgspec.Raw}, total=False)
         decode: Decode = msgspec.json.Decoder(line_type).decode

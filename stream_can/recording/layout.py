@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeGuard
 
-from stream_can.method.rows import TOLERANCE
-from stream_can.recording.cells import classes_of
+from stream_can.method.rows import TOLERANCE, Normalise
+from stream_can.recording.cells import classes_of, parsed
 from stream_can.recording.table import InvalidRecording, Table
 
-__all__ = ["Layout", "find_layout", "may_hold", "no_column"]
+__all__ = ["Layout", "column_of_rows", "find_layout", "may_hold", "no_column"]
 
 SEPARATORS = "_./: -"
 
@@ -23,30 +24,48 @@ class Layout(NamedTuple):
     classes: list[Any]
 
 
+INDEX = ("", "index", "Unnamed: 0", "id")
+"""Names of columns of numbers that are no probabilities."""
+BEST_ALONE = (
+    "the first row has the best class alone, and all are needed: a pipeline of transformers gives"
+    " them with top_k=None"
+)
+LABELS = ("target", "truth", "y", "y_true", "true", "actual", "class", "gold", "ground_truth")
+"""What columns of labels are called, too."""
+
+
 def find_layout(
-    name: str, table: Table, probs: str, classes: Sequence[Any] | None, others: Sequence[str]
+    name: str,
+    table: Table,
+    probs: str,
+    classes: Sequence[Any] | None,
+    others: Sequence[str],
+    normalise: Normalise = "rounded",
 ) -> Layout:
     """Where the probabilities are: the first of these that fits.
 
     1. One column ``probs``, or a field inside of one, whose cells hold whole rows.
-    2. Columns that begin with ``probs``, one for each class.
+    2. Columns that begin with ``probs``, one for each class; or of that pattern.
     3. Columns named by the classes, where these are given.
-    4. For the default name alone: columns whose numbers in the first row sum to 1.
+    4. For the default name alone: columns whose numbers in the first row sum to 1; or to 100, where
+       all rows are divided by their sum.
 
     Parameters
     ----------
     name
         What the file is called.
     probs
-        A column, a field inside of one, what columns begin with, or a pattern ``prefix*``.
+        A column, a field inside of one, what columns begin with, or a pattern ``before*behind``.
     classes
         The names of the classes, where the user or the file says them.
     others
-        The columns that are something else.
+        The columns that are something else, that of the labels first.
     """
     cell = table.cell(probs)
     if cell is not None:
         found = classes_of(cell)
+        if found is not None and _is_best_alone(parsed(cell)):
+            raise InvalidRecording(f"{name}: {probs!r}: {BEST_ALONE}")
         if found is None:
             raise InvalidRecording(
                 f"{name}: column {probs!r} holds neither lists nor objects; "
@@ -57,15 +76,21 @@ def find_layout(
             raise _count(name, len(found), known)
         return Layout([probs], True, known)
     free = [column for column in table.columns if column not in others]
-    prefix = probs.removesuffix("*")
+    prefix, star, suffix = probs.partition("*")
     columns = [
         column
         for column in free
         if column.startswith(prefix)
-        and (probs.endswith("*") or _is_class(column.removeprefix(prefix), prefix))
+        and column.endswith(suffix)
+        and (
+            len(column) > len(prefix) + len(suffix)
+            if star
+            else _is_class(column.removeprefix(prefix), prefix)
+        )
     ]
     if columns:
-        named = dict(zip(_class_names(columns, prefix), columns, strict=True))
+        inner = [column.removesuffix(suffix) for column in columns]
+        named = dict(zip(_class_names(inner, prefix), columns, strict=True))
         if classes is None:
             return Layout(columns, False, list(named))
         if len(classes) != len(columns):
@@ -75,9 +100,111 @@ def find_layout(
         return Layout(columns, False, list(classes))
     if classes is not None and all(str(c) in free for c in classes):
         return Layout([str(c) for c in classes], False, list(classes))
-    if classes is None and probs == "probs" and (columns := _all_but(table, free)):
-        return Layout(columns, False, columns)
-    raise no_column(name, table, "probs", probs)
+    if classes is None and probs == "probs":
+        for total in (1.0, 100.0) if normalise == "always" else (1.0,):
+            if columns := _that_sum_to(total, table, free):
+                return Layout(columns, False, _named_by(columns, table.first.get(others[0])))
+    error = str(no_column(name, table, "probs", probs))
+    raise InvalidRecording(f"{error}. {_way_out(table, free, others[0])}")
+
+
+def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
+    """The one column whose first cell is a whole row of probabilities; None where none is, or two.
+
+    That is a list or an object of numbers that sum to 1, or a list of {"label", "score"}.
+    """
+    found = [
+        column
+        for column in table.columns
+        if column not in others
+        and (numbers := _numbers_in(table.first.get(column)))
+        and min(numbers) >= 0
+        and _near(sum(numbers), 1.0, len(numbers))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _numbers_in(cell: Any) -> list[float]:
+    """The numbers of a cell that may be a whole row; none where it is something else."""
+    cell = parsed(cell)
+    if isinstance(cell, dict):
+        cell = list(cell.values())
+    elif _is_best_alone(cell):
+        return []
+    elif isinstance(cell, list) and all(isinstance(one, dict) for one in cell):
+        cell = [one.get("score") for one in cell]
+    if not isinstance(cell, list) or len(cell) < 2:
+        return []
+    return cell if all(_is_number(one) for one in cell) else []
+
+
+def _is_best_alone(cell: Any) -> bool:
+    return (
+        isinstance(cell, list)
+        and len(cell) == 1
+        and isinstance(cell[0], dict)
+        and {"label", "score"} <= cell[0].keys()
+        and cell[0]["score"] != 1
+    )
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _near(total: float, wanted: float, n: int) -> bool:
+    """Whether n numbers sum up so; they may be rounded. Every row is checked later."""
+    return abs(total - wanted) <= wanted * max(TOLERANCE, 0.005 * n)
+
+
+def _way_out(table: Table, free: Sequence[str], label: str) -> str:
+    """What to add to the command, by what the first row holds."""
+    for column in free:
+        if row := _numbers_in(table.first.get(column)):
+            return f"Column {column!r} holds {len(row)} numbers a row: --probs {column!r}?"
+    if {"label", "score"} <= {*table.columns} and isinstance(table.first["label"], str):
+        return BEST_ALONE[0].upper() + BEST_ALONE[1:]
+    numbers = {c: table.first[c] for c in free if c not in INDEX and _is_number(table.first[c])}
+    if len(numbers) < 2:
+        needed = "Of each row the probabilities of all classes are needed: a column for each class,"
+        needed += " or one column of lists"
+        for column, number in numbers.items():
+            if 0 <= number <= 1:
+                needed += f"; or --probs {column!r}, if that is the second of two classes"
+        return needed
+    first, total = ", ".join(numbers), sum(numbers.values())
+    prefix, suffix = _around(list(numbers))
+    named = f" --probs '{prefix}*{suffix}'" if prefix or suffix else ""
+    if min(numbers.values()) < 0:
+        return (
+            f"Columns {first} are below 0 or above 1: logits? Make them probabilities first:"
+            " scipy.special.softmax(logits, axis=1)"
+        )
+    if _near(total, 100.0, len(numbers)):
+        return f"Columns {first} sum to 100: percentages? Add{named} --normalise always"
+    if _near(total, 1.0, len(numbers)) and named:
+        return f"Columns {first} sum to 1: add{named}"
+    return f"Which of {first} are probabilities? --classes NAME,NAME,... or --probs 'before*behind'"
+
+
+def _around(columns: Sequence[str]) -> tuple[str, str]:
+    """What all names begin and end with."""
+    prefix = _common(columns)
+    rest = [column.removeprefix(prefix)[::-1] for column in columns]
+    return prefix, _common(rest)[::-1]
+
+
+def _common(texts: Sequence[str]) -> str:
+    """What all texts begin with."""
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
+    return "".join(letters[0] for letters in same)
+
+
+def _named_by(columns: list[str], label: Any) -> list[str]:
+    """The classes of columns: prob_cat is the class cat where the first label says so."""
+    prefix, suffix = _around(columns)
+    inner = [column.removeprefix(prefix).removesuffix(suffix) for column in columns]
+    return inner if str(label) in inner and str(label) not in columns else columns
 
 
 def _class_names(columns: list[str], prefix: str) -> list[str]:
@@ -93,18 +220,15 @@ def _is_class(rest: str, prefix: str) -> bool:
     return bool(rest) and (prefix[-1:] in SEPARATORS or rest[0] in SEPARATORS or rest[0].isdigit())
 
 
-def _all_but(table: Table, free: list[str]) -> list[str]:
-    """Columns named by their classes: those whose numbers of the first row sum to 1."""
+def _that_sum_to(wanted: float, table: Table, free: list[str]) -> list[str]:
+    """Columns named by their classes: those whose numbers of the first row sum up so."""
     columns = [
         column
         for column in free
-        if column not in ("", "index", "Unnamed: 0")
-        and isinstance(p := table.first.get(column), int | float)
-        and 0 <= p <= 1
+        if column not in INDEX and _is_number(p := table.first.get(column, -1)) and 0 <= p <= wanted
     ]
     total = sum(table.first[column] for column in columns)
-    near = max(TOLERANCE, 0.005 * len(columns))  # they may be rounded; every row is checked later
-    return columns if len(columns) > 1 and abs(total - 1) <= near else []
+    return columns if len(columns) > 1 and _near(total, wanted, len(columns)) else []
 
 
 def _count(name: str, found: int, classes: Sequence[Any]) -> InvalidRecording:
@@ -131,4 +255,19 @@ def may_hold(table: Table, name: str) -> bool:
 def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecording:
     """The error that says which columns there are."""
     columns = ", ".join(table.columns[:12]) + (", ..." if len(table.columns) > 12 else "")
-    return InvalidRecording(f"{name}: no column {wanted!r} for {what}; the file has {columns}")
+    text = f"{name}: no column {wanted!r} for {what}; the file has {columns}"
+    if len(table.columns) > 1 and all(_reads_as_number(column) for column in table.columns[:-1]):
+        text += ". The first line holds numbers: a header is missing"
+    elif what == "label" and (other := [c for c in table.columns if c.lower() in LABELS]):
+        text += f". Add --label {other[0]}?"
+    elif what == "label" and len(table.columns) == 1:
+        text += ", and labels are needed beside them"
+    return InvalidRecording(text)
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

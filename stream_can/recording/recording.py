@@ -18,7 +18,7 @@ from stream_can.method.rows import Normalise, as_float64, divided
 from stream_can.method.segments import column_names, text_of, texts_of
 from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
-from stream_can.recording.layout import find_layout, may_hold, no_column
+from stream_can.recording.layout import column_of_rows, find_layout, may_hold, no_column
 from stream_can.recording.source import open_source
 from stream_can.recording.table import DATES, InvalidRecording, Names, Times
 from stream_can.stream.forms import Forms
@@ -79,8 +79,9 @@ class Recording:
         cells in any of the forms that messages have, a list of m numbers, an object {class:
         probability}, a list of {"label", "score"}, one number for two classes; in npz an array
         (n, m). Or what the names of m columns begin with, and the rest (after a ``_``, ``.`` or
-        ``/``) is the class: ``probs_cat``, ``probs_dog``; a ``*`` at the end stands for any rest.
-        Without such columns, those named by the classes.
+        ``/``) is the class: ``probs_cat``, ``probs_dog``; a ``*`` stands for the class, wherever it
+        is: ``P(*) [%]``. Without such columns, those named by the classes; without these, the one
+        column of whole rows, if there is one.
     label
         The column of labels. A missing one (empty, null) never arrives. Numbers match classes named
         by numbers; where no class is named by a number they are indices of the columns. For npy the
@@ -135,6 +136,16 @@ class Recording:
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
         self._times = [] if time is None or label_time is None else [time, label_time]
+        if probs == "probs" and not any(name.startswith(probs) for name in table.columns):
+            found = column_of_rows(table, [self._label, id, *self._times, *segments])
+            if found is not None:
+                warnings.warn(
+                    f"{self.name}: the probabilities are those of column {found!r}; --probs names"
+                    " another",
+                    stacklevel=2,
+                )
+                probs = found
+                self._table = table = open_table(self._source, Names(probs, label, id))
         self.segments = column_names(segments)
         for what, name in [
             ("label", self._label),
@@ -148,10 +159,12 @@ class Recording:
                 raise no_column(self.name, table, what, name)
         if classes is None and (stored := table.extra("classes")) is not None:
             classes = stored.tolist()
-        prefix = probs.removesuffix("*")
+        prefix = probs.partition("*")[0]
         values = [name for name in self.segments if not name.startswith(prefix)]
         others = [self._label, id, *self._times, *values]
-        self._columns, self._cells, names = find_layout(self.name, table, probs, classes, others)
+        self._columns, self._cells, names = find_layout(
+            self.name, table, probs, classes, others, normalise
+        )
         for name in self.segments:
             if name in (self._label, *self._times, *self._columns):
                 raise InvalidRecording(
@@ -250,7 +263,7 @@ class Recording:
                 )
             self.normalised += n
             for i, why in bad_rows(P, self.classes).items():
-                raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}")
+                raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}{_way_out(P[i])}")
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
     def _columns_of(self, labels: list[Any], first: int) -> NDArray[np.int64]:
@@ -288,6 +301,17 @@ class Recording:
                 f"{self.name}: row {row}: {self._times[0]} is earlier than in the row before; "
                 "sort the rows by it"
             )
+
+
+def _way_out(row: Array) -> str:
+    """What to do about numbers that are no probabilities, where they look like others."""
+    if np.isnan(row).any():
+        return ""
+    if row.min() < 0:
+        return "; logits? Make them probabilities first: scipy.special.softmax(logits, axis=1)"
+    if abs(row.sum() - 100) <= len(row) / 2:
+        return "; percentages? Add --normalise always"
+    return ""
 
 
 def from_arrays(

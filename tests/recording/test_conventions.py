@@ -190,7 +190,7 @@ CASES = [
              {"model": [{"probs": r["probs"]} for r in each(by_name)], "label": LABELS}
          ).write_parquet(path), "--probs model.probs"),
     Case("pickle", "a.pkl", lambda path: columns().to_pickle(path), says="cannot tell the format"),
-    Case("Excel", "a.xlsx", text(b"PK\x03\x04"), says="cannot tell the format"),
+    Case("Excel", "a.xlsx", text(b"PK\x03\x04"), says="an Excel file; save its sheet as CSV"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,160 @@
+"""The first files that people try: each is read, or its error says what to add or to change.
+
+One table: what is in the file, with which options, and what comes: the classes, or words of the
+error.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+
+from stream_can import StreamCANError
+from stream_can.recording.recording import Recording
+
+pytestmark = pytest.mark.fast
+
+TWO = [{"label": "neg", "score": 0.7}, {"label": "pos", "score": 0.3}]
+BEST = [TWO[0]]
+LOGITS = "logits? Make them probabilities first: scipy.special.softmax(logits, axis=1)"
+BEST_ALONE = "top_k=None"
+LABELS_NEEDED = "no column 'label' for label; the file has probs, and labels are needed beside them"
+PERCENT = "percentages? Add --normalise always"
+TAKEN = "the probabilities are those of column {!r}; --probs names another"
+
+
+def lines(*rows: Any) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+PERCENTAGES = "text,cat,dog,label\nx,62.5,37.5,cat\ny,10,90,dog\n"
+SCORES = "id,cat,dog,label\n1,-0.58,1.2,cat\n2,2.1,-1,dog\n"
+SUFFIX = "id,P(OK) [%],P(bad one) [%],label\n1,60,40,OK\n2,30,70,bad one\n"
+
+FOUND = [
+    ("percentages", "a.csv", PERCENTAGES, {"normalise": "always"}, ["cat", "dog"], None),
+    ("a pattern", "a.csv", SUFFIX, {"probs": "P(*) [%]", "normalise": "always"}, ["OK", "bad one"],
+     None),
+    ("a list", "a.jsonl", lines({"id": 1, "model_scores": [0.5, 0.5], "label": 0}), {}, [0, 1],
+     "model_scores"),
+    ("a list as text", "a.csv", 'id,scores,label\n1,"[0.5, 0.5]",1\n', {}, [0, 1], "scores"),
+    ("an object", "a.jsonl", lines({"p": {"a": 0.5, "b": 0.5}, "label": "a"}), {}, ["a", "b"], "p"),
+    ("transformers in a field", "a.jsonl", lines({"text": "x", "output": TWO, "label": "neg"}), {},
+     ["neg", "pos"], "output"),
+    ("a prefix of our own", "a.csv", "prob_cat,prob_dog,label\n.25,.75,cat\n", {}, ["cat", "dog"],
+     None),
+    ("and a number beside", "a.csv", "age,proba_a,proba_b,label\n31,.25,.75,a\n", {}, ["a", "b"],
+     None),
+    ("a pattern in lines", "a.jsonl", lines({"p(a)": 0.5, "p(b)": 0.5, "label": "a"}),
+     {"probs": "p(*)"}, ["a", "b"], None),
+    ("semicolons", "a.csv", "id;probs_a;probs_b;label\n1;0,25;0,75;a\n", {}, ["a", "b"], None),
+    ("a byte order mark", "a.csv", "\ufeffprobs_a,probs_b,label\n.25,.75,a\n", {}, ["a", "b"],
+     None),
+    ("an index", "a.csv", ",cat,dog,label\n0,.25,.75,cat\n", {}, ["cat", "dog"], None),
+    ("quoted numbers", "a.csv", 'probs_a,probs_b,label\n"0.25","0.75",a\n', {}, ["a", "b"], None),
+    ("numbers of classes", "a.csv", "cat,dog,label\n.25,.75,1\n", {}, ["cat", "dog"], None),
+    ("of two classes one", "a.csv", "score,label\n.25,1\n", {"probs": "score"}, [0, 1], None),
+]  # fmt: skip
+
+REFUSED = [
+    ("percentages", "a.csv", PERCENTAGES, {}, f"Columns cat, dog sum to 100: {PERCENT}"),
+    ("percentages by name", "a.csv", PERCENTAGES, {"classes": ["cat", "dog"]},
+     f"row 1: probabilities sum to 100, expected 1 (within 0.001); {PERCENT}"),
+    ("a suffix", "a.csv", SUFFIX, {},
+     "sum to 100: percentages? Add --probs 'P(*) [%]' --normalise always"),
+    ("a prefix that is cut", "a.csv", "P(a),P(b),x,label\n.4,.6,.2,a\n", {},
+     "Which of P(a), P(b), x are probabilities? --classes NAME,NAME,... or --probs"),
+    ("logits", "a.csv", SCORES, {}, f"Columns cat, dog are below 0 or above 1: {LOGITS}"),
+    ("logits by name", "a.csv", SCORES, {"classes": ["cat", "dog"]},
+     f"row 1: the probability of class 'cat' is -0.58; {LOGITS}"),
+    ("logits in lists", "a.jsonl", lines({"probs": [-0.58, 1.2], "label": 0}), {}, LOGITS),
+    ("two lists", "a.jsonl", lines({"one": [0.5, 0.5], "two": [0.5, 0.5], "label": 0}), {},
+     "Column 'one' holds 2 numbers a row: --probs 'one'?"),
+    ("an embedding", "a.jsonl", lines({"vector": [0.5, 3.5, -2], "label": 0}), {},
+     "Column 'vector' holds 3 numbers a row: --probs 'vector'?"),
+    ("transformers, lines", "a.jsonl", lines(TWO, TWO), {}, LABELS_NEEDED),
+    ("transformers, lines of one text each", "a.jsonl", lines([TWO], [TWO]), {}, LABELS_NEEDED),
+    ("transformers, all texts", "a.json", json.dumps([TWO, TWO]), {}, LABELS_NEEDED),
+    ("transformers, the best, all texts", "a.json", json.dumps([BEST[0], BEST[0]]), {}, BEST_ALONE),
+    ("transformers, the best, lines", "a.jsonl", lines(*BEST, *BEST), {}, BEST_ALONE),
+    ("transformers, the best, in a field", "a.jsonl",
+     lines({"text": "x", "probs": BEST, "label": "neg"}), {}, BEST_ALONE),
+    ("the best and how sure", "a.csv", "predicted,confidence,label\ncat,.9,cat\n", {},
+     "the probabilities of all classes are needed: a column for each class, or one column of lists;"
+     " or --probs 'confidence', if that is the second of two classes"),
+    ("no header", "a.csv", "0.25,0.75,cat\n0.5,0.5,dog\n", {},
+     "The first line holds numbers: a header is missing"),
+    ("labels of another name", "a.csv", "cat,dog,y_true\n.25,.75,cat\n", {}, "Add --label y_true?"),
+    ("no labels", "a.csv", "cat,dog\n.25,.75\n", {}, "no column 'label' for label"),
+    ("an unknown label", "a.csv", "cat,dog,label\n.25,.75,cow\n", {},
+     "row 1: label 'cow' is none of the 2 classes"),
+    ("a gap", "a.csv", "probs_a,probs_b,label\n.5,.5,a\n,,b\n", {},
+     "row 2: the probability of class 'a' is missing"),
+    ("UTF-16", "a.csv", "probs_a,label\n".encode("utf-16"), {}, "UTF-16 text (save it as UTF-8)"),
+    ("Excel", "a.xlsx", b"PK\x03\x04", {}, "an Excel file; save its sheet as CSV"),
+    ("Excel by another name", "a.csv", b"PK\x03\x04..[Content_Types].xml", {}, "an Excel file"),
+    ("nothing", "a.csv", "", {}, "the file is empty"),
+    ("a header alone", "a.csv", "probs_a,probs_b,label\n", {}, "no rows, only the header"),
+]  # fmt: skip
+
+
+def written(folder, name, data):
+    file = folder / name
+    file.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options", "classes", "column"),
+    [case[1:] for case in FOUND],
+    ids=[case[0] for case in FOUND],
+)
+def test_it_is_read(tmp_path, name, data, options, classes, column):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        recording = Recording(written(tmp_path, name, data), **options)
+        (chunk,) = recording.chunks()
+    assert recording.classes == classes
+    assert abs(chunk.P.sum(axis=1) - 1).max() < 1e-9
+    assert (chunk.y >= 0).all()
+    expected = [] if column is None else [f"{recording.name}: {TAKEN.format(column)}"]
+    assert [str(one.message) for one in said] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options", "says"),
+    [case[1:] for case in REFUSED],
+    ids=[case[0] for case in REFUSED],
+)
+def test_the_error_says_what_to_do(tmp_path, name, data, options, says):
+    file = written(tmp_path, name, data)
+    with pytest.raises(StreamCANError) as error:
+        list(Recording(file, **options).chunks())
+    assert str(error.value).startswith(f"{file}: ")
+    assert says in str(error.value)
+
+
+def test_lines_that_are_arrays_hold_the_probabilities_alone(tmp_path):
+    """As far as they can be replayed: with labels of their own, by a field that joins them."""
+    for rows in ((TWO, TWO), ([TWO], [TWO])):
+        file = written(tmp_path, "a.jsonl", lines(*rows))
+        with pytest.raises(StreamCANError, match="labels are needed"):
+            Recording(file)
+    mixed = lines({"probs": TWO, "label": "neg"}, TWO)
+    with pytest.raises(StreamCANError, match="line 2: Expected `object`, got `array`"):
+        list(Recording(written(tmp_path, "b.jsonl", mixed)).chunks())
+
+
+def test_the_command_says_which_column_it_took(tmp_path):
+    rows = [{"scores": [0.9, 0.1], "label": i % 2} for i in range(50)]
+    file = written(tmp_path, "a.jsonl", lines(*rows))
+    command = [sys.executable, "-m", "stream_can", "replay", file, "--label-delay", "5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert f"stream-can: {file}: {TAKEN.format('scores')}\n" in done.stderr
+    assert "UserWarning" not in done.stderr
