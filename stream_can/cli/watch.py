@@ -13,12 +13,14 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 from rich.columns import Columns
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from stream_can import kafka
+from stream_can.cli.keys import pressed
 from stream_can.cli.terminal import two_columns
 from stream_can.errors import StreamCANError
 from stream_can.kafka.watch.shown import shown
@@ -49,7 +51,8 @@ def watch(
 ) -> int:
     """Show whether a running worker helps, what is wrong, and what it has learned, every 2 s.
 
-    It asks the worker's http_port on this machine, or the given address. Ends with Ctrl-C.
+    It asks the worker's http_port on this machine, or the given address. The arrow keys, j, k and
+    space scroll; q ends it.
     """
     where = (url or _local(config)).rstrip("/") + "/status.json"
     width = None if sys.stdout.isatty() else 120
@@ -57,15 +60,50 @@ def watch(
     if once or not console.is_terminal:
         console.print(laid_out(ask(where)))
         return 0
-    last: Status | None = None
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    view, asked, last = View(console), -EVERY_SECONDS, None
+    with pressed() as key, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            try:
-                last = ask(where)
-                live.update(laid_out(last), refresh=True)
-            except NoAnswer as error:
-                live.update(_silent(error, last), refresh=True)
-            time.sleep(EVERY_SECONDS)
+            if (left := asked + EVERY_SECONDS - time.monotonic()) <= 0:
+                asked, left = time.monotonic(), EVERY_SECONDS
+                try:
+                    last = ask(where)
+                    view.content = laid_out(last)
+                except NoAnswer as error:
+                    view.content = _silent(error, last)
+            live.update(view, refresh=True)
+            match key(left):
+                case "q":
+                    return 0
+                case "down" | "up" | "page down" | "page up" as way:
+                    view.scroll(way)
+
+
+class View:
+    """What is longer than the terminal, a part at a time, and a line that says so."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._first = 0
+        self.content: RenderableType = ""
+
+    @property
+    def _room(self) -> int:
+        return max(1, self._console.height - 1)
+
+    def scroll(self, way: str) -> None:
+        """Up or down, by a line or a page."""
+        step = self._room - 1 if way.startswith("page") else 1
+        self._first = max(0, self._first + (step if way.endswith("down") else -step))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self.content, options.update(height=None), pad=False)
+        self._first = max(0, min(self._first, len(lines) - self._room))
+        for line in lines[self._first : self._first + self._room]:
+            yield from line
+            yield Segment.line()
+        below = len(lines) - self._first - self._room
+        more = f"{below} more {'line' if below == 1 else 'lines'} below, " if below > 0 else ""
+        yield Text(f"{more}q ends", style="dim")
 
 
 def _local(config: Path | None) -> str:

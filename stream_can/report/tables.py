@@ -86,8 +86,9 @@ def values(column: ColumnScores) -> str:
     )
     if rest := found[MOST_VALUES:]:
         rows, labels = sum(one.rows for one in rest), sum(one.labels for one in rest)
+        noun = "other" if len(rest) == 1 else "others"
         body += (
-            f"<tr><td class=name>{len(rest):,} others</td><td>{rows:,}</td><td>{labels:,}</td>"
+            f"<tr><td class=name>{len(rest):,} {noun}</td><td>{rows:,}</td><td>{labels:,}</td>"
             "<td colspan=6></td></tr>"
         )
     head = (

@@ -879,3 +879,28 @@ def test_watch_goes_on_while_no_worker_answers(port: Port) -> None:
         assert running.process.poll() is None
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(PATIENCE) == 130
+
+
+def test_watch_scrolls_in_a_small_terminal_and_ends_with_q(port: Port) -> None:
+    url = f"http://127.0.0.1:{port.number}/"
+    command = [sys.executable, "-m", "stream_can", "watch", "--url", url]
+    small = {**os.environ, "TERM": "xterm", "LINES": "8", "COLUMNS": "100"}
+
+    def end_shown(text: str) -> bool:
+        before, found, _ = text.rpartition("q ends")
+        return bool(found) and not before.endswith("more lines below, ")
+
+    def on() -> bool:
+        running.press(" ")
+        return end_shown(running.text)
+
+    with OnTerminal(command, keys=True, env=small) as running:
+        wait("the first lines", lambda: "more lines below, q ends" in running.text)
+        assert not end_shown(running.text)
+        wait("the last lines", on)
+        seen = len(running.text)
+        running.press("k")
+        wait("a line up", lambda: "1 more line below, q ends" in running.text[seen:])
+        assert running.process.poll() is None
+        running.press("q")
+        assert running.process.wait(PATIENCE) == 0
