@@ -48,7 +48,9 @@ def run(corrector: Corrector, P: np.ndarray, y: np.ndarray, due: np.ndarray) -> 
 def mix_alone(old: Corrector) -> Corrector:
     """A new corrector that knows the class mix of the labels."""
     new = old.successor(0)
-    new._state["weights"][:] = Corrector(len(old.classes))._state["weights"]
+    begun = Corrector(len(old.classes))._state
+    for name in ("weights", "W.moving"):
+        new._state[name][:] = begun[name]
     return new
 
 

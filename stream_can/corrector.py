@@ -776,7 +776,8 @@ class Corrector:
         was learned stays as a belief, and the evidence for it counts ``discount``: labels of the
         new version move it as soon as they would move a corrector that saw a tenth as much. The
         class mix of the labels, and the weights of the paths, stay as they are. What :meth:`fit`
-        made belongs to the old classifier and is left out. docs/method.md, "A new version of the
+        made belongs to the old classifier and is left out; to fit the new one, take
+        ``successor(0)``, which has seen nothing yet. docs/method.md, "A new version of the
         classifier", has the formula.
 
         Parameters
@@ -805,7 +806,9 @@ class Corrector:
         >>> [corrector.correct_one([0.6, 0.4])[1].round(2).item() for corrector in (old, new)]
         [0.67, 0.6]
         """
-        if not (isinstance(discount, Real) and 0 <= discount <= 1):
+        if not (
+            isinstance(discount, Real) and not isinstance(discount, bool) and 0 <= discount <= 1
+        ):
             raise ValueError(f"discount: {discount!r}, expected a number from 0 to 1")
         head, state, version = snapshot.decode(self.to_bytes())
         values = state.pop("values", None)

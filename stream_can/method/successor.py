@@ -13,7 +13,7 @@ from stream_can.method.paths import anchor
 from stream_can.method.state import WEIGHTS, State, new_state
 from stream_can.method.sums import WEIGHTS_OF_EXPERTS
 
-__all__ = ["successor"]
+__all__ = ["balanced", "successor"]
 
 PRECISION_B, PRECISION_T, PRECISION_C = 10.0, 3.0, 5.0
 """Of the priors around "change nothing": Lambda of log b and of t, a of c and A."""
@@ -39,7 +39,7 @@ def successor(
         elif name in BELIEFS:
             found[name] = state[name]
         elif kind == "u":
-            found[name] = _balanced(state[name], state[f"K.{base}"], discount)
+            found[name] = balanced(state[name], state[f"K.{base}"], discount)
         elif kind in ("c", "A"):
             curvature = state[f"{'H' if kind == 'c' else 'G'}.{base}"]
             found[name] = _offsets(state[name], curvature, discount)
@@ -62,22 +62,24 @@ def _offsets(values: NDArray[Any], curvature: NDArray[Any], d: float) -> NDArray
     return np.clip(wide * d * (H + a) / (d * H + a), -MOST_C, MOST_C).astype(values.dtype)
 
 
-def _balanced(u: NDArray[Any], K: NDArray[Any], d: float) -> NDArray[Any]:
+def balanced(u: NDArray[Any], K: NDArray[Any], d: float) -> NDArray[Any]:
     """u <- (d Q + Lambda)^-1 d (Q + Lambda) u; K is the upper triangle of Q, row by row.
 
-    Plain elimination: the same bits on every machine, which LAPACK's are not.
+    Plain elimination, a product at a time: LAPACK and sum() have other bits on other machines and
+    Pythons.
     """
     n, numbers = len(u), iter(K.tolist())
     Q = [[0.0] * n for _ in range(n)]
     for i in range(n):
         for j in range(i, n):
             Q[i][j] = Q[j][i] = next(numbers)
-    prior = [PRECISION_B] + [PRECISION_T] * (n - 1)
-    old = u.tolist()
-    x = [d * (sum([Q[i][j] * old[j] for j in range(n)]) + prior[i] * old[i]) for i in range(n)]
-    left = [[d * q for q in row] for row in Q]
+    prior, old = [PRECISION_B] + [PRECISION_T] * (n - 1), u.tolist()
+    x, left = [p * v for p, v in zip(prior, old, strict=True)], [[d * q for q in row] for row in Q]
     for i in range(n):
         left[i][i] += prior[i]
+        for j in range(n):
+            x[i] += Q[i][j] * old[j]
+        x[i] *= d
     for i in range(n):  # positive definite: no pivots
         for j in range(i + 1, n):
             by = left[j][i] / left[i][i]
@@ -85,6 +87,8 @@ def _balanced(u: NDArray[Any], K: NDArray[Any], d: float) -> NDArray[Any]:
                 left[j][k] -= by * left[i][k]
             x[j] -= by * x[i]
     for i in reversed(range(n)):
-        x[i] = (x[i] - sum([left[i][j] * x[j] for j in range(i + 1, n)])) / left[i][i]
+        for j in range(i + 1, n):
+            x[i] -= left[i][j] * x[j]
+        x[i] /= left[i][i]
     bounds = np.array([MOST_LOG_B] + [MOST_T] * (n - 1))
     return np.asarray(np.clip(x, -bounds, bounds))
