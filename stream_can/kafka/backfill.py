@@ -9,9 +9,10 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby, islice
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stream_can.corrector import Corrector
@@ -20,11 +21,13 @@ from stream_can.kafka import shared
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
+from stream_can.kafka.start import Start
 from stream_can.kafka.worker import Worker
 from stream_can.scores import Scores
 from stream_can.stream import entry
-from stream_can.stream.replica import Replica
-from stream_can.stream.task import Counts, Task
+from stream_can.stream.naming import LaneName
+from stream_can.stream.replica import Begun, Replica
+from stream_can.stream.task import Counts, Record, Task
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +41,11 @@ class Backfill(NamedTuple):
     """What a history has taught."""
 
     corrector: Corrector
+    """Of several lanes, that which others begin with."""
     tasks: dict[int, Task]
     """Partition -> positions, counts and recent predictions; they share the Corrector."""
+    lanes: Mapping[LaneName, Begun] = MappingProxyType({})
+    """Where messages name a model or version."""
 
     @property
     def counts(self) -> Counts:
@@ -64,6 +70,11 @@ class Backfill(NamedTuple):
         for stage, scores in sides.items():
             if scores.n:
                 found[stage] = {"accuracy": scores.accuracy, "log_loss": scores.log_loss}
+        if self.lanes:
+            found["lanes"] = [
+                {"model": name.model, "version": name.version, "labels": one.corrector.n_labels}
+                for name, one in sorted(self.lanes.items())
+            ]
         found["next_offsets"] = {
             partition: {"input": task.next_prediction, "labels": task.next_label}
             for partition, task in self.tasks.items()
@@ -103,13 +114,13 @@ def backfill(
                 f"group {s.application_id!r} has members or committed offsets: it goes on from its"
                 " own state; take another application_id, or only write a snapshot"
             )
-        corrector = worker.start.corrector()
+        learner = _Learner(worker.start)
         spans = readers.spans(s.input)
         label_spans = readers.spans(s.labels) if s.labels else {}
         options = worker.start.task_options()
         tasks = {
             p: Task(
-                corrector,
+                learner.learns,
                 **options,
                 next_prediction=begin,
                 next_label=label_spans.get(p, (0, 0))[0],
@@ -135,6 +146,7 @@ def backfill(
                     raise DeniedError(
                         f"offset {record.offset} of {record.topic}-{partition}: {error}"
                     )
+                learner.learn(partition, tasks[partition])
                 done += len(batch)
                 if time.monotonic() - said > EVERY_SECONDS:
                     said = time.monotonic()
@@ -144,10 +156,53 @@ def backfill(
             task.next_prediction = spans[p][1]
             task.next_label = label_spans.get(p, (0, 0))[1]
         if start_group:
-            _start_group(worker, corrector, tasks)
-        return Backfill(corrector, tasks)
+            _start_group(worker, learner, tasks)
+        return Backfill(learner.corrector, tasks, learner.lanes)
     finally:
         client.close()
+
+
+class _Learner:
+    """What a history teaches: one corrector, or where there are lanes a log that is not stored."""
+
+    def __init__(self, start: Start) -> None:
+        self._replica: Replica | None = None
+        self._corrector = start.corrector()
+        if start.fleet is not None:
+            self._replica = Replica()
+            self._fold(entry.start(start.snapshot, identity=start.identity, fleet=start.fleet))
+
+    @property
+    def learns(self) -> Corrector | Replica:
+        """What the tasks are made with."""
+        return self._replica or self._corrector
+
+    @property
+    def corrector(self) -> Corrector:
+        """The one corrector, or that which lanes begin with."""
+        return self._corrector if self._replica is None else self._replica.corrector
+
+    @property
+    def lanes(self) -> dict[LaneName, Begun]:
+        """Where there are lanes, what each has learned."""
+        return {} if self._replica is None else self._replica.lanes
+
+    def learn(self, partition: int, task: Task) -> None:
+        """Learn what the last batch of a task has to teach."""
+        if self._replica is None:
+            return
+        app, (parts, end) = self._replica.terms.app, task.take_all()
+        for mark, part in parts:
+            opened = [(partition, part, end)]
+            for data in entry.entries(
+                part.corrector, self._replica.offset, opened, app=app, lane=mark
+            ):
+                self._fold(data)
+
+    def _fold(self, data: bytes) -> None:
+        assert self._replica is not None
+        now = int(time.time() * 1000)
+        self._replica.fold(Record("history", 0, self._replica.offset, now, None, data))
 
 
 def _records(readers: Readers, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
@@ -164,11 +219,11 @@ def _records(readers: Readers, topic: str, partition: int, start: int, stop: int
         start = chunk[-1].offset + 1
 
 
-def _start_group(worker: Worker, corrector: Corrector, tasks: dict[int, Task]) -> None:
+def _start_group(worker: Worker, learner: _Learner, tasks: dict[int, Task]) -> None:
     """Write what a worker restores from: positions, shared records, and the start of the log.
 
     The shared record and the log's first entry hold the same corrector, and the record's offset is
-    that of the entry: a start folds the entry, which changes nothing.
+    that of the entry: a start folds the entry, which changes nothing. Lanes follow it in the log.
     """
     s = worker.settings
     state_topic, _ = s.own_topics
@@ -183,11 +238,15 @@ def _start_group(worker: Worker, corrector: Corrector, tasks: dict[int, Task]) -
         (state_topic, p, state.key(s.input, p), task.positions()) for p, task in tasks.items()
     ]
     # reset: what an earlier group of this name has left in the log does not count from here on.
-    identity = worker.start.identity
-    begin = entry.start(corrector.to_bytes(), reset=True, identity=identity, by=s.name)
+    identity, corrector, fleet = worker.start.identity, learner.corrector, worker.start.fleet
+    begin = entry.start(corrector.to_bytes(), reset=True, identity=identity, by=s.name, fleet=fleet)
+    lanes = [
+        entry.keep(identity.mark, name, one.corrector.to_bytes())
+        for name, one in learner.lanes.items()
+    ]
     spans = worker.client.readers.spans(s.learned_topic)
     for number, (_, end) in spans.items():
         name = shared.key(s.learn, number)
         records.append((state_topic, number, name, shared.pack(Replica(corrector, end))))
-        records.append((s.learned_topic, number, None, begin))
+        records += [(s.learned_topic, number, None, data) for data in (begin, *lanes)]
     worker.client.start_group(records, offsets)

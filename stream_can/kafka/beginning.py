@@ -6,7 +6,7 @@ What is written here is an entry in a transaction of its own. All who read the l
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stream_can.errors import SnapshotMismatch
@@ -84,13 +84,28 @@ class Beginning:
                 " do not fit"
             )
 
-    def begin(self, number: int, corrector: bytes, *, reset: bool) -> None:
-        """Let a log start, or begin anew, with a corrector and our identity."""
+    def kept_lanes(self, replica: Replica) -> list[bytes]:
+        """The entries by which lanes go on in a log that begins anew with our identity."""
+        if self.start.fleet is None:
+            return []
+        mark = self.start.identity.mark
+        return [
+            entry.keep(mark, name, lane.corrector.to_bytes())
+            for name, lane in replica.lanes.items()
+        ]
+
+    def begin(
+        self, number: int, corrector: bytes, *, reset: bool, lanes: Sequence[bytes] = ()
+    ) -> None:
+        """Let a log start, or begin anew, with a corrector and our identity; ``lanes`` are the
+        entries of those that go on."""
         older = [name for name, knows in self.client.others().items() if knows is False]
         if older:
             log.info("the learned log stays as release 0.2 reads it, for %s", ", ".join(older))
-        identity, name = None if older else self.start.identity, self.settings.name
-        self._send(number, entry.start(corrector, reset=reset, identity=identity, by=name))
+        fleet, name = self.start.fleet, self.settings.name
+        identity = None if older and fleet is None else self.start.identity
+        data = entry.start(corrector, reset=reset, identity=identity, by=name, fleet=fleet)
+        self._send(number, data, *lanes)
 
     def identify(self, number: int) -> bool:
         """Say in a log that does not whose it is; whether that could be said.
@@ -116,23 +131,28 @@ class Beginning:
         self._told.add(number)
         have, want, terms = replica.corrector.settings, self.start.settings, replica.terms
         changed = {name: value for name, value in want.items() if have[name] != value}
-        if not changed:
+        fleet = self.start.fleet
+        if not changed and fleet == terms.fleet:
             return
         given = self.settings.settings_generation
-        new = terms.generation + 1 if digest(want) not in terms.held else 0
+        new = terms.generation + 1 if digest(want, fleet) not in terms.held else 0
         if (given or new) > terms.generation:
-            data = entry.settings(changed, given or new, app=terms.app, by=self.settings.name)
+            data = entry.settings(
+                changed, given or new, app=terms.app, by=self.settings.name, fleet=fleet
+            )
             self._send(number, data)
             return
         log.warning(
             "settings of the corrector: %s, as the log says; ours were replaced there. To bring"
             " them back for every process: settings_generation = %d",
-            "; ".join(f"{n} is {have[n]!r} and not {v!r}" for n, v in changed.items()),
+            "; ".join(f"{n} is {have[n]!r} and not {v!r}" for n, v in changed.items())
+            or "max_lanes or [models] are others",
             terms.generation + 1,
         )
 
-    def _send(self, number: int, data: bytes) -> None:
-        self.client.transaction.send(self.topic, number, None, data)
+    def _send(self, number: int, *entries: bytes) -> None:
+        for data in entries:
+            self.client.transaction.send(self.topic, number, None, data)
         self.client.transaction.commit({}, None)
 
 
@@ -150,11 +170,14 @@ def news(
     by = f", by {new.by}" if new.by else ""
     if new.epoch != old.epoch:
         return logging.WARNING, f"the learned log begins anew{by}"
-    if had and had != has:
-        changed = "; ".join(
-            f"{name} {had[name]!r} -> {value!r}"
-            for name, value in has.items()
-            if had[name] != value
+    if had and (had != has or new.fleet != old.fleet):
+        changed = (
+            "; ".join(
+                f"{name} {had[name]!r} -> {value!r}"
+                for name, value in has.items()
+                if had[name] != value
+            )
+            or "max_lanes or [models]"
         )
         return logging.INFO, f"settings of the corrector change for every process{by}: {changed}"
     if new.app != old.app and had:

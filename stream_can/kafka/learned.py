@@ -23,6 +23,7 @@ from stream_can.kafka.restore import settled
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.stream import entry
+from stream_can.stream.naming import LaneName
 from stream_can.stream.records import place
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
@@ -49,7 +50,7 @@ class SharedRecord(NamedTuple):
     partition: int
     """Of the state topic."""
     key: bytes
-    value: bytes
+    value: bytes | None
 
 
 class LearnedLog:
@@ -77,6 +78,10 @@ class LearnedLog:
         self._shared: dict[int, tuple[int, float]] = {}
         self._beginning = Beginning(settings, client, start)
         self._gaps: set[int] = set()
+        self._kept: dict[int, Replica] = {}
+        """By partition of a log that begins anew: what its lanes had learned, if that is kept."""
+        self._written: dict[int, dict[LaneName, int]] = {}
+        """By partition of the log: the offsets in the lanes' records that are known to be there."""
         self._agreed: dict[int, tuple[int, bytes | None]] = {}
         """By partition of the log: the epoch and mark that were last compared with our settings."""
 
@@ -160,7 +165,7 @@ class LearnedLog:
                 problem += f" in {self.state_topic!r};"
             return Replica(), problem, None
         try:
-            replica = shared.unpack(data)
+            replica = shared.stored(self.client.readers, self.state_topic, number, data)
         except SnapshotMismatch as error:
             return Replica(), f"the shared record in {self.state_topic!r}: {error};", None
         begin, end = self._span(number, replica.offset)
@@ -186,6 +191,8 @@ class LearnedLog:
             raise DeniedError(f"{where}: {problem} --reset-state begins anew there, {what}")
         log.warning("%s: %s beginning anew, %s", where, problem, what)
         self.replicas[number] = Replica(None, end)
+        if keeps and kept is not None:
+            self._kept[number] = kept
         return self._beginning.corrector_for(kept) if keeps and kept else self.start.snapshot
 
     def _begin(self, number: int, anew: bytes | None) -> None:
@@ -200,17 +207,21 @@ class LearnedLog:
                 self._fold_until(number, lambda: replica.terms.app is not None)
                 self._require_ours(number)
             if number in self._gaps:
-                self._write(self.record(number))
+                self._write(self.records(number))
         else:
+            lanes: list[bytes] = []
             if anew is not None:
                 beginning.require_alone(number)
+                lanes = beginning.kept_lanes(self._kept.pop(number, replica))
             epoch = replica.epoch
-            beginning.begin(number, anew or self.start.snapshot, reset=anew is not None)
+            beginning.begin(
+                number, anew or self.start.snapshot, reset=anew is not None, lanes=lanes
+            )
             self._fold_until(
                 number, lambda: replica.started and (anew is None or replica.epoch != epoch)
             )
             self._require_ours(number)  # another one may have been first
-            self._write(self.record(number))
+            self._write(self.records(number))
         self._gaps.discard(number)
         beginning.tell_settings(number, replica)
 
@@ -341,12 +352,34 @@ class LearnedLog:
                 due.append(number)
         return due
 
-    def record(self, number: int) -> SharedRecord:
-        """The shared record of a partition of the log, to write now."""
-        replica = self.replicas[number]
+    def records(self, number: int) -> list[SharedRecord]:
+        """The shared records of a partition of the log, to write now in one transaction: of lanes
+        those that have learned since their last one."""
+        replica, learn = self.replicas[number], self.settings.learn
         self._shared[number] = replica.offset, time.monotonic()
-        return SharedRecord(number, shared.key(self.settings.learn, number), shared.pack(replica))
+        lanes, before = replica.lanes, self._written.get(number, {})
+        changed = {name for name, one in lanes.items() if one.last >= before.get(name, -1)}
+        at = {name: replica.offset if name in changed else before[name] for name in lanes}
+        found = [
+            SharedRecord(
+                number, shared.lane_key(number, name), shared.pack_lane(name, lanes[name], at[name])
+            )
+            for name in at
+            if name in changed
+        ]
+        found += [
+            SharedRecord(number, shared.lane_key(number, name), None)
+            for name in before
+            if name not in lanes
+        ]
+        self._written[number] = at
+        return [*found, SharedRecord(number, shared.key(learn, number), shared.pack(replica, at))]
 
-    def _write(self, record: SharedRecord) -> None:
-        self.client.transaction.send(self.state_topic, *record)
+    def forget_written(self) -> None:
+        """A transaction may have been given up: which records of lanes are stored is not known."""
+        self._written.clear()
+
+    def _write(self, records: Iterable[SharedRecord]) -> None:
+        for record in records:
+            self.client.transaction.send(self.state_topic, *record)
         self.client.transaction.commit({}, None)

@@ -32,8 +32,10 @@ def newest(
     -------
     Key of the shared record ("shared", or "shared/3" where partitions learn apart) -> its
     Corrector, and the offset of the learned log up to which it is folded with positions and counts
-    of its partitions. From a release in which each partition learned alone: key of the partition's
-    snapshot (``input topic-partition``) -> the same of it alone. Partitions without a commit are
+    of its partitions; and of each lane, ``shared/0/model/version`` with percent-encoded names, its
+    Corrector, and where in the log it began and what it went on from. From a release in which each
+    partition learned alone: key of the partition's snapshot (``input topic-partition``) -> the same
+    of it alone. Partitions without a commit are
     not in it.
 
     Raises
@@ -52,13 +54,28 @@ def newest(
             for record in _last_of_each_key(readers, topic, partition, begin, end, together):
                 name = record.key.decode(errors="replace")
                 try:
-                    if "shared" in snapshot.decode(record.value).head:
-                        replica = shared.unpack(record.value)
+                    head_of = snapshot.decode(record.value).head
+                    if "lane" in head_of:
+                        continue  # read with the shared record that names it
+                    if "shared" in head_of:
+                        replica = shared.stored(readers, topic, partition, record.value)
                         streams[partition] = {}
                         found[name] = (
                             replica.corrector,
                             {"learned": replica.offset, "partitions": streams[partition]},
                         )
+                        for lane, one in replica.lanes.items():
+                            found[shared.lane_key(partition, lane).decode()] = (
+                                one.corrector,
+                                {
+                                    "model": lane.model,
+                                    "version": lane.version,
+                                    "learned": replica.offset,
+                                    "begun": one.begun,
+                                    "last": one.last,
+                                    "successor_of": one.after,
+                                },
+                            )
                         continue
                     head, _ = read_head(record.value)
                     if head.corrector is not None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
 from stream_can.kafka import restore as state
@@ -26,7 +28,7 @@ from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.metrics import Metrics
-from stream_can.stream.entry import entries
+from stream_can.stream.entry import LaneMark, entries
 from stream_can.stream.records import Output, place
 from stream_can.stream.task import Task
 
@@ -84,6 +86,7 @@ class Partitions:
         """Forget everything that Kafka may not know of."""
         self.metrics.given_up("aborted")
         self.health.ready = False
+        self.learned_log.forget_written()
         self.tasks, self._token = {}, None
         self._changed, self._handled = {}, 0
 
@@ -250,9 +253,9 @@ class Partitions:
                     self.state_topic, partition, state.key(s.input, partition), positions
                 )
             for number in shared:
-                record = self.learned_log.record(number)
-                written += len(record.value)
-                transaction.send(self.state_topic, *record)
+                for record in self.learned_log.records(number):
+                    written += len(record.value or b"")
+                    transaction.send(self.state_topic, *record)
             written += self._send_entries()
             transaction.deliver()
         offsets: dict[Any, Offset] = {}
@@ -278,13 +281,18 @@ class Partitions:
         Last, since a reader of the log waits for a transaction from its first entry to its end.
         """
         learned_log, written = self.learned_log, 0
-        opened: dict[int, list[Any]] = {}
+        opened: dict[Any, tuple[LaneMark | None, list[Any]]] = {}
         for partition in sorted(self._changed):
             number = learned_log.log_partition(partition)
-            opened.setdefault(number, []).append((partition, *self.tasks[partition].take()))
-        for number, parts in opened.items():
-            replica = learned_log.replicas[number]
-            for data in entries(replica.corrector, replica.offset, parts, app=replica.terms.app):
+            parts, end = self.tasks[partition].take_all()
+            for mark, part in parts:  # partitions that begin one lane otherwise are apart
+                same = None if mark is None else msgspec.structs.replace(mark, time=0)
+                opened.setdefault((number, same), (mark, []))[1].append((partition, part, end))
+        for (number, _), (mark, of_lane) in opened.items():
+            replica, corrector = learned_log.replicas[number], of_lane[0][1].corrector
+            for data in entries(
+                corrector, replica.offset, of_lane, app=replica.terms.app, lane=mark
+            ):
                 self.client.transaction.send(learned_log.topic, number, None, data)
                 written += len(data)
         return written

@@ -40,8 +40,8 @@ def recall(
     DeniedError
         The output may not be read.
     """
-    lane = task.lane
-    earliest = lane.recent.earliest
+    lanes = task.lanes
+    earliest = lanes.earliest
     if labels is None or earliest is None:
         return
     most = FOR_EACH * (task.next_prediction - task.oldest) + BESIDES
@@ -57,7 +57,7 @@ def recall(
             take(batch)
             beat()
 
-    chunks(output, earliest, readers.span(output, partition)[1], lane.recall)
-    oldest = lane.open_requests.oldest
+    chunks(output, earliest, readers.span(output, partition)[1], lanes.recall)
+    oldest = lanes.open_requests[1]
     if oldest is not None:
-        chunks(labels, oldest, task.next_label, lane.recall_labels)
+        chunks(labels, oldest, task.next_label, lanes.recall_labels)

@@ -31,6 +31,27 @@ def _is(help_: str, **bounds: Any) -> Meta:
     return Meta(description=help_, **bounds)
 
 
+class ModelSettings(
+    msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
+):
+    """What differs for one model: ``[models.NAME]``."""
+
+    classes: list[Name] | None = None
+    train_counts: list[float] | None = None
+    half_life: float | None = None
+    uncertainty: str | None = None
+    k: int | None = None
+    threshold: float | None = None
+    pseudo_count: float | None = None
+    prior_strength: float | None = None
+
+    @property
+    def corrector(self) -> dict[str, Any]:
+        """Those settings of the corrector that are given."""
+        values = {name: getattr(self, name) for name in CorrectorSettings.__struct_fields__}
+        return {name: value for name, value in values.items() if value is not None}
+
+
 class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Everything that ``stream-can run`` can be told; `options` lists it with its help."""
 
@@ -79,6 +100,23 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         Annotated[float, Meta(gt=0)] | None,
         _is("memory for their values; a record of state and learned topic holds them (0.5)"),
     ] = None
+
+    model: Annotated[
+        str | None, _is("field, or header:NAME, that names the model: each learns for itself")
+    ] = None
+    version: Annotated[
+        str | None, _is("field, or header:NAME, that names its version: as the model, alike")
+    ] = None
+    only_listed_models: Annotated[
+        bool, _is("refuse predictions of models without a table [models.NAME]")
+    ] = False
+    max_lanes: Annotated[
+        int,
+        _is("models and versions to keep; the one that was silent longest goes", ge=1, le=100000),
+    ] = 1000
+    models: Annotated[
+        dict[str, ModelSettings], _is("[models.NAME]: what differs for a model; in the file alone")
+    ] = {}
 
     paths: Annotated[list[str] | None, _is("paths to mix (all)")] = None
     half_life: Annotated[float | None, _is(about("half_life"))] = None
@@ -137,8 +175,19 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     client: Annotated[dict[str, Any], _is("options of kafka-python, NAME=VALUE")] = {}
 
     def __post_init__(self) -> None:
-        if (self.classes is None) == (self.classes_from_file is None):
+        given = self.classes is not None, self.classes_from_file is not None
+        if all(given) or (not any(given) and not self.has_lanes):
             raise ValueError("give either classes or classes_from_file")
+        if self.model is None and (self.models or self.only_listed_models):
+            what = "models" if self.models else "only_listed_models"
+            raise ValueError(f"{what}: needs model, the field that names the model")
+        if not any(given) and self.train_counts is not None:
+            raise ValueError("train_counts: needs classes")
+        for name, own in self.models.items():
+            try:
+                check_settings(self._given(CorrectorSettings.__struct_fields__) | own.corrector)
+            except ValueError as error:
+                raise ValueError(f"models.{name}: {error}") from None
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
         named = (self.input, self.output, self.labels, *self.own_topics, self.learned_topic)
@@ -160,6 +209,11 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         check_settings(self._given(CorrectorSettings.__struct_fields__))
         column_names(self.segments or ())
         _ = self.fields  # refused here what it refuses
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether messages name a model or a version."""
+        return self.model is not None or self.version is not None
 
     @property
     def name(self) -> str:
@@ -202,20 +256,25 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         """Where in the messages everything is."""
         return Fields(
             probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits,
-            normalise=self.normalise,
+            normalise=self.normalise, model=self.model, version=self.version,
         )  # fmt: skip
 
     def identity(self, classes: Iterable[Name], segments: Iterable[str] = ()) -> Identity:
         """Who the application is, as its learned log says it."""
         return Identity(
             self.application_id, self.input, self.output, self.labels, self.probs, self.raw,
-            self.label, self.id, tuple(classes), segments=tuple(segments),
+            self.label, self.id, tuple(classes), segments=tuple(segments), model=self.model,
+            version=self.version,
         )  # fmt: skip
 
     @property
     def field_names(self) -> list[str]:
         """The names of the messages' fields that were given."""
-        return [name for name in (self.probs, self.raw, self.label, self.id) if name]
+        return [
+            name
+            for name in (self.probs, self.raw, self.label, self.id, self.model, self.version)
+            if name
+        ]
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in names}
@@ -233,10 +292,12 @@ class Option(NamedTuple):
 
 
 def options() -> list[Option]:
-    """Every setting, for a command line."""
+    """Every setting, for a command line; tables of models stand in a file."""
     hints = get_type_hints(Settings, include_extras=True)
     found = []
     for name in Settings.__struct_fields__:
+        if name == "models":
+            continue
         type_, meta = get_args(hints[name])
         kind = type_ if type_ is bool else dict if get_origin(type_) is dict else str
         found.append(Option(name, kind, meta.description))

@@ -6,15 +6,20 @@ whoever writes it writes the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
 
 from stream_can import snapshot
 from stream_can.corrector import Corrector
+from stream_can.errors import SnapshotMismatch
 from stream_can.kafka.client.readers import Readers
-from stream_can.stream.replica import Replica
+from stream_can.stream.naming import LaneName
+from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.terms import Terms
 
 __all__ = ["SharedHead", "is_shared", "key", "nearest_first", "newest_shared", "pack", "unpack"]
@@ -24,12 +29,41 @@ NEAR = (1_000, 20_000)
 """So many offsets from the end are looked through first; only then the whole partition."""
 
 
+class StoredLane(msgspec.Struct, array_like=True):
+    """A lane, and where its corrector is."""
+
+    model: str
+    version: str
+    begun: int
+    last: int
+    after: str | None
+    labels: float
+    at: int
+    """The offset of the log in the lane's record."""
+
+    @property
+    def name(self) -> LaneName:
+        """Model and version."""
+        return LaneName(self.model, self.version)
+
+
+class LaneHead(msgspec.Struct):
+    """The record of a lane: its corrector, and the offset of the log whose fold it is."""
+
+    lane: tuple[str, str]
+    learned: int
+    corrector: bytes
+
+
 class SharedHead(msgspec.Struct, omit_defaults=True):
     """A corrector, and the offset of the log whose fold it is."""
 
     shared: Annotated[int, Meta(ge=1, le=FORMAT)]
     folded_to: Annotated[int, Meta(ge=0)] = msgspec.field(name="learned")
     corrector: bytes
+    lanes: list[StoredLane] = []
+    """That with the oldest last entry first; the corrector of each is in a record of its own."""
+    times: list[int] = []
     terms: Terms | None = None
     """Of the log. In format 1 release 0.2 does not look at them; it stops at format 2, as it would
     at the entries behind it."""
@@ -48,27 +82,83 @@ def is_shared(key: bytes) -> bool:
     return key == b"shared" or key.startswith(b"shared/")
 
 
-def pack(replica: Replica) -> bytes:
-    """The shared record of a replica."""
+def lane_key(log_partition: int, name: LaneName) -> bytes:
+    """The key of a lane's records: the names are percent-encoded."""
+    return "/".join(
+        ["shared", str(log_partition), *(quote(part, safe="") for part in name)]
+    ).encode()
+
+
+def pack_lane(name: LaneName, lane: Begun, at: int) -> bytes:
+    """The record of a lane, folded up to an offset of the log."""
+    head = LaneHead((name.model, name.version), at, lane.corrector.to_bytes())
+    return snapshot.encode(msgspec.to_builtins(head), {}, snapshot.SINCE_0_3)
+
+
+def pack(replica: Replica, at: Mapping[LaneName, int] = MappingProxyType({})) -> bytes:
+    """The shared record of a replica; ``at`` are the offsets in the records of its lanes."""
     number = WITHOUT_IDENTITY if replica.terms.app is None else FORMAT
     corrector, terms = replica.corrector, replica.terms
     said = None if terms == Terms.of(corrector) else terms
-    head = SharedHead(number, replica.offset, corrector.to_bytes(), said)
+    lanes = [
+        StoredLane(*name, one.begun, one.last, one.after, one.labels, at[name])
+        for name, one in replica.lanes.items()
+    ]
+    head = SharedHead(
+        number, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said
+    )
     # So that release 0.2 says what is the matter: its own words for a newer number here do not.
     version = snapshot.SINCE_0_3 if number == FORMAT else snapshot.VERSION
     return snapshot.encode(msgspec.to_builtins(head), {}, version)
 
 
-def unpack(data: bytes) -> Replica:
+def unpack(
+    data: bytes, of_lanes: Mapping[bytes, bytes] = MappingProxyType({}), partition: int = 0
+) -> Replica:
     """The replica that a shared record makes.
+
+    Parameters
+    ----------
+    of_lanes
+        The records of its lanes, by key.
+    partition
+        That of the log, which is in their keys.
 
     Raises
     ------
     SnapshotMismatch
-        The bytes are no such record, corrupt, or of a newer release.
+        The bytes are no such record, corrupt, or of a newer release; or that of a lane is missing.
     """
     head = snapshot.typed(snapshot.decode(data).head, SharedHead)
-    return Replica(Corrector.from_bytes(head.corrector), head.folded_to, head.terms)
+    lanes: dict[LaneName, Begun] = {}
+    for one in head.lanes:
+        own = of_lanes.get(lane_key(partition, one.name))
+        if own is None:
+            raise SnapshotMismatch(f"snapshot: the record of lane {one.name} is not there")
+        of = snapshot.typed(snapshot.decode(own).head, LaneHead)
+        if (*of.lane, of.learned) != (*one.name, one.at):
+            raise SnapshotMismatch(f"snapshot: the record of lane {one.name} is of another offset")
+        corrector = Corrector.from_bytes(of.corrector)
+        lanes[one.name] = Begun(corrector, one.begun, one.last, one.after, one.labels)
+    base = Corrector.from_bytes(head.corrector)
+    return Replica(base, head.folded_to, head.terms, lanes, head.times)
+
+
+def stored(readers: Readers, state: str, partition: int, data: bytes) -> Replica:
+    """:func:`unpack` with the records of its lanes, read from a partition of the state topic."""
+    head = snapshot.typed(snapshot.decode(data).head, SharedHead)
+    wanted = {lane_key(partition, one.name) for one in head.lanes}
+    begin, end = readers.span(state, partition)
+    found: dict[bytes, bytes] = {}
+    for start in nearest_first(begin, end):
+        if wanted <= found.keys():
+            break
+        found = {
+            record.key: bytes(record.value)
+            for record in readers.read(state, partition, start, end)
+            if record.key in wanted and record.value is not None
+        }
+    return unpack(data, found, partition)
 
 
 def newest_shared(readers: Readers, state: str, partition: int, wanted: bytes) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ from stream_can.kafka.settings import Settings, SettingsError
 from stream_can.method.asking import LabelRequests
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.snapshot import MAGIC, match
+from stream_can.stream.entry import FleetTerms
+from stream_can.stream.lanes import Fleet
 from stream_can.stream.messages import Messages
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
 
+NO_CLASSES = ("",)
+"""Of the corrector that a log begins with where each model has classes of its own."""
 SEGMENTS_MB = 0.5
 """For the values of columns: with them a corrector fits topics that nobody changed."""
 
@@ -62,8 +67,7 @@ class Start:
             except (OSError, msgspec.DecodeError) as error:
                 raise SettingsError(f"classes_from_file: {path}: {error}") from None
         if snapshot is None:
-            assert names is not None
-            corrector = Corrector(names, train_counts=counts, **given)
+            corrector = Corrector(names or NO_CLASSES, train_counts=counts, **given)
             snapshot = corrector.to_bytes()
         self.snapshot = snapshot
         """Of the corrector to start from."""
@@ -75,9 +79,39 @@ class Start:
         """Who the application is."""
         Messages(corrector.classes, settings.fields, columns=corrector.segments)  # refuses columns
         self._given = settings
+        self.fleet: FleetTerms | None = None
+        """What the log says of all lanes; None where there is one."""
+        self._models: dict[str, bytes | None] = {}
+        if settings.has_lanes:
+            self._models = {
+                name: self._of_model(name, corrector) for name in sorted(settings.models)
+            }
+            changed = {name: own.corrector for name, own in sorted(settings.models.items())}
+            self.fleet = FleetTerms(
+                settings.max_lanes, {name: own for name, own in changed.items() if own}
+            )
         self._counted = counts is not None
         self._partitions = 1
         self._max_bytes: int | None = None
+
+    def _of_model(self, name: str, base: Corrector) -> bytes | None:
+        """What a model with a table has to begin with; None: what all have."""
+        own = self._given.models[name]
+        if own.classes is None and own.train_counts is None:
+            return None
+        try:
+            return self._of_classes(own.classes or base.classes, own.train_counts, **own.corrector)
+        except (ValueError, TypeError) as error:
+            raise SettingsError(f"models.{name}: {error}") from None
+
+    def _of_classes(
+        self, names: Sequence[Any], counts: Sequence[float] | None = None, **changed: Any
+    ) -> bytes:
+        """The snapshot of a new corrector of other classes, under the settings above."""
+        given: Any = {"segments_mb": SEGMENTS_MB} | self._given.corrector | changed
+        corrector = Corrector(names, train_counts=counts, **given)
+        Messages(corrector.classes, self._given.fields, columns=corrector.segments)
+        return corrector.to_bytes()
 
     @property
     def state_bytes(self) -> int:
@@ -112,6 +146,11 @@ class Start:
             "errors": s.errors,
             "learn_share": s.learn_share,
             "requests": None if s.ask is None else LabelRequests(s.ask),
+            "fleet": Fleet(
+                self._models,
+                s.only_listed_models,
+                self._of_classes if self.classes == NO_CLASSES else None,
+            ),
         }
 
     def fresh(self, replica: Replica, next_prediction: int, next_label: int) -> Task:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stream_can.method.segments import text_of
+from stream_can.stream.fields import HEADER
 
 if TYPE_CHECKING:
     from stream_can.stream.records import Headers
@@ -26,7 +27,6 @@ Given = tuple[str | None, ...]
 Table = dict[str, list[str | None]]
 """What many rows give, column by column."""
 
-HEADER = "header:"
 LONGEST = 1000
 """Characters of a value. Each travels with its labels; what is longer is a text, and no name."""
 

@@ -31,10 +31,13 @@ from stream_can.method import sums as decayed
 from stream_can.method.checks import checked
 from stream_can.stream.columns import Given, Table, length
 from stream_can.stream.identity import Identity
+from stream_can.stream.naming import LaneName
 from stream_can.version import __version__
 
 __all__ = [
     "BadEntry",
+    "FleetTerms",
+    "LaneMark",
     "LogEntry",
     "LogPart",
     "NewerEntry",
@@ -42,6 +45,7 @@ __all__ = [
     "entries",
     "fold",
     "identify",
+    "keep",
     "read",
     "settings",
     "start",
@@ -96,6 +100,35 @@ class LogSegments(msgspec.Struct, array_like=True, frozen=True):
     """Of each prediction and column, int32: which text, -1 where none was given."""
 
 
+class LaneMark(msgspec.Struct, array_like=True, frozen=True):
+    """Which lane an entry teaches, and how that begins where it has not."""
+
+    model: str
+    version: str
+    begun: int = -1
+    """The offset of the entry by which it began, as its writer knows it; -1: it had not."""
+    time: int = 0
+    """Timestamp of the first record, in milliseconds, of one that had not."""
+    fresh: bytes | None = None
+    """The corrector to begin with where no version of the model has its classes; without it that is
+    the one that the log began with."""
+    kept: bytes | None = None
+    """The corrector to begin with in any case: what was learned before the log began anew."""
+
+    @property
+    def name(self) -> LaneName:
+        """Model and version."""
+        return LaneName(self.model, self.version)
+
+
+class FleetTerms(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What all lanes of a log have to do with each other."""
+
+    max_lanes: Annotated[int, Meta(ge=1)]
+    models: dict[str, dict[str, float | int | str | None]] = {}
+    """Of a model: settings of the corrector that take the place of those of all."""
+
+
 class LogEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     """One record of the log."""
 
@@ -124,6 +157,10 @@ class LogEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     needs: list[str] = []
     """Parts that whoever folds it must know."""
     segments: LogSegments | None = None
+    lane: LaneMark | None = None
+    """None where the log has no lanes."""
+    fleet: FleetTerms | None = None
+    """With each start and each change of settings in a log that has lanes."""
 
 
 class EntryFormat(msgspec.Struct):
@@ -138,6 +175,8 @@ class EntryFormat(msgspec.Struct):
 
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(LogEntry).decode
 _read_format = msgspec.msgpack.Decoder(EntryFormat).decode
+NEEDED = ("segments", "lane", "fleet")
+"""Without these parts another one would fold something else."""
 KNOWN = {field.encode_name for field in msgspec.structs.fields(LogEntry)}
 
 
@@ -153,7 +192,7 @@ class OpenPart:
     """
 
     def __init__(self, corrector: Corrector, inputs: int, labels: int) -> None:
-        self.begin = inputs, labels
+        self.corrector, self.begin = corrector, (inputs, labels)
         self.sums = corrector.new_sums()
         self.offsets: list[int] = []
         self.taken: list[int] = []
@@ -183,6 +222,11 @@ class OpenPart:
         self.classes.append(y)
         self.known.append(known)
         self.rows.append(row)
+
+    @property
+    def teaches(self) -> bool:
+        """Whether there is a label, or a row that counts in the sums."""
+        return bool(self.offsets) or bool(decayed.rows(self.sums))
 
     def pieces(
         self, partition: int, end: tuple[int, int], most: int
@@ -222,8 +266,10 @@ def entries(
     opened: Sequence[tuple[int, OpenPart, tuple[int, int]]],
     limit: int = LIMIT,
     app: bytes | None = None,
+    *,
+    lane: LaneMark | None = None,
 ) -> list[bytes]:
-    """The entries of a transaction.
+    """The entries of a transaction, of one lane where there are several.
 
     Parameters
     ----------
@@ -236,6 +282,8 @@ def entries(
     app
         The mark of the log's identity, where it has one. Else members of release 0.2 fold them too:
         what that does not know is left out.
+    lane
+        Which lane it is.
     """
     m, columns, size = len(corrector.classes), len(corrector.segments), limit
     layout = corrector.parts_of_sums
@@ -255,12 +303,15 @@ def entries(
     found = []
     for parts, sums, given in packed:
         segments = _numbered(given, columns) if columns else None
-        if app is None and segments is None:
+        if app is None and segments is None and lane is None:
             parts = [_for_0_2(part, corrector.n_sent) for part in parts]
             sums = sums[decayed.before_0_3(layout)]
-        found.append(
-            _write(app, folded_to=folded_to, parts=parts, sums=_packed(sums), segments=segments)
+        written = _write(
+            app, folded_to=folded_to, parts=parts, sums=_packed(sums), segments=segments, lane=lane
         )
+        found.append(written)
+        if lane is not None and lane.fresh is not None:
+            lane = msgspec.structs.replace(lane, fresh=None)  # said once
     return found
 
 
@@ -284,7 +335,12 @@ def _packed(sums: Array) -> bytes | None:
 
 
 def start(
-    corrector: bytes, *, reset: bool = False, identity: Identity | None = None, by: str = ""
+    corrector: bytes,
+    *,
+    reset: bool = False,
+    identity: Identity | None = None,
+    by: str = "",
+    fleet: FleetTerms | None = None,
 ) -> bytes:
     """The entry that a log starts with: a corrector's snapshot, and who learns there.
 
@@ -299,7 +355,13 @@ def start(
         reset=reset,
         identity=identity,
         by=by if identity else "",
+        fleet=fleet,
     )
+
+
+def keep(app: bytes | None, name: LaneName, corrector: bytes) -> bytes:
+    """The entry by which a lane goes on with what it had learned, in a log that begins anew."""
+    return _write(app, lane=LaneMark(*name, kept=corrector))
 
 
 def identify(identity: Identity, by: str = "") -> bytes:
@@ -313,16 +375,19 @@ def settings(
     *,
     app: bytes | None = None,
     by: str = "",
+    fleet: FleetTerms | None = None,
 ) -> bytes:
-    """The entry that changes settings of the corrector."""
+    """The entry that changes settings of the corrector, or of the fleet."""
     if app is None:
         return _write(None, settings=changed)
-    return _write(app, settings=changed, generation=generation, by=by)
+    return _write(app, settings=changed, generation=generation, by=by, fleet=fleet)
 
 
 def _write(app: bytes | None, needs: Sequence[str] = (), **parts: Any) -> bytes:
-    if parts.get("segments") is not None:
-        needs = ["segments"]
+    needs = [
+        *needs,
+        *(name for name in NEEDED if parts.get(name) is not None and name not in needs),
+    ]
     if app is None and not needs:
         return _encode(LogEntry(WITHOUT_IDENTITY, **parts))
     return _encode(LogEntry(VERSION, app=app, release=__version__, needs=[*needs], **parts))

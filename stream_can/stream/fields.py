@@ -6,7 +6,10 @@ import msgspec
 
 from stream_can.method.rows import Normalise
 
-__all__ = ["Fields"]
+__all__ = ["HEADER", "Fields"]
+
+HEADER = "header:"
+"""Before the name of a header, where that takes the place of a field."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,13 +26,18 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     normalise: Normalise = "rounded"
     """Which rows that do not sum to 1 are divided by their sum: those that rounding to the digits
     they have explains, or all, as for scores."""
+    model: str | None = None
+    """Which model a prediction or label is of: a field, or ``header:NAME``; None: there is one."""
+    version: str | None = None
+    """Which version of it, alike."""
     digits: int | None = None
     """Decimal places of the corrected probabilities; None: as many as read back equal."""
 
     def __post_init__(self) -> None:
-        for name in ("probs", "label", "id"):
+        for name in ("probs", "label", "id", "model", "version"):
             path = getattr(self, name)
-            if path is not None and not all(path.split(".")):
+            header = name in ("model", "version") and (path or "").startswith(HEADER)
+            if path is not None and not (path != HEADER if header else all(path.split("."))):
                 raise ValueError(f"{name}: {path!r} is no field name or dotted path")
         above, dot, last = self.probs.rpartition(".")
         if "." in self.raw or self.raw == last:
@@ -37,7 +45,14 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 f"raw: {self.raw!r}, expected a name without a dot, other than that of probs"
             )
         beside = f"{above}{dot}{self.raw}" if self.raw else None
-        paths = [path for path in (self.probs, beside, self.label, self.id) if path is not None]
+        names = (self.model, self.version)
+        if names[0] is not None and names[0] == names[1]:
+            raise ValueError(f"version: {self.version!r} is the place of the model")
+        paths = [
+            path
+            for path in (self.probs, beside, self.label, self.id, *names)
+            if path is not None and not path.startswith(HEADER)
+        ]
         for path in paths:
             inside = [other for other in paths if other.startswith(f"{path}.")]
             if inside or paths.count(path) > 1:

@@ -26,6 +26,8 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     classes: tuple[Name, ...]
     format: str = "json"
     segments: tuple[str, ...] = ()
+    model: str | None = None
+    version: str | None = None
 
     @property
     def mark(self) -> bytes:

@@ -6,8 +6,8 @@ their order; what a record is for, its lane does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.method.asking import LabelRequest, LabelRequests
+from stream_can.method.receipts import blank
 from stream_can.method.rows import rounded
 from stream_can.scores import Scores
 from stream_can.stream.batch import Batch
 from stream_can.stream.columns import table
-from stream_can.stream.entry import OpenPart
+from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
 from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
+from stream_can.stream.naming import UNNAMED, LaneName
 from stream_can.stream.opening import Opened, Reading, open_records
-from stream_can.stream.recent import Recent, RecentPredictions
+from stream_can.stream.recent import Bound, Recent, RecentPredictions
 from stream_can.stream.records import Header, Output, Source, headers_of
 from stream_can.stream.replica import BegunAnew, Replica
 from stream_can.stream.requests import FIELD, OpenRequests, request_record
@@ -31,7 +33,7 @@ from stream_can.stream.sent import sent_rows
 from stream_can.stream.values import ColumnScores
 from stream_can.version import __version__
 
-__all__ = ["MOST_VALUES", "Lane", "Lanes"]
+__all__ = ["MOST_VALUES", "Lane"]
 
 VERSION_HEADER = ("stream-can-version", __version__.encode())
 MOST_VALUES = 1000
@@ -61,6 +63,13 @@ class Lane:
         The next offsets of input and labels.
     count_values
         Whether to add up what became of the values of columns, for :meth:`take_values`.
+    name, fresh
+        Its name in the log, where that has lanes, and what it may have to begin with there; see
+        :meth:`Replica.start`.
+    unchanged
+        Whether ``fresh`` alone is no reason to change a row: the log does not have it.
+    bound
+        Of the recent predictions, where lanes share one.
     """
 
     def __init__(
@@ -72,14 +81,24 @@ class Lane:
         requests: LabelRequests | None = None,
         begin: tuple[int, int] = (0, 0),
         count_values: bool = False,
+        name: LaneName = UNNAMED,
+        fresh: bytes | None = None,
+        unchanged: bool = False,
+        bound: Bound | None = None,
     ) -> None:
+        self.name, self._fresh, self._unchanged = name, fresh, unchanged
         self._learner = corrector
         self._epoch = corrector.epoch if isinstance(corrector, Replica) else 0
+        self.begun = self._begun_now()
+        self.predicted = False
+        """Whether it has had a prediction since it was made."""
+        self.since = 0
+        """The timestamp of the first record that it had, in milliseconds."""
         own = self.corrector
         self.messages = Messages(own.classes, fields, own.train_prior, own.segments)
         self._m, self._columns, self._n_sent = len(own.classes), own.segments, own.n_sent
         self.recent = RecentPredictions(
-            self._m, recent_bytes or 0, len(self._columns), self._n_sent
+            self._m, recent_bytes or 0, len(self._columns), self._n_sent, bound
         )
         self._keeps = recent_bytes is not None
         self.requests, self.open_requests = requests, OpenRequests()
@@ -94,7 +113,58 @@ class Lane:
     def corrector(self) -> Corrector:
         """What corrects the rows now."""
         learner = self._learner
-        return learner.corrector if isinstance(learner, Replica) else learner
+        if not isinstance(learner, Replica):
+            return learner
+        if self.name == UNNAMED:
+            return learner.corrector
+        return (learner.lane(self.name) or learner.start(self.name, self._fresh)).corrector
+
+    # ---- its place in a log that has lanes
+
+    def _begun_now(self) -> int | None:
+        """The offset of the entry by which it began in the log; None where it has not."""
+        if self.name == UNNAMED or not isinstance(self._learner, Replica):
+            return None
+        lane = self._learner.lane(self.name)
+        return None if lane is None else lane.begun
+
+    def still_fits(self) -> bool:
+        """Whether the lane can go on: it may have begun meanwhile, or been dropped, with what
+        others saw of it first. Where its classes are the same it does."""
+        if self.begun != (begun := self._begun_now()):
+            if self.corrector.classes != self.messages.classes:
+                return False
+            self.begun = begun
+        return True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is known of it: the log does not have it, and no label is waited for."""
+        return self.begun is None and self._part is None and not len(self.recent)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether something has been gathered since :meth:`take`, if only nothing to teach."""
+        return self._part is not None
+
+    def mark(self) -> LaneMark | None:
+        """How entries name it; None where the log has no lanes."""
+        if self.name == UNNAMED:
+            return None
+        if self.begun is not None:
+            return LaneMark(*self.name, begun=self.begun)
+        return LaneMark(*self.name, time=self.since, fresh=self._fresh)
+
+    @property
+    def _sends_unchanged(self) -> bool:
+        learner = self._learner
+        return (
+            self._unchanged
+            and self.begun is None
+            and isinstance(learner, Replica)
+            and learner.lane(self.name) is None
+            and learner.start(self.name, self._fresh).after is None
+        )
 
     @property
     def stale(self) -> bool:
@@ -112,7 +182,12 @@ class Lane:
 
     # ---- a batch
 
-    def open(self, records: Sequence[Source], reading: Reading) -> tuple[list[Opened], int]:
+    def open(
+        self,
+        records: Sequence[Source],
+        reading: Reading,
+        objects: Sequence[dict[str, Any]] | None = None,
+    ) -> tuple[list[Opened], int]:
         """Read what records say, and begin a batch; see :func:`open_records`.
 
         Returns
@@ -120,7 +195,7 @@ class Lane:
         What each says, and how many rows were divided by their sum.
         """
         self.require_current()
-        opened, rows, off = open_records(records, self.messages, reading)
+        opened, rows, off = open_records(records, self.messages, reading, objects)
         self._batch = Batch(rows, self._columns, self._n_sent)
         self._added = [VERSION_HEADER]
         if isinstance(self._learner, Replica):
@@ -136,6 +211,7 @@ class Lane:
     def predict(self, record: Source, prediction: Prediction) -> Output:
         """Take a prediction; :meth:`run` gives its output a value."""
         output = self.output(record)
+        self.predicted, self.since = True, self.since or record.timestamp
         entry = self._keep(record, prediction) if self._keeps else None
         self._batch.predict(prediction, output, entry)
         return output
@@ -173,6 +249,9 @@ class Lane:
             P, Q, receipts = batch.play(self.corrector)
         else:
             P, Q, receipts = batch.collect(self.corrector, self._part, self._keeps)
+            if self._sends_unchanged:
+                Q = P
+                receipts = None if receipts is None else blank(len(P), self._m, self._n_sent)
         if (digits := self.messages.fields.digits) is not None:
             Q = rounded(Q, digits)
         if not np.isfinite(Q).all():  # JSON would say null
@@ -198,12 +277,16 @@ class Lane:
             if (entry := batch.predictions[i][2]) is not None:
                 self.open_requests.ask(entry.offset, entry.timestamp)
         answered = self.open_requests.answer(batch.answered)  # its label may be in this batch too
-        oldest = self.recent.oldest
-        self.open_requests.forget(next_prediction if oldest is None else oldest)
+        self.forget(next_prediction)
         return [
             request_record(batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist())
             for i, (id, request) in asked.items()
         ], answered
+
+    def forget(self, next_prediction: int) -> None:
+        """Give up the requests whose predictions are not kept any more."""
+        oldest = self.recent.oldest
+        self.open_requests.forget(next_prediction if oldest is None else oldest)
 
     def _ask(self, batch: Batch, Q: Array) -> dict[int, tuple[bytes, LabelRequest]]:
         """The predictions of the batch whose label is asked for: number -> (id, why)."""
@@ -277,31 +360,18 @@ class Lane:
     def _new_part(self, begin: tuple[int, int]) -> OpenPart | None:
         return OpenPart(self.corrector, *begin) if isinstance(self._learner, Replica) else None
 
-    def take(self, end: tuple[int, int]) -> OpenPart:
-        """What the batches since the last call have to teach; ``end`` are the next offsets."""
+    def begin(self, at: tuple[int, int]) -> None:
+        """Gather what there is to learn from these offsets on, where nothing is gathered."""
+        if self._part is None:
+            self._part = self._new_part(at)
+
+    def take(self, end: tuple[int, int] | None) -> OpenPart:
+        """What the batches since the last call have to teach.
+
+        ``end`` are the next offsets, from which on the next is gathered; None: from where
+        :meth:`begin` says.
+        """
         self.require_current()
-        part, self._part = self._part, self._new_part(end)
+        part, self._part = self._part, None if end is None else self._new_part(end)
         assert part is not None
         return part
-
-
-class Lanes:
-    """The lanes of a partition, and which of them a record is for: one for all."""
-
-    def __init__(self, only: Lane) -> None:
-        self.only = only
-
-    def __iter__(self) -> Iterator[Lane]:
-        yield self.only
-
-    def open(
-        self, records: Sequence[Source], reading: Reading
-    ) -> tuple[list[Opened], Iterable[Lane], int]:
-        """Begin a batch in each lane with its records.
-
-        Returns
-        -------
-        What each record says, the lane of each, and how many rows were divided by their sum.
-        """
-        opened, off = self.only.open(records, reading)
-        return opened, repeat(self.only), off

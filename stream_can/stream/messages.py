@@ -148,7 +148,11 @@ class Messages:
         UnknownClass
             Where an object of probabilities names a class that there is not.
         """
-        fields = inner = open_object(value)
+        return self.read_object(open_object(value), headers)
+
+    def read_object(self, fields: dict[str, Any], headers: Headers = ()) -> Prediction:
+        """:meth:`read` of a message whose fields are opened."""
+        inner = fields
         for name in self._parents:
             if name not in inner:
                 raise BadMessage(f"no field {self.fields.probs!r}")
@@ -230,7 +234,12 @@ class Messages:
         UnknownClass
             Where the label is none of the classes.
         """
-        fields = open_object(value)
+        return self.read_label_object(open_object(value), key, headers)
+
+    def read_label_object(
+        self, fields: dict[str, Any], key: bytes | None = None, headers: Headers = ()
+    ) -> Label:
+        """:meth:`read_label` of a message whose fields are opened."""
         text = self.find(fields, self.label_path)
         if text is None:
             raise BadMessage(f"no field {self.fields.label!r}")
@@ -270,6 +279,20 @@ class Messages:
             raise UnknownClass(
                 f"{self.fields.label}: {shown} is none of the {self._m} classes"
             ) from None
+
+    def names_in(self, fields: dict[str, Any]) -> list[Any] | None:
+        """The classes that the probabilities of an opened message name; None where they do not."""
+        text = self.find(fields, self.probs_path)
+        for read in (_read_probs, _read_entries):
+            try:
+                probs = read(text)
+            except (TypeError, *_UNREADABLE):
+                continue
+            if isinstance(probs, dict):
+                return list(probs)
+            if isinstance(probs, list) and all(isinstance(one, LabelScore) for one in probs):
+                return [one.label for one in probs]
+        return None
 
     def id_of(self, fields: dict[str, Any], key: bytes | None) -> bytes | None:
         """What joins the message: its key, or the text of its id field; None where it has none."""

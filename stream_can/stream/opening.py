@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
 from stream_can.method.checks import bad_rows
 from stream_can.method.rows import divided
-from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
+from stream_can.stream.messages import BadMessage, Label, Messages, Prediction, open_object
 from stream_can.stream.records import Source
 
 __all__ = ["Opened", "Reading", "open_records"]
 
 Array = NDArray[np.float64]
 
+
+BOTH_NULL = "key and value are both null; this letter's value is empty instead"
 
 Opened = Prediction | Label | StreamCANError | None
 """What a record says, or what is wrong with it; None is a tombstone."""
@@ -34,7 +36,10 @@ class Reading(NamedTuple):
 
 
 def open_records(
-    records: Sequence[Source], messages: Messages, reading: Reading
+    records: Sequence[Source],
+    messages: Messages,
+    reading: Reading,
+    objects: Sequence[dict[str, Any]] | None = None,
 ) -> tuple[list[Opened], Array, int]:
     """Open records.
 
@@ -42,6 +47,8 @@ def open_records(
     ----------
     messages, reading
         What reads them, and how.
+    objects
+        The fields of each record's message, where they are opened already; none is a tombstone.
 
     Returns
     -------
@@ -54,23 +61,23 @@ def open_records(
     m = len(messages.classes)
     # Nearly every message is far below the limit; only the others are measured.
     far_below = (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
-    for record in records:
+    for i, record in enumerate(records):
         says: Prediction | Label | None = None
         value = record.value
         try:
             if record.topic == labels_topic:
                 if value is not None:
-                    says = messages.read_label(value, record.key, record.headers)
+                    given = open_object(value) if objects is None else objects[i]
+                    says = messages.read_label_object(given, record.key, record.headers)
             elif value is not None:
-                says = messages.read(value, record.headers)
+                given = open_object(value) if objects is None else objects[i]
+                says = messages.read_object(given, record.headers)
                 if labelled:
                     says.label = messages.label_in(says.fields)
                 if len(value) > far_below or record.headers or len(record.key or b"") > 100:
                     check_size(record, says, messages, max_bytes)
             elif record.key is None:
-                raise BadMessage(
-                    "key and value are both null; this letter's value is empty instead"
-                )
+                raise BadMessage(BOTH_NULL)
         except (BadMessage, UnknownClass) as error:
             opened.append(error)
             continue

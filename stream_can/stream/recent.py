@@ -8,7 +8,7 @@ score it once its label comes.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +21,7 @@ from stream_can.method.checks import bad_rows
 from stream_can.method.receipts import ROWS, ROWS_IN_0_2, blank, kept, size
 from stream_can.stream.columns import Given, length
 
-__all__ = ["Recent", "RecentPredictions", "raw_bytes", "row_bytes"]
+__all__ = ["Bound", "Recent", "RecentPredictions", "raw_bytes", "row_bytes"]
 
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
@@ -84,6 +84,51 @@ def raw_bytes(raw: Array, n_sent: int = ROWS) -> list[bytes]:
     return row_bytes(raw, np.full((n, m), np.nan), blank(n, m, n_sent))
 
 
+class Bound:
+    """One bound for the recent predictions of several lanes: the oldest of all goes first.
+
+    Parameters
+    ----------
+    limit
+        Most bytes that all of them may count as.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._size = 0
+        # Whose prediction came when. One that its id's next has replaced is not there any more.
+        self._order: deque[tuple[int, RecentPredictions]] = deque()
+        self._tidy_at = 1000
+        self._holders: dict[bytes, tuple[RecentPredictions, ...]] = {}
+
+    def holders(self, name: bytes) -> tuple[RecentPredictions, ...]:
+        """Those that keep a prediction of this id."""
+        return self._holders.get(name, ())
+
+    def added(self, owner: RecentPredictions, name: bytes, offset: int, grown: int) -> None:
+        """A prediction was kept, by which its owner grew."""
+        order, holders = self._order, self._holders.get(name, ())
+        order.append((offset, owner))
+        if owner not in holders:
+            self._holders[name] = (*holders, owner)
+        self._size += grown
+        while self._size > self.limit and order:
+            oldest, whose = order.popleft()
+            if whose.oldest == oldest:
+                whose.drop_oldest()
+        if len(order) > self._tidy_at:
+            kept = {whose: whose.offsets() for whose in {whose for _, whose in order}}
+            self._order = deque((at, whose) for at, whose in order if at in kept[whose])
+            self._tidy_at = 2 * len(self._order) + 1000
+
+    def dropped(self, owner: RecentPredictions, name: bytes, freed: int) -> None:
+        """An owner keeps no prediction of an id any more."""
+        self._size -= freed
+        left = tuple(one for one in self._holders.pop(name) if one is not owner)
+        if left:
+            self._holders[name] = left
+
+
 class RecentPredictions:
     """Id -> the latest prediction that had it.
 
@@ -97,15 +142,27 @@ class RecentPredictions:
         How many columns are declared.
     n_sent
         Rows of a receipt.
+    bound
+        Takes the place of the limit where several share one.
     """
 
-    def __init__(self, m: int, limit: int, columns: int = 0, n_sent: int = ROWS) -> None:
-        self._m, self._limit = m, limit
+    def __init__(
+        self,
+        m: int,
+        limit: int,
+        columns: int = 0,
+        n_sent: int = ROWS,
+        bound: Bound | None = None,
+    ) -> None:
+        self._m, self._bound = m, bound
+        self._limit = limit if bound is None else bound.limit
         self._columns, self._n_sent = columns, n_sent
         # An OrderedDict, since taking the oldest from a plain dict walks over every place that was
         # freed before it.
         self._entries: OrderedDict[bytes, Recent] = OrderedDict()
         self._size = 0
+        self.owner: Any = None
+        """The lane whose predictions they are, where several share a bound."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -126,7 +183,7 @@ class RecentPredictions:
         """Keep a prediction, the newest by now; one whose id is None is not kept."""
         if name is None or not self._limit:
             return
-        entries, row = self._entries, 8 * self._m
+        entries, row, before = self._entries, 8 * self._m, self._size
         if name in entries:
             entries.move_to_end(name)
             if self._columns:
@@ -136,9 +193,28 @@ class RecentPredictions:
         if self._columns:
             self._size += length(entry.given)
         entries[name] = entry
+        if self._bound is not None:
+            self._bound.added(self, name, entry.offset, self._size - before)
+            return
         while self._size > self._limit:
-            gone, oldest = entries.popitem(last=False)
-            self._size -= row + len(gone) + length(oldest.given)
+            self.drop_oldest()
+
+    def drop_oldest(self) -> None:
+        """Drop the oldest."""
+        gone, oldest = self._entries.popitem(last=False)
+        freed = 8 * self._m + len(gone) + length(oldest.given)
+        self._size -= freed
+        if self._bound is not None:
+            self._bound.dropped(self, gone, freed)
+
+    def clear(self) -> None:
+        """Drop all."""
+        while self._entries:
+            self.drop_oldest()
+
+    def offsets(self) -> set[int]:
+        """Of the predictions kept."""
+        return {entry.offset for entry in self._entries.values()}
 
     def get(self, name: bytes | None) -> Recent | None:
         """The prediction of an id; None where it is not kept."""

@@ -37,6 +37,7 @@ no more records. Drop it with all that it gave and was not stored; positions sto
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
@@ -50,12 +51,15 @@ from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.method.asking import LabelRequests
 from stream_can.scores import Scores
-from stream_can.stream.entry import OpenPart
+from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
 from stream_can.stream.head import FORMAT, LearnedAlone, read_head
-from stream_can.stream.lane import Lane, Lanes
+from stream_can.stream.lane import Lane
+from stream_can.stream.lanes import Fleet, Lanes, Several
 from stream_can.stream.messages import Label, Messages, Prediction
+from stream_can.stream.naming import LaneName, Naming
 from stream_can.stream.opening import Reading
+from stream_can.stream.recent import Bound
 from stream_can.stream.records import (
     Counts,
     Output,
@@ -68,6 +72,7 @@ from stream_can.stream.records import (
 )
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import MARK_SIZE
+from stream_can.stream.values import ColumnScores
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
 
@@ -106,7 +111,10 @@ class Task:
     next_prediction, next_label
         Offsets to start at.
     count_values
-        Whether ``lane.take_values`` is to say what became of the values of columns.
+        Whether ``take_values`` is to say what became of the values of columns.
+    fleet
+        Which models there may be, where ``fields`` say where a message names its model or version;
+        then ``corrector`` is a replica.
     """
 
     def __init__(
@@ -124,6 +132,7 @@ class Task:
         next_prediction: int = 0,
         next_label: int = 0,
         count_values: bool = False,
+        fleet: Fleet | None = None,
     ) -> None:
         if errors not in ("dead-letter", "fail"):
             raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
@@ -133,16 +142,30 @@ class Task:
             raise ValueError("requests: the predictions carry their own labels")
         if requests is not None and max_bytes is not None:
             max_bytes -= MARK_SIZE
-        self.lanes = Lanes(
-            Lane(
+        begin = next_prediction, next_label
+        named = fields is not None and (fields.model is not None or fields.version is not None)
+        if named and not isinstance(corrector, Replica):
+            raise ValueError("model, version: a task with lanes learns from the replica of a log")
+        if named and labelled:
+            raise ValueError("labelled: with lanes, labels come in a topic of their own")
+        bound = Bound(recent_bytes) if named else None
+
+        def make(**options: Any) -> Lane:
+            own = options and requests is not None
+            return Lane(
                 corrector,
                 fields=fields,
                 recent_bytes=None if labels_topic is None else recent_bytes,
-                requests=requests,
-                begin=(next_prediction, next_label),
+                requests=copy.deepcopy(requests) if own else requests,
+                begin=begin,
                 count_values=count_values,
+                bound=bound,
+                **options,
             )
-        )
+
+        replica = corrector if isinstance(corrector, Replica) else None
+        naming = Naming(fields) if named and fields is not None else None
+        self.lanes = Lanes(make, replica, naming, fleet, bound, begin)
         self.next_prediction, self.next_label = next_prediction, next_label
         self.counts = Counts()
         self.reading, self._errors = Reading(labels_topic, labelled, max_bytes), errors
@@ -153,7 +176,7 @@ class Task:
 
     @property
     def lane(self) -> Lane:
-        """The one lane there is."""
+        """The one lane there is; of several, the one without a name."""
         return self.lanes.only
 
     @property
@@ -164,12 +187,16 @@ class Task:
     @property
     def raw_scores(self) -> Scores:
         """Of the predictions whose labels came and that are known as sent, before correction."""
-        return self.lane.raw_scores
+        if not self.lanes.named:
+            return self.lane.raw_scores
+        return sum((lane.raw_scores for lane in self.lanes), self.lanes.gone[0])
 
     @property
     def sent_scores(self) -> Scores:
         """Of the same, after it."""
-        return self.lane.sent_scores
+        if not self.lanes.named:
+            return self.lane.sent_scores
+        return sum((lane.sent_scores for lane in self.lanes), self.lanes.gone[1])
 
     @property
     def stale(self) -> bool:
@@ -220,6 +247,13 @@ class Task:
                         counts.unmatched += 1
                     else:
                         counts.matched += 1
+                case Several():
+                    where = (record.offset, self.next_prediction) if self._learns(record) else None
+                    found = self.lanes.learn(says, where)
+                    if found is not None:
+                        result.delays.append(record.timestamp - found.timestamp)
+                    counts.matched += found is not None
+                    counts.unmatched += found is None
                 case None:
                     if not is_label:  # a tombstone
                         result.outputs.append(lane.output(record))
@@ -234,10 +268,7 @@ class Task:
             else:
                 counts.predictions += 1
                 self.next_prediction = record.offset + 1
-        for lane in self.lanes:
-            requests, answered = lane.run(self.next_prediction)
-            result.requests += requests
-            result.answered += answered
+        result.requests, result.answered = self.lanes.run(self.next_prediction)
         return result
 
     def _learns(self, record: Source) -> bool:
@@ -267,8 +298,30 @@ class Task:
         BegunAnew
             The task is ``stale``: nobody may learn that any more.
         """
+        ((_, part),), end = self.take_all()
+        return part, end
+
+    def take_all(self) -> tuple[list[tuple[LaneMark | None, OpenPart]], tuple[int, int]]:
+        """What :meth:`take` gives, lane by lane, each with the mark of its entries.
+
+        Raises
+        ------
+        BegunAnew
+            As there.
+        """
         end = self.next_prediction, self.next_label
-        return self.lane.take(end), end
+        return self.lanes.take(end), end
+
+    def take_values(self) -> dict[str, ColumnScores]:
+        """Of each declared column, what became of its values since the last call."""
+        found: dict[str, ColumnScores] = {}
+        for lane in self.lanes:
+            for name, values in lane.take_values().items():
+                if name in found:
+                    found[name].update(values)
+                else:
+                    found[name] = values
+        return found
 
     def rebuild(self, records: Iterable[Source]) -> None:
         """Keep recent predictions again, after ``from_bytes``; nothing is learned and nothing sent.
@@ -292,11 +345,11 @@ class Task:
                     f"the task is at {self.next_prediction}"
                 )
         self._rebuild_from = None
-        opened, lanes, _ = self.lanes.open(records, self.reading)
-        sent: dict[Lane, list[tuple[Source, Prediction]]] = {lane: [] for lane in self.lanes}
+        opened, lanes, _ = self.lanes.open(records, self.reading, begins=False)
+        sent: dict[Lane, list[tuple[Source, Prediction]]] = {}
         for record, says, lane in zip(records, opened, lanes, strict=False):
             if isinstance(says, Prediction):
-                sent[lane].append((record, says))
+                sent.setdefault(lane, []).append((record, says))
         for lane, predictions in sent.items():
             lane.keep_raw(predictions)
 
@@ -318,6 +371,8 @@ class Task:
             Whether to hold the recent predictions too. Without them ``from_bytes`` needs
             ``rebuild``.
         """
+        if self.lanes.named:
+            raise ValueError("a task with lanes has `positions`; what it learned is in its log")
         ids: list[bytes] | None = None
         arrays: dict[str, NDArray[Any]] = {"recent": np.empty((0, 0))}
         if recent:
@@ -357,7 +412,9 @@ class Task:
             "ids": ids,
             "learned": folded_to,
         }
-        if self.lane.requests is not None:
+        if self.lanes.named:
+            head["lanes"] = [(*name, data) for name, data in self.lanes.requests().items()]
+        elif self.lane.requests is not None:
             head["requests"] = self.lane.requests.to_bytes()
         return head
 
@@ -415,6 +472,7 @@ class Task:
         lane = self.lane
         if lane.requests is not None and head.requests is not None:
             lane.requests = lane.requests.resumed(head.requests)
+        self.lanes.stored_requests = {LaneName(*names): data for *names, data in head.lanes}
         if head.ids is not None:
             kept = (arrays.get("recent"), arrays.get("receipts"))
             lane.recent.load(head.ids, *kept, head.next_prediction, head.given)

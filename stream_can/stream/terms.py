@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stream_can.corrector import Corrector
-from stream_can.stream.entry import LogEntry
+from stream_can.stream.entry import FleetTerms, LogEntry
 from stream_can.stream.identity import Identity
 from stream_can.stream.records import Source
 
@@ -36,6 +36,8 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
     """The digests of all settings that were in force, those of now last."""
     by: str = ""
     """The instance that wrote the last of this, where it said so."""
+    fleet: FleetTerms | None = None
+    """Where the log has lanes."""
 
     @classmethod
     def of(cls, corrector: Corrector | None) -> Terms:
@@ -53,7 +55,8 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
         """Those behind an entry that counts."""
         changed: dict[str, Any] = {}
         if one.start is not None and (one.reset or not self.held):
-            changed["held"] = (digest(corrector.settings),) if corrector else ()
+            changed["fleet"] = one.fleet
+            changed["held"] = (digest(corrector.settings, one.fleet),) if corrector else ()
             changed["generation"] = 0
             if one.reset:
                 changed["epoch"] = record.offset + 1
@@ -63,14 +66,23 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
             changed |= {"app": one.app, "identity": one.identity}
             changed["since"] = (record.offset, record.timestamp)
         elif one.settings is not None and corrector is not None:
-            now = digest(corrector.settings)
+            fleet = one.fleet or self.fleet
+            now = digest(corrector.settings, fleet)
+            changed["fleet"] = fleet
             others = tuple(before for before in self.held if before != now)
             changed["held"] = (*others, now)[-MOST_HELD:]
             changed["generation"] = max(self.generation + 1, one.generation or 0)
         return msgspec.structs.replace(self, **changed, by=one.by) if changed else self
 
 
-def digest(settings: dict[str, Any]) -> bytes:
-    """A few bytes that stand for settings of a corrector."""
+def digest(settings: dict[str, Any], fleet: FleetTerms | None = None) -> bytes:
+    """A few bytes that stand for settings of a corrector, and of the lanes where there are any."""
     same = {n: float(v) if isinstance(v, int | float) else v for n, v in settings.items()}
-    return hashlib.sha256(msgspec.json.encode(sorted(same.items()))).digest()[:8]
+    said: Any = sorted(same.items())
+    if fleet is not None:
+        said = [
+            said,
+            fleet.max_lanes,
+            sorted((m, sorted(v.items())) for m, v in fleet.models.items()),
+        ]
+    return hashlib.sha256(msgspec.json.encode(said)).digest()[:8]

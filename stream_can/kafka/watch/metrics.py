@@ -71,14 +71,13 @@ class Committed(NamedTuple):
 
     @classmethod
     def of(cls, task: Task) -> Committed:
-        asked = task.lane.open_requests
         sides = {"before": task.raw_scores, "after": task.sent_scores}
         return cls(
             msgspec.to_builtins(task.counts),
             task.raw_scores.n,
             {stage: scores.hits for stage, scores in sides.items()},
             {stage: scores.log_loss_sum for stage, scores in sides.items()},
-            None if task.lane.requests is None else (len(asked), asked.oldest),
+            None if task.lane.requests is None else task.lanes.open_requests,
         )
 
 
@@ -201,7 +200,7 @@ class Metrics:
     def _add_values(self, tasks: Mapping[int, Task]) -> None:
         """What became of the values of columns since these tasks were committed last."""
         for task in tasks.values():
-            for name, found in task.lane.take_values().items():
+            for name, found in task.take_values().items():
                 self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(found)
 
     def _forget(self) -> None:

@@ -1,0 +1,395 @@
+"""The lanes of a partition: which of them a record is for.
+
+Where messages say no model and no version, there is one lane for all. Else a prediction is for the
+lane that it names, which begins with its first record. A label is for the lane that it names; what
+it does not name it leaves open, and then it is for every lane that has predicted its id, so that
+versions of a model are judged on the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from stream_can.errors import UnknownClass
+from stream_can.scores import Scores
+from stream_can.stream.entry import LaneMark, OpenPart
+from stream_can.stream.lane import Lane
+from stream_can.stream.messages import BadMessage, Label, open_object
+from stream_can.stream.naming import LaneName, Naming
+from stream_can.stream.opening import BOTH_NULL, Opened, Reading
+from stream_can.stream.recent import Bound, Recent
+from stream_can.stream.records import Output, Source
+from stream_can.stream.replica import Replica
+from stream_can.stream.versions import Versions
+
+__all__ = ["Fleet", "Lanes", "Several"]
+
+
+class Fleet(NamedTuple):
+    """Which models there may be, and what they begin with."""
+
+    listed: Mapping[str, bytes | None] = {}
+    """Of each model that has settings of its own: the corrector's snapshot, where its classes are
+    not those of all."""
+    only_listed: bool = False
+    """Whether there are no others."""
+    of_classes: Callable[[Sequence[Any]], bytes] | None = None
+    """Makes the snapshot of a corrector of classes that messages name; None where the settings name
+    those of all."""
+
+
+class Several(NamedTuple):
+    """A label that does not name its lane: what it says to each that may have predicted its id."""
+
+    labels: list[tuple[Lane, Label]]
+
+
+class Lanes:
+    """The lanes of a partition.
+
+    Parameters
+    ----------
+    make
+        Makes a lane; keyword arguments of :class:`Lane` as given here.
+    replica
+        What all of them learn from; None for one lane that learns alone.
+    naming
+        Finds the names of lanes; None for one lane.
+    fleet
+        Which models there may be.
+    bound
+        Of the recent predictions of all.
+    begin
+        The next offsets of input and labels.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Lane],
+        replica: Replica | None = None,
+        naming: Naming | None = None,
+        fleet: Fleet | None = None,
+        bound: Bound | None = None,
+        begin: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.only = make()
+        """The one lane; with several, that which has no name, and no records but tombstones."""
+        self._make, self._replica, self._naming = make, replica, naming
+        self._fleet, self._bound = fleet or Fleet(), bound
+        self._named: dict[LaneName, Lane] = {}
+        self._active: list[Lane] = []
+        self._taken = begin
+        self.gone = Scores(), Scores()
+        """Of the lanes that are no longer here, before and after."""
+        self.versions = Versions()
+        """What became of the labels that were for several versions of a model."""
+        self.stored_requests: dict[LaneName, bytes] = {}
+        """Where the label requests of lanes stood that have not had a record since."""
+
+    def __iter__(self) -> Iterator[Lane]:
+        yield self.only
+        yield from self._named.values()
+
+    @property
+    def named(self) -> bool:
+        """Whether there may be more than one."""
+        return self._naming is not None
+
+    # ---- a batch
+
+    def open(
+        self, records: Sequence[Source], reading: Reading, *, begins: bool = True
+    ) -> tuple[Sequence[Opened | Several], Iterable[Lane], int]:
+        """Begin a batch in each lane with its records.
+
+        Parameters
+        ----------
+        begins
+            Whether a prediction of a lane that the log does not have begins it; else it is passed
+            over.
+
+        Returns
+        -------
+        What each record says, the lane of each, and how many rows were divided by their sum.
+        """
+        if self._naming is None:
+            opened, off = self.only.open(records, reading)
+            self._active = [self.only]
+            return opened, repeat(self.only), off
+        return self._open_named(records, reading, begins)
+
+    def _open_named(
+        self, records: Sequence[Source], reading: Reading, begins: bool
+    ) -> tuple[list[Opened | Several], list[Lane], int]:
+        says: list[Opened | Several] = [None] * len(records)
+        lanes = [self.only] * len(records)
+        of_lane: dict[Lane, tuple[list[int], list[dict[str, Any]]]] = {}
+        predicted: dict[bytes, list[Lane]] = {}  # by id, in this batch
+        self.only.open((), reading)  # for tombstones
+        for i, record in enumerate(records):
+            if record.value is None:
+                if record.key is None and record.topic != reading.labels_topic:
+                    says[i] = BadMessage(BOTH_NULL)
+                continue
+            try:
+                fields = open_object(record.value)
+                if record.topic == reading.labels_topic:
+                    found = self._for_label(record, fields, predicted)
+                    if isinstance(found, Several):
+                        says[i] = found
+                        for one, _ in found.labels:
+                            of_lane.setdefault(one, ([], []))
+                        continue
+                    lane = found
+                else:
+                    of = self._for_prediction(record, fields, begins)
+                    if of is None:
+                        continue
+                    lane = of
+                    id = lane.messages.id_of(fields, record.key)
+                    if id is not None:
+                        predicted.setdefault(id, []).append(lane)
+            except (BadMessage, UnknownClass) as error:
+                says[i] = error
+                continue
+            lanes[i] = lane
+            numbers, objects = of_lane.setdefault(lane, ([], []))
+            numbers.append(i)
+            objects.append(fields)
+        off = 0
+        for lane, (numbers, objects) in of_lane.items():
+            lane.begin(self._taken)
+            opened, off_here = lane.open([records[i] for i in numbers], reading, objects)
+            off += off_here
+            for i, said in zip(numbers, opened, strict=True):
+                says[i] = said
+        self._active = list(of_lane)
+        return says, lanes, off
+
+    def _for_prediction(self, record: Source, fields: dict[str, Any], begins: bool) -> Lane | None:
+        """The lane of a prediction; None where that may not begin."""
+        assert self._naming is not None
+        assert self._replica is not None
+        name = self._naming.of_prediction(fields, record.headers)
+        lane = self._known(name)
+        if lane is None and begins:
+            self._require_room(name, record)
+            lane = self._new(name, *self._fresh(name, fields))
+        return lane
+
+    def _for_label(
+        self, record: Source, fields: dict[str, Any], predicted: Mapping[bytes, list[Lane]]
+    ) -> Lane | Several:
+        """The lane that a label names, or what it says to those that have predicted its id."""
+        assert self._naming is not None
+        given = self._naming.of_label(fields, record.headers)
+        if all(given[what] is not None for what in given if self._naming.looked_for(what)):
+            lane = self._known(LaneName(given["model"] or "", given["version"] or ""))
+            return lane or Several([])
+        id = self.only.messages.id_of(fields, record.key)
+        if id is None:
+            return Several([])
+        kept = [] if self._bound is None else self._bound.holders(id)
+        mine = {recent: lane for recent in kept if (lane := self._of(recent)) is not None}
+        labels, error = [], None
+        for lane in dict.fromkeys([*mine.values(), *predicted.get(id, ())]):
+            if any(
+                said not in (None, own) for said, own in zip(given.values(), lane.name, strict=True)
+            ):
+                continue
+            try:
+                label = lane.messages.read_label_object(fields, record.key, record.headers)
+            except (BadMessage, UnknownClass) as one:
+                error = one
+                continue
+            label.row = label.given = None  # it does not say whose row it brings
+            labels.append((lane, label))
+        if error is not None and not labels:
+            raise error
+        return Several(labels)
+
+    def _of(self, recent: Any) -> Lane | None:
+        """The lane whose recent predictions these are, if it can go on."""
+        lane: Lane = recent.owner
+        if not lane.still_fits():
+            self._discard(lane)
+            return None
+        return lane
+
+    # ---- lanes that begin
+
+    def _known(self, name: LaneName) -> Lane | None:
+        """A lane that is here or in the log."""
+        lane = self._named.get(name)
+        if lane is not None:
+            if lane.still_fits():
+                return lane
+            self._discard(lane)
+        assert self._replica is not None
+        if self._replica.lane(name) is None:
+            return None
+        return self._new(name, self._fleet.listed.get(name.model), False)
+
+    def _new(self, name: LaneName, fresh: bytes | None, unchanged: bool) -> Lane:
+        lane = self._make(name=name, fresh=fresh, unchanged=unchanged)
+        lane.recent.owner = lane
+        stored = self.stored_requests.pop(name, None)
+        if stored is not None and lane.requests is not None:
+            lane.requests = lane.requests.resumed(stored)
+        self._named[name] = lane
+        return lane
+
+    def _discard(self, lane: Lane) -> None:
+        lane.recent.clear()
+        self.gone = self.gone[0] + lane.raw_scores, self.gone[1] + lane.sent_scores
+        del self._named[lane.name]
+
+    def _require_room(self, name: LaneName, record: Source) -> None:
+        """BadMessage where a lane may not begin."""
+        assert self._naming is not None
+        assert self._replica is not None
+        listed, terms = self._fleet.listed, self._replica.terms.fleet
+        if self._fleet.only_listed and name.model not in listed:
+            raise BadMessage(
+                f"model {name.model!r} has no table [models.{name.model}], and only_listed_models"
+                " refuses all others"
+            )
+        assert terms is not None
+        waiting = sum(self._replica.lane(one) is None for one in self._named)
+        if self._replica.new_lanes(record.timestamp) + waiting >= terms.max_lanes:
+            raise BadMessage(
+                f"lane {name}: {terms.max_lanes} models and versions began within an hour, which is"
+                " max_lanes; does the setting model or version name the field that it should?"
+            )
+
+    def _fresh(self, name: LaneName, fields: dict[str, Any]) -> tuple[bytes | None, bool]:
+        """What a lane may have to begin with, and whether only its message says so."""
+        assert self._replica is not None
+        listed, of_classes = self._fleet.listed.get(name.model), self._fleet.of_classes
+        if listed is not None or of_classes is None:
+            return listed, False
+        names = self.only.messages.names_in(fields)
+        before = self._replica.start(name)
+        if before.after is not None and names is None:
+            return None, False
+        if before.after is not None and {*map(str, before.corrector.classes)} == {
+            *map(str, names or ())
+        }:
+            return None, False
+        if names is None or len(names) < 2:
+            raise BadMessage(
+                f"model {name.model!r}: its classes are not known; give them under"
+                f" [models.{name.model}], or send its probabilities as an object of all classes"
+            )
+        try:
+            return of_classes(names), True
+        except ValueError as error:
+            raise BadMessage(f"model {name.model!r}: {error}") from None
+
+    # ---- what comes of a batch
+
+    def learn(self, says: Several, place: tuple[int, int] | None) -> Recent | None:
+        """Let each lane that has predicted a label's id take it; one of the predictions."""
+        found = [
+            (lane, label, entry)
+            for lane, label in says.labels
+            if lane.recent.get(label.id) is not None
+            and (entry := lane.learn(label, place)) is not None
+        ]
+        if len(found) > 1:
+            self.versions.judge((lane.name, label.index, entry) for lane, label, entry in found)
+        return found[0][2] if found else None
+
+    def run(self, next_prediction: int) -> tuple[list[Output], int]:
+        """Run the batches; see :meth:`Lane.run`."""
+        active, self._active = self._active, []
+        requests: list[Output] = []
+        answered = 0
+        for lane in active:
+            asked, answers = lane.run(next_prediction)
+            requests += asked
+            answered += answers
+        if self._naming is None:
+            return requests, answered
+        self.versions.score()
+        if self.only.requests is not None:
+            for lane in self._named.values():
+                lane.forget(next_prediction)
+        return sorted(requests, key=lambda out: out.source.offset if out.source else 0), answered
+
+    def take(self, end: tuple[int, int]) -> list[tuple[LaneMark | None, OpenPart]]:
+        """What the batches since the last call have to teach, lane by lane; see :meth:`Lane.take`.
+
+        Of several lanes those alone that have something to teach, or begin.
+        """
+        if self._naming is None:
+            return [(None, self.only.take(end))]
+        self.only.require_current()
+        self._taken, found = end, []
+        for lane in list(self._named.values()):
+            if lane.gathers:
+                fits, part = lane.still_fits(), lane.take(None)
+                if fits and (part.teaches or (lane.begun is None and lane.predicted)):
+                    found.append((lane.mark(), part))
+            if lane.idle:
+                self._discard(lane)
+        return found
+
+    # ---- what was sent before
+
+    @property
+    def earliest(self) -> int | None:
+        """The least timestamp of the predictions kept; None where none is."""
+        kept = [lane.recent.earliest for lane in self]
+        return min((at for at in kept if at is not None), default=None)
+
+    @property
+    def open_requests(self) -> tuple[int, int | None]:
+        """How many label requests are open, and the timestamp of the oldest, in milliseconds."""
+        asked = [lane.open_requests for lane in self]
+        oldest = [one.oldest for one in asked if one.oldest is not None]
+        return sum(map(len, asked)), min(oldest, default=None)
+
+    def recall(self, outputs: Iterable[Source]) -> None:
+        """See :meth:`Lane.recall`."""
+        for lane, records in self._sorted(outputs).items():
+            lane.recall(records)
+
+    def recall_labels(self, labels: Iterable[Source]) -> None:
+        """See :meth:`Lane.recall_labels`: of those that a label may be for."""
+        for lane, records in self._sorted(labels, labels=True).items():
+            lane.recall_labels(records)
+
+    def _sorted(
+        self, records: Iterable[Source], *, labels: bool = False
+    ) -> dict[Lane, list[Source]]:
+        """Records by the lanes here that they are for, without those that cannot be read."""
+        if self._naming is None:
+            return {self.only: list(records)}
+        found: dict[Lane, list[Source]] = {}
+        for record in records:
+            try:
+                fields = open_object(record.value or b"")
+                if labels:
+                    says = self._for_label(record, fields, {})
+                    lanes = (
+                        [lane for lane, _ in says.labels] if isinstance(says, Several) else [says]
+                    )
+                else:
+                    of = self._named.get(self._naming.of_prediction(fields, record.headers))
+                    lanes = [] if of is None else [of]
+            except (BadMessage, UnknownClass):
+                continue
+            for lane in lanes:
+                found.setdefault(lane, []).append(record)
+        return found
+
+    def requests(self) -> dict[LaneName, bytes]:
+        """Where the label requests of each lane stand."""
+        return self.stored_requests | {
+            name: lane.requests.to_bytes()
+            for name, lane in self._named.items()
+            if lane.requests is not None
+        }

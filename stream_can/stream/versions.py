@@ -1,0 +1,121 @@
+"""Versions of a model side by side: their scores on the same labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.change import Changes, change
+from stream_can.scores import FLOOR
+from stream_can.stream.naming import LaneName
+from stream_can.stream.recent import Recent
+
+__all__ = ["Comparison", "Pair", "Versions"]
+
+Array = NDArray[np.float64]
+PARTS = 240
+"""A comparison keeps the sums of so many parts at most; then neighbours are put together."""
+MOST_PAIRS = 200
+
+
+class Pair(NamedTuple):
+    """Two versions of a model, in the order of their names."""
+
+    model: str
+    version: str
+    other: str
+
+
+class Comparison:
+    """Scores of two versions on the rows that both predicted, in the order of their labels."""
+
+    def __init__(self) -> None:
+        self._parts: list[Array] = []
+        self._open = np.zeros(9)
+        self._size = 1
+
+    @property
+    def n(self) -> int:
+        """Labelled rows."""
+        return int(self._sums()[:, 0].sum())
+
+    def add(self, first: Sequence[float], other: Sequence[float]) -> None:
+        """A row: hit and log loss as the first version gave it and as it was sent, then those of
+        the other: four numbers each."""
+        self._open += [1, *first, *other]
+        if self._open[0] >= self._size:
+            self._parts.append(self._open)
+            self._open = np.zeros(9)
+        if len(self._parts) >= PARTS:
+            self._parts = [a + b for a, b in zip(*[iter(self._parts)] * 2, strict=True)]
+            self._size *= 2
+
+    def update(self, later: Comparison) -> None:
+        """Add rows that came after these."""
+        for part in later._parts:
+            self._open = self._open + part
+            self._parts.append(self._open)
+            self._open = np.zeros(9)
+        self._open = self._open + later._open
+        while len(self._parts) >= PARTS:
+            odd = self._parts.pop() if len(self._parts) % 2 else np.zeros(9)
+            self._parts = [a + b for a, b in zip(*[iter(self._parts)] * 2, strict=True)]
+            self._open = self._open + odd
+            self._size *= 2
+
+    def changes(self, *, sent: bool) -> Changes | None:
+        """From the first version to the other, of the rows as they came or as they were sent."""
+        sums, at = self._sums(), 2 if sent else 0
+        found = [change(sums[:, 0], sums[:, 1 + at + k], sums[:, 5 + at + k]) for k in (0, 1)]
+        accuracy, log_loss = found
+        return None if accuracy is None or log_loss is None else Changes(accuracy, log_loss)
+
+    def _sums(self) -> Array:
+        return np.array([*self._parts, self._open])
+
+
+class Versions:
+    """The comparisons of a partition."""
+
+    def __init__(self) -> None:
+        self._found: dict[Pair, Comparison] = {}
+        self._judged: list[list[tuple[LaneName, int, Recent]]] = []
+
+    def judge(self, found: Iterable[tuple[LaneName, int, Recent]]) -> None:
+        """A label came for predictions of several lanes; of each its name, the column of the class
+        there, and the prediction, whose rows are known by the next :meth:`score`."""
+        self._judged.append(list(found))
+
+    def score(self) -> None:
+        """Add those that are known as they were sent."""
+        for found in self._judged:
+            known = sorted(
+                (name, _scores(entry.raw, sent, y))
+                for name, y, entry in found
+                if (sent := entry.sent) is not None
+            )
+            for (one, scores), (two, others) in combinations(known, 2):
+                pair = Pair(one.model, one.version, two.version)
+                if one.model == two.model and (
+                    pair in self._found or len(self._found) < MOST_PAIRS
+                ):
+                    self._found.setdefault(pair, Comparison()).add(scores, others)
+        self._judged.clear()
+
+    def take(self) -> dict[Pair, Comparison]:
+        """What was added since the last call."""
+        found, self._found = self._found, {}
+        return found
+
+
+def _scores(raw: bytes, sent: bytes, y: int) -> list[float]:
+    """Hit and log loss of a row as it came, then as it was sent."""
+    rows = np.frombuffer(raw + sent).reshape(2, -1)
+    rows = rows / rows.sum(axis=1, keepdims=True)
+    hits, losses = rows.argmax(axis=1) == y, -np.log(np.maximum(rows[:, y], FLOOR))
+    found: list[float] = np.column_stack([hits, losses]).ravel().tolist()
+    return found
