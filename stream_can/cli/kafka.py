@@ -73,6 +73,11 @@ def backfill(
     if snapshot is None and not start_group:
         raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
     settings = kafka.load(config, vars(given), os.environ)
+    if snapshot is not None and settings.has_lanes:
+        raise StreamCANError(
+            "--snapshot: each model and version has a corrector of its own; --start-group begins"
+            " the application with all of them"
+        )
     set_up_logging(settings.log_format, settings.log_level, settings.secrets)
     found = replay_topic(settings, start_group=start_group)
     if snapshot is not None:

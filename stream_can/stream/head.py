@@ -42,8 +42,9 @@ class TaskHead(msgspec.Struct):
     folded_to: Position = msgspec.field(default=0, name="learned")
     """The offset of the learned log up to which the task had folded."""
     requests: bytes | None = None
-    lanes: list[tuple[str, str, bytes]] = []
-    """Model, version, and where the label requests of that lane stood."""
+    lanes: list[tuple[str, str, bytes | None]] = []
+    """Model, version, and where the label requests of that lane stood; of those that had requests,
+    or that the learned log did not have by then."""
     given: list[tuple[str | None, ...]] | None = None
     """What the recent predictions gave of the columns, where some are declared."""
 

@@ -85,8 +85,9 @@ class Lanes:
         """Of the lanes that are no longer here, before and after."""
         self.versions = Versions()
         """What became of the labels that were for several versions of a model."""
-        self.stored_requests: dict[LaneName, bytes] = {}
-        """Where the label requests of lanes stood that have not had a record since."""
+        self.stored: dict[LaneName, bytes | None] = {}
+        """Of lanes that positions named and that have not had a record since: where their label
+        requests stood, if any are made."""
 
     def __iter__(self) -> Iterator[Lane]:
         yield self.only
@@ -107,8 +108,8 @@ class Lanes:
         Parameters
         ----------
         begins
-            Whether a prediction of a lane that the log does not have begins it; else it is passed
-            over.
+            Whether a prediction begins a lane that neither the log has nor positions named; else it
+            is passed over.
 
         Returns
         -------
@@ -174,8 +175,9 @@ class Lanes:
         assert self._replica is not None
         name = self._naming.of_prediction(fields, record.headers)
         lane = self._known(name)
-        if lane is None and begins:
-            self._require_room(name, record)
+        if lane is None and (begins or name in self.stored):
+            if begins:
+                self._require_room(name, record)
             lane = self._new(name, *self._fresh(name, fields))
         return lane
 
@@ -235,7 +237,7 @@ class Lanes:
     def _new(self, name: LaneName, fresh: bytes | None, unchanged: bool) -> Lane:
         lane = self._make(name=name, fresh=fresh, unchanged=unchanged)
         lane.recent.owner = lane
-        stored = self.stored_requests.pop(name, None)
+        stored = self.stored.pop(name, None)
         if stored is not None and lane.requests is not None:
             lane.requests = lane.requests.resumed(stored)
         self._named[name] = lane
@@ -386,10 +388,13 @@ class Lanes:
                 found.setdefault(lane, []).append(record)
         return found
 
-    def requests(self) -> dict[LaneName, bytes]:
-        """Where the label requests of each lane stand."""
-        return self.stored_requests | {
-            name: lane.requests.to_bytes()
-            for name, lane in self._named.items()
-            if lane.requests is not None
-        }
+    def positions(self) -> dict[LaneName, bytes | None]:
+        """Of lanes that the log does not have, or that ask for labels: where their requests stand."""
+        assert self._replica is not None
+        found = dict(self.stored)
+        for name, lane in self._named.items():
+            if lane.requests is not None:
+                found[name] = lane.requests.to_bytes()
+            elif self._replica.lane(name) is None and len(lane.recent):
+                found[name] = None
+        return found

@@ -413,7 +413,7 @@ class Task:
             "learned": folded_to,
         }
         if self.lanes.named:
-            head["lanes"] = [(*name, data) for name, data in self.lanes.requests().items()]
+            head["lanes"] = [(*name, data) for name, data in self.lanes.positions().items()]
         elif self.lane.requests is not None:
             head["requests"] = self.lane.requests.to_bytes()
         return head
@@ -472,7 +472,7 @@ class Task:
         lane = self.lane
         if lane.requests is not None and head.requests is not None:
             lane.requests = lane.requests.resumed(head.requests)
-        self.lanes.stored_requests = {LaneName(*names): data for *names, data in head.lanes}
+        self.lanes.stored = {LaneName(*names): data for *names, data in head.lanes}
         if head.ids is not None:
             kept = (arrays.get("recent"), arrays.get("receipts"))
             lane.recent.load(head.ids, *kept, head.next_prediction, head.given)

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-KAFKA = {"run", "--topic", "--config"}
+KAFKA = {"run", "backfill", "--topic", "--config"}
 """What imports kafka-python, which itself uses what Python deprecates."""
 
 

@@ -37,7 +37,7 @@ with warnings.catch_warnings():
     from kafka.errors import KafkaError
 
 from stream_can.kafka.client.guards import close
-from tests.kafka import faults
+from tests.kafka import faults, fleet
 from tests.kafka.broker.broker import USERS, VERSIONS, Broker, Cluster
 from tests.kafka.faults import SmallDisk
 from tests.kafka.streams import COMMAND, App, label, prediction, with_clock
@@ -71,6 +71,17 @@ def with_columns(rng: random.Random, value: bytes) -> bytes:
     if rng.random() < 0.9:
         message["customer"] = {"country": f"c{int(rng.paretovariate(0.5))}"}
     return json.dumps(message).encode()
+
+
+LANES = {**fleet.FIELDS, "max_lanes": 40}
+"""More models appear than that within an hour: the later ones are dead letters."""
+
+
+def with_names(rng: random.Random, number: int, value: bytes) -> bytes:
+    """A prediction's message of one of the models of its time."""
+    name = f"m{number // 3000 + rng.randrange(5)}"
+    names = {"model": {"name": name, "version": rng.choice("12")}}
+    return json.dumps(json.loads(value) | names).encode()
 
 
 class Writer(threading.Thread):
@@ -113,8 +124,11 @@ class Writer(threading.Thread):
             key, value, truth = prediction(rng, number)
             if self.app.given.get("segments"):
                 value = with_columns(rng, value)
+            values = [value]
+            if self.app.given.get("model"):
+                values = [with_names(rng, number, value) for _ in range(rng.choice([1, 1, 2]))]
             if rng.random() < 0.01:
-                value = rng.choice(UNREADABLE)
+                values[0] = rng.choice(UNREADABLE)
             due.append((time.monotonic() + LABEL_DELAY, partition, key, label(truth)))
             if rng.random() < 0.01:
                 due.append((time.monotonic() + LABEL_DELAY, partition, key, b'{"label": "z"}'))
@@ -124,7 +138,8 @@ class Writer(threading.Thread):
                     request_timeout_ms=10_000, reconnect_backoff_max_ms=500,
                     metadata_max_age_ms=1_000,
                 )  # fmt: skip
-                self._send(producer, "input", partition, key, value)
+                for value in values:
+                    self._send(producer, "input", partition, key, value)
                 while due and due[0][0] < time.monotonic():
                     _, partition, key, value = due.popleft()
                     self._send(producer, "labels", partition, key, value)
@@ -160,14 +175,14 @@ class Chaos:
 
     def __init__(
         self, broker: Broker | Cluster, directory: Path, seed: int, *, partitions: int = 4,
-        rate: float = 300, learn: str = "together", segments: bool = False,
+        rate: float = 300, learn: str = "together", segments: bool = False, lanes: bool = False,
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.brokers = broker.brokers if isinstance(broker, Cluster) else [broker]
         self.directory = directory
         columns: dict[str, Any] = (
             {"segments": SEGMENTS, "segments_mb": SEGMENTS_MB} if segments else {}
-        )
+        ) | (LANES if lanes else {})
         self.app = App(
             broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn, ask=0.05,
             **columns,
@@ -216,6 +231,8 @@ class Chaos:
                 process.terminate()
             codes = [process.wait(PATIENCE) for process in self.workers.values()]
             assert codes == [0] * len(codes), f"exit codes {codes}"
+            if self.plain.has_lanes:
+                return self.judge()
             return self.app.verify(self.plain)
         finally:
             self.app.close()
@@ -223,6 +240,16 @@ class Chaos:
             for process in self.workers.values():
                 process.kill()
                 process.wait()
+
+    def judge(self) -> int:
+        """As `App.verify`, of an application with lanes."""
+        found = fleet.judge(self.app, self.plain)
+        self.app.checked.learned, self.app.checked.entries = found.labels, found.entries
+        self.counts["lanes"] = len(found.replica.lanes)
+        self.counts["letters"], self.counts["unmatched"] = found.letters, found.unmatched
+        for why, n in found.left.items():
+            self.counts[f"left out: {why}"] = n
+        return found.outputs + found.letters
 
     @property
     def mix(self) -> dict[Callable[[], None], float]:
@@ -356,6 +383,7 @@ def main() -> None:
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
     parser.add_argument("--learn", choices=["together", "apart"], default="together")
     parser.add_argument("--segments", action="store_true", help="predictions have columns")
+    parser.add_argument("--lanes", action="store_true", help="predictions are of many models")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
     options = parser.parse_args()
@@ -371,8 +399,9 @@ def main() -> None:
             print(f"left out, a full disk: {error}", file=sys.stderr)
         broker.start()
         chaos = Chaos(
-            broker, directory, options.seed, learn=options.learn, segments=options.segments
-        )
+            broker, directory, options.seed, learn=options.learn, segments=options.segments,
+            lanes=options.lanes,
+        )  # fmt: skip
         chaos.disk = disk
         chaos.script = [chaos.kill_worker, *chaos.around]
         compared = chaos.run(options.seconds)
@@ -392,7 +421,7 @@ def main() -> None:
             directory.rmdir()
     done = ", ".join(f"{n} x {what}" for what, n in sorted(chaos.counts.items()) if n)
     checked = chaos.app.checked
-    columns = " with columns" if options.segments else ""
+    columns = " with columns" if options.segments else " with lanes" if options.lanes else ""
     print(
         f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
         f" {checked.learned} labels in {checked.entries} entries,"

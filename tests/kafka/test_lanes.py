@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import random
 import signal
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from stream_can.kafka import DeniedError, Worker
+from stream_can.kafka.backfill import backfill
+from stream_can.kafka.settings import ModelSettings
 from stream_can.kafka.newest import newest
 from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Replica
+from tests.cli.command import stream_can as command
 from tests.kafka.broker.broker import Broker
-from tests.kafka.fleet import FIELDS, fill, judge
-from tests.kafka.streams import App
-from tests.kafka.topics import read, until_closed
+from tests.kafka.fleet import FIELDS, fill, judge, prediction
+from tests.kafka.streams import STAMP, App, label, run_once, write_config
+from tests.kafka.topics import create, delete, produce, read, until_closed
 from tests.programs import wait
 
 NAMES = [LaneName(f"model {i}/{'ä' * (i % 2)}", f"v{j}") for i in range(40) for j in (1, 2)]
@@ -64,3 +73,125 @@ def test_a_fleet_is_exact(broker: Broker, tmp_path: Path) -> None:
         assert corrector.to_bytes() == lane.corrector.to_bytes()
         assert (of["begun"], of["last"], of["successor_of"]) == (lane.begun, lane.last, lane.after)
     assert "shared/0/model%200%2F/v1" in state
+
+
+def one(app: App, name: LaneName, number: int, stamp: int, **message: Any) -> Any:
+    """A record of the input: a prediction of a lane."""
+    key, value, _ = prediction(random.Random(number), number, *name)
+    text = json.dumps(json.loads(value) | message).encode()
+    return app.given["input"], number % app.partitions, key, text, [], stamp
+
+
+def labels_of(worker: Worker) -> dict[LaneName, int]:
+    """How many labels each lane has learned."""
+    (replica,) = worker.learned_log.replicas.values()
+    return {name: lane.corrector.n_labels for name, lane in replica.lanes.items()}
+
+
+def test_a_dropped_lane_comes_back_and_a_flood_is_refused(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, max_lanes=3, **FIELDS)
+    hour = 3_600_000
+    for turn, models in enumerate(["xy", "zw", "xu", "abcdefg"]):
+        for at, model in enumerate(models):
+            stamp = STAMP + 2 * turn * hour + 1000 * at
+            produce(app.servers, [one(app, LaneName(model, "1"), 10 * turn + at, stamp)])
+            if turn < 3 or at < 3:
+                key = b"k%d" % (10 * turn + at)
+                produce(app.servers, [(app.given["labels"], 0, key, label("a"), [], stamp + 500)])
+        run_once(app)
+    found = judge(app)
+    assert [name.model for name in found.replica.lanes] == ["a", "b", "c"]
+    assert (found.outputs, found.letters, found.labels, dict(found.left)) == (9, 4, 9, {})
+    assert found.replica.dropped == 6
+    (letters,) = {
+        dict(r.headers)["__connect.errors.exception.message"][8:]
+        for r in read(app.servers, f"{app.id}-dead-letters", 0)
+    }
+    assert letters.startswith(b": 3 models and versions began within an hour, which is max_lanes")
+
+
+def test_tables_headers_and_classes_from_messages(broker: Broker) -> None:
+    """Nothing above names classes: one model has a table, another names them, a third neither."""
+    app = App(
+        broker.bootstrap_servers, partitions=1, model="header:model", classes=None,
+        models={"listed": ModelSettings(classes=["no", "yes"], threshold=0.8)},
+    )  # fmt: skip
+    rows = {
+        b"listed": [0.6, 0.4], b"named": {"cat": 0.3, "dog": 0.7}, b"silent": [0.5, 0.5]
+    }  # fmt: skip
+    sent = [
+        (app.given["input"], 0, b"%s-%d" % (model, i), json.dumps({"probs": row}).encode(),
+         [("model", model)], STAMP + i)
+        for i in range(20) for model, row in rows.items()
+    ]  # fmt: skip
+    truth = {b"listed": "yes", b"named": "dog"}
+    said = [
+        (app.given["labels"], 0, b"%s-%d" % (model, i), label(name), [], STAMP + 100 + i)
+        for i in range(20) for model, name in truth.items()
+    ]  # fmt: skip
+    produce(app.servers, sent, said)
+    worker = run_once(app)
+    assert labels_of(worker) == {LaneName("listed", ""): 20, LaneName("named", ""): 20}
+    (replica,) = worker.learned_log.replicas.values()
+    assert replica.lane(LaneName("listed", "")).corrector.settings["threshold"] == 0.8
+    assert replica.lane(LaneName("named", "")).corrector.classes == ("cat", "dog")
+    letters = read(app.servers, f"{app.id}-dead-letters", 0)
+    assert len(letters) == 20
+    reason = dict(letters[0].headers)["__connect.errors.exception.message"].decode()
+    assert reason.startswith("model 'silent': its classes are not known; give them under [models.")
+    assert len(app.outputs(0)) == 40
+
+
+def test_settings_and_models_change_for_everybody(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, **FIELDS)
+    fill(app, 20, NAMES[:4])
+    before = labels_of(run_once(app))
+    changed = {"threshold": 0.7, "max_lanes": 9, "models": {NAMES[0].model: ModelSettings(k=2)}}
+    running = app.worker(**changed)
+    replica = running.replica()
+    wait("the settings", lambda: replica.corrector.settings["threshold"] == 0.7)
+    assert {one.corrector.settings["threshold"] for one in replica.lanes.values()} == {0.7}
+    ks = {name.model: one.corrector.settings["k"] for name, one in replica.lanes.items()}
+    assert ks == {NAMES[0].model: 2, NAMES[2].model: 3}
+    assert replica.terms.fleet.max_lanes == 9
+    running.stop()
+    assert labels_of(running.worker) == before
+
+
+def test_a_log_that_begins_anew_keeps_its_lanes(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=2, **FIELDS)
+    fill(app, 60, NAMES[:4])
+    before = labels_of(run_once(app))
+    with pytest.raises(DeniedError, match="label is 'label' in the log and 'truth' here"):
+        app.worker(label="truth").join()
+    assert labels_after(app) == before
+    delete(app.servers, f"{app.id}-learned")
+    create(app.servers, {f"{app.id}-learned": {}}, 1)
+    assert labels_after(app) == before
+
+
+def labels_after(app: App) -> dict[LaneName, int]:
+    """What a worker has that begins the log anew."""
+    running = app.worker(label="truth", reset_state=True)
+    running.replica()
+    wait("positions", lambda: len(running.worker.tasks) == 2)
+    running.stop()
+    return labels_of(running.worker)
+
+
+def test_backfill_teaches_lanes(broker: Broker, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers, partitions=2, **FIELDS)
+    fill(app, 300, NAMES[:6])
+    found = backfill(app.settings(), start_group=True)
+    assert {*found.lanes} == {*NAMES[:6]}
+    said = found.to_dict()["lanes"]
+    counts = {LaneName(one["model"], one["version"]): one["labels"] for one in said}
+    assert sum(counts.values()) > 500
+    fill(app, 10, NAMES[6:7], 9)
+    learned = labels_of(run_once(app))
+    assert learned.pop(NAMES[6]) == 10
+    assert learned == counts
+    _, said = command(
+        "backfill", write_config(app, tmp_path), "--snapshot", str(tmp_path / "x"), code=1
+    )
+    assert "each model and version has a corrector of its own" in said

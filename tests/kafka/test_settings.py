@@ -9,6 +9,7 @@ import pytest
 
 from stream_can.kafka import SettingsError, load, options
 from stream_can.kafka.loading import injected
+from stream_can.kafka.start import Start
 
 pytestmark = pytest.mark.fast
 
@@ -85,6 +86,13 @@ def test_everything_without_a_file() -> None:
             "commit_interval_ms: 8000.*transaction_timeout_ms, 15",
         ),
         ({"client": ["session_timeout_ms=soon"]}, {}, "client.session_timeout_ms: 'soon'"),
+        ({"models": {"a": {}}}, {}, "models: needs model, the field that names the model"),
+        ({"only_listed_models": "true"}, {}, "only_listed_models: needs model"),
+        ({"model": "m", "models": {"a": {"clases": []}}}, {}, "unknown field `clases`"),
+        ({"model": "m", "models": {"a": {"k": 0}}}, {}, r"models\.a: k: 0"),
+        ({"model": "m", "version": "m"}, {}, "version: 'm' is the place of the model"),
+        ({"model": "probs"}, {}, "'probs' is two things at once"),
+        ({"model": "m", "max_lanes": "0"}, {}, "max_lanes"),
         ({"client": {"sasl_plain_password": 31415}}, {}, r"sasl_plain_password: not text; write"),
         ({"client": {"ssl_cafile": True}}, {}, r"ssl_cafile: not text; write it in quotes"),
     ],
@@ -122,6 +130,24 @@ def test_secrets_from_files(path: Path) -> None:
 def test_the_classes_file_is_beside_the_settings(path: Path) -> None:
     path.write_text(TOML.replace('classes = ["x", "y"]', 'classes_from_file = "classes.json"'))
     assert load(path, {}, {}).classes_from_file == str(path.parent / "classes.json")
+
+
+def test_models_have_tables(path: Path) -> None:
+    """With a model the classes may come from them or from messages."""
+    text = TOML.replace('classes = ["x", "y"]', 'model = "model"')
+    tables = '[models.fraud-eu]\nclasses = ["a", "b"]\ntrain_counts = [1, 9]\nhalf_life = 50\n'
+    path.write_text(text.replace("[client]", f"{tables}\n[client]"))
+    settings = load(path, {"only_listed_models": "true", "version": "header:v"}, {})
+    own = settings.models["fraud-eu"]
+    assert (own.classes, own.train_counts, own.corrector) == (["a", "b"], [1, 9], {"half_life": 50})
+    assert settings.fields.version == "header:v"
+    start = Start(settings)
+    assert start.fleet is not None
+    assert start.fleet.models == {"fraud-eu": {"half_life": 50}}
+    assert start.identity.model == "model"
+    path.write_text(path.read_text().replace("[1, 9]", "[1, 9, 8]"))
+    with pytest.raises(SettingsError, match=r"models\.fraud-eu: .*train_counts"):
+        Start(load(path, {}, {}))
 
 
 def test_options_are_all_settings() -> None:

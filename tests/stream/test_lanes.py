@@ -13,6 +13,7 @@ from stream_can import Corrector, LabelRequests
 from stream_can.stream import entry
 from stream_can.stream.entry import FleetTerms
 from stream_can.stream.fields import Fields
+from stream_can.stream.head import read_head
 from stream_can.stream.identity import Identity
 from stream_can.stream.lanes import Fleet
 from stream_can.stream.naming import LaneName
@@ -507,6 +508,24 @@ def test_positions_go_on():
     assert one.answered == two.answered > 0
     log.commit(task)
     assert task.positions() == again.positions() or task.counts != again.counts
+
+
+def test_a_lane_that_nobody_has_read_back_yet_is_rebuilt():
+    """Its first entry may be read later than the positions of the same transaction."""
+    log = Log()
+    task = task_of(log)
+    records = [prediction(i, ROW, b"%d" % i, model="new") for i in range(5)]
+    task.handle(records)
+    again = Task.from_bytes(
+        task.positions(), replica=log.replica, labels_topic="labels", fields=FIELDS
+    )
+    again.rebuild(records)
+    log.commit(task)
+    again.handle([label(0, "a", b"3")])
+    log.commit(again)
+    assert again.counts.matched == 1
+    assert log.replica.lane(LaneName("new", "1")).corrector.n_labels == 1
+    assert read_head(again.positions())[0].lanes == []
 
 
 def test_a_log_that_begins_anew_drops_the_lanes_but_those_that_are_kept():
