@@ -171,6 +171,8 @@ def laid_out(status: Status) -> RenderableType:
         if column.values.rows:
             title = Text.assemble("\nvalues of ", _text(column.name), style="bold")
             parts += [title, _table(column.values, VALUES)]
+    if said.letters_note:
+        parts += ["", Text(said.letters_note)]
     if said.letters.rows:
         parts += [Text("\nthe last dead letters", style="bold"), _table(said.letters, LETTERS)]
     return Group(*parts)
@@ -184,6 +186,8 @@ def _table(sheet: Sheet, most: int | None = None) -> Table:
         table.add_column(head, justify="left" if i == 0 or named[i] else "right")
     for row in sheet.rows[:most]:
         table.add_row(*map(_text, row))
+    if most is not None and (more := len(sheet.rows) - most) > 0:
+        table.add_row(Text(f"{more:,} more", style="dim"))
     return table
 
 

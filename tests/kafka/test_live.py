@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import io
+import itertools
 import json
 import os
 import random
@@ -301,7 +302,60 @@ def test_how_many_labels_count_and_why_is_said() -> None:
         " sent."
     )
     assert line(None, labels=40, scored=40) == "All 40 labels of the last day count."
-    assert line(None) == line((0, None)) == ""
+    begun = (
+        "No label has come since this worker began. One counts also where its prediction was sent"
+        " before a restart, as far as the output topic still has it."
+    )
+    assert line(None) == line((374, 1)) == begun
+    old = Small()
+    old.look._since = BEGIN - 90_000
+    assert shown(old.look.status(BEGIN)).fair.startswith("No label has come in the last day. One")
+    assert shown(Small(has_labels=False).look.status(BEGIN)).fair == ""
+
+
+@fast
+def test_records_a_second_are_of_the_time_that_the_process_ran() -> None:
+    """From the first record on, and the tile says what the figure ends with."""
+    small, now = Small(), BEGIN + 4  # the last slot began 4 s ago, the last step 54 s
+    small.look._since = now - 84
+
+    def course() -> list[float | None]:
+        found = small.look.status(now)
+        assert found.records_per_second == (found.hour_course.rates[-1] or 0.0)
+        rate = f"{found.records_per_second:,.0f}"
+        assert [tile.value for tile in shown(found).tiles if "a second" in tile.what] == [rate]
+        assert len(found.day_course.rates) == 96
+        return found.hour_course.rates
+
+    small.metrics.history.add(now - 60, predictions=90)  # its step has 30 s of the process
+    assert course() == [None] * 58 + [3, 0]
+    small.metrics.history.add(now, predictions=108)
+    assert course() == [None] * 58 + [3, 2]
+    assert small.look.status(now).day_course.rates[-1] == 198 / 84
+    small.look._since = now - 7200
+    assert course() == [0] * 58 + [90 / 60, 2]
+    small.look._since = now
+    assert course() == [None] * 60
+
+
+@fast
+def test_all_dead_letters_are_counted_not_only_those_that_are_shown() -> None:
+    small = Small()
+    assert shown(small.look.status()).letters_note == ""
+
+    def printed(dead_letters: int) -> str:
+        counts = small.metrics.partitions[0].counts | {"dead_letters": dead_letters}
+        small.metrics.partitions[0] = small.metrics.partitions[0]._replace(counts=counts)
+        console = Console(file=io.StringIO(), markup=False, emoji=False, width=200)
+        console.print(laid_out(small.look.status()))
+        return console.file.getvalue()  # type: ignore[attr-defined]
+
+    assert "1 dead letter since the state of these partitions began." in printed(1)
+    small.metrics.letters += [letter(dead("BadMessage", "x"), BEGIN, []) for _ in range(20)]
+    said = printed(1234)
+    assert "1,234 dead letters since the state of these partitions began." in said
+    assert said.count("BadMessage") == 3
+    assert "17 more" in said
 
 
 @fast
@@ -627,6 +681,10 @@ CUT = """[...document.querySelectorAll(".scroll, .tall, .tile")].filter(e =>
   e.scrollWidth > e.clientWidth + 1).map(e => e.id || e.textContent)"""
 HEADS = "[...document.querySelectorAll('#values h3')].map(e => e.textContent)"
 VALUES = "[...document.querySelectorAll('#values td bdi')].map(e => e.textContent)"
+EMPTY = """[...document.querySelectorAll(".card")].filter(e => e.getBoundingClientRect().bottom -
+  Math.max(...[...e.children].map(c => c.getBoundingClientRect().bottom)) > 40)
+  .map(e => e.textContent)"""
+TICKS = "[...document.querySelectorAll('#{} text')].map(e => e.textContent)"
 VERDICT = "document.getElementById('verdict')?.textContent"
 TITLE = "document.getElementById('title')?.textContent"
 
@@ -634,7 +692,7 @@ TITLE = "document.getElementById('title')?.textContent"
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("width", "dark", "classes"),
-    [(1280, False, 3), (400, True, 3), (1280, True, 300), (400, False, 300)],
+    [(1280, False, 3), (320, True, 12), (400, True, 3), (1280, True, 300), (400, False, 300)],
 )
 def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes: int) -> None:
     small = busy(classes)
@@ -644,6 +702,7 @@ def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes
         wait("the figures", lambda: browser.value(TITLE) == "app")
         assert browser.value("document.querySelectorAll('.figure svg').length") == 4
         assert browser.value(WIDE) == []
+        assert browser.value(EMPTY) == []
         cut = browser.value(CUT)
         assert cut == [] if width > 1000 else all("calibration" in text for text in cut)
         names = browser.value("[...document.querySelectorAll('#mix bdi')].map(e => e.textContent)")
@@ -673,6 +732,31 @@ def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes
     wait("that it stopped", lambda: "has not answered since" in browser.value(VERDICT))
     assert len(browser.value("document.getElementById('mix').textContent")) > 20
     assert browser.value("document.title") == "! no answer"
+
+
+@pytest.mark.browser
+def test_a_worker_that_has_just_begun_in_a_browser(browser: Browser) -> None:
+    """Its records a second are drawn from the first on; the figures of labels wait."""
+    small, now = Small(), time.time()
+    small.look._since = now - 20
+    small.metrics.history.add(now, predictions=400)
+    port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.look.json)
+    try:
+        browser.look(f"http://127.0.0.1:{port.number}/", 1280)
+        wait("the figures", lambda: browser.value(TITLE) == "app")
+        assert browser.value("document.querySelectorAll('#rate circle').length") == 1
+        *heights, clock = [text for text in browser.value(TICKS.format("rate"))]
+        while ":" in heights[-1]:
+            clock = heights.pop()
+        assert int(clock[-2:]) % 2 == 0
+        steps = {round(float(b) - float(a), 9) for a, b in itertools.pairwise(heights)}
+        assert (heights[0], len(steps)) == ("0", 1)
+        assert str(steps.pop()).strip("0.")[0] in "125"
+        assert "Nothing yet." in browser.value(TICKS.format("accuracy"))
+        assert browser.value(EMPTY) == []
+        assert browser.errors == []
+    finally:
+        port.close()
 
 
 @pytest.mark.browser

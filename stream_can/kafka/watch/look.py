@@ -34,8 +34,6 @@ from stream_can.version import __version__
 
 MOST_CLASSES = 300
 MOST_SILENT = 20
-RATE_SLOTS = 6
-"""Of an hour's, for the rate of now: the last is not over."""
 LONGEST_NAME = 80
 COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
@@ -89,9 +87,8 @@ class Look:
         held = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
         opened = [one.open_requests for one in held if one.open_requests is not None]
         ages = [one.oldest_request for one in held if one.oldest_request is not None]
-        newest = Slots(hour.rows[-RATE_SLOTS:])
-        seconds = (RATE_SLOTS - 1) * history.hour.seconds + now % history.hour.seconds
-        rate = newest.total("predictions") / max(1.0, min(seconds, now - self._since))
+        ran = now - self._since
+        hour_course = _course(hour, 6, history.hour.seconds, now, ran)
         made = Status(
             version=VERSION,
             release=__version__,
@@ -103,15 +100,15 @@ class Look:
             since=self._since,
             live=self._health.live,
             ready=self._health.ready,
-            records_per_second=rate,
+            records_per_second=hour_course.rates[-1] or 0.0,
             lag=sum(inputs) if inputs else None,
             open_requests=sum(opened) if opened else None,
             oldest_request=max(ages, default=None),
             n_classes=len(replicas[learned[0].partition].corrector.classes) if learned else 0,
             hour=_window(hour),
             day=_of_day(day, hour),
-            hour_course=_course(hour.merged(6), 6 * history.hour.seconds),
-            day_course=_course(day.merged(3), 3 * history.day.seconds),
+            hour_course=hour_course,
+            day_course=_course(day, 3, history.day.seconds, now, ran),
             learned=learned,
             partitions=held,
             dead_letters=letters,
@@ -162,22 +159,30 @@ def _of_day(day: Slots, hour: Slots) -> Window:
     return window
 
 
-def _course(slots: Slots, seconds: int) -> Course:
-    """Means and counts of each slot of time; None in a slot without labels."""
+def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> Course:
+    """Means and counts of each step, which is so many slots of so many seconds."""
+    slots, step = slots.merged(merged), merged * seconds
     n = slots["scored"].tolist()
 
     def means(name: str) -> list[float | None]:
         sums = slots[name].tolist()
         return [x / labels if labels else None for x, labels in zip(sums, n, strict=True)]
 
+    rates: list[float | None] = []
+    began = step - seconds + now % seconds  # so long ago: the last slot is not over
+    for records in slots["predictions"][::-1].tolist():
+        lasted = min(began, ran) - max(0.0, began - step)
+        rates.append(records / max(1.0, lasted) if lasted > 0 else None)
+        began += step
     return Course(
-        seconds=seconds,
+        seconds=step,
         accuracy_before=means("hits_before"),
         accuracy_after=means("hits_after"),
         log_loss_before=means("log_loss_before"),
         log_loss_after=means("log_loss_after"),
         records=slots["predictions"].astype(int).tolist(),
         lag=slots["lag"].astype(int).tolist(),
+        rates=rates[::-1],
     )
 
 

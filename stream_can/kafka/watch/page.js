@@ -42,34 +42,51 @@ function facts(rows) {
     [el("dt", {}, ...pieces(what)), el("dd", {}, ...pieces(said))]));
 }
 
-// Of a process that has run for less than the whole window, no more than it has run.
-function draw(id, series, step, s, digits) {
+// Round numbers from at most `low` to at least `high`, and with how many digits.
+function ticks(low, high) {
+  const size = 10 ** Math.floor(Math.log10((high - low) / 3));
+  const step = [1, 2, 5, 10].map((k) => k * size).find((s) => (high - low) / s <= 4);
+  const from = Math.floor(low / step + 1e-9), to = Math.ceil(high / step - 1e-9);
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  return [Array.from({ length: to - from + 1 }, (_, k) => (from + k) * step), digits];
+}
+// Round times, in seconds since 1970, at most so many.
+function times(from, to, most) {
+  const sizes = [1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 720].map((minutes) => 60 * minutes);
+  const size = sizes.find((s) => (to - from) / s <= most) ?? 86400;
+  const zone = 60 * new Date(1000 * to).getTimezoneOffset(), found = [];
+  for (let t = Math.ceil((from - zone) / size) * size + zone; t <= to; t += size) found.push(t);
+  return found;
+}
+
+// Of a process that has run for less than the whole window, no more than it has run. An axis spans
+// at least so much; that of what is counted begins at nothing.
+function draw(id, series, step, s, least) {
   const end = s.time, ran = Math.max(10, Math.ceil((end - s.since) / step) + 1);
   series = series.map((one) => ({ ...one, values: one.values.slice(-ran) }));
-  const values = series.flatMap((s) => s.values).filter((v) => v !== null);
-  if (!values.length) return put(id, none("Nothing yet."));
+  const values = series.flatMap((s) => s.values).filter((v) => v !== null), some = values.length > 0;
   const width = Math.max(240, byId(id).clientWidth), height = 190;
-  const left = 48, right = 10, top = 10, bottom = 24;
-  let low = Math.min(...values), high = Math.max(...values);
-  const room = Math.max((high - low) * 0.1, 2 * 10 ** -digits);
-  low = Math.max(0, low - room); high += room;
+  const left = 48, right = 18, top = 10, bottom = 24;
+  let low = least ? Math.min(...values) : 0, high = Math.max(...values, least ? -Infinity : 1e-3);
+  const room = Math.max(0, least - (high - low)) / 2;
+  const [rules, digits] = some ? ticks(Math.max(0, low - room), high + room) : [[0, 1, 2, 3], 0];
+  low = rules[0]; high = rules[rules.length - 1];
   const n = series[0].values.length;
   const x = (i) => left + (width - left - right) * i / (n - 1);
   const y = (v) => top + (height - top - bottom) * (high - v) / (high - low);
   const figure = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": series.map((s) => s.name).join(", ") });
-  for (let k = 0; k <= 3; k++) {
-    const v = low + (high - low) * k / 3;
-    figure.append(svg("line", { class: "rule", x1: left, x2: width - right, y1: y(v), y2: y(v) }),
-      svg("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, v.toFixed(digits)));
+  for (const v of rules) {
+    figure.append(svg("line", { class: "rule", x1: left, x2: width - right, y1: y(v), y2: y(v) }));
+    if (some)
+      figure.append(svg("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, v.toFixed(digits)));
   }
-  const marks = width < 420 ? 2 : 4;
-  for (let k = 0; k <= marks; k++) {
-    const i = (n - 1) * k / marks, time = new Date(1000 * (end - (n - 1 - i) * step));
-    figure.append(svg("text", { x: x(i), y: height - 6,
-      "text-anchor": k === 0 ? "start" : k === marks ? "end" : "middle" },
-      time.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })));
-  }
+  if (!some)
+    figure.append(svg("text", { x: (left + width - right) / 2, y: (y(1) + y(2)) / 2 + 4,
+      "text-anchor": "middle" }, "Nothing yet."));
+  for (const time of times(end - (n - 1) * step, end, width < 420 ? 3 : 5))
+    figure.append(svg("text", { x: x(n - 1 - (end - time) / step), y: height - 6, "text-anchor": "middle" },
+      new Date(1000 * time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })));
   for (const one of series) {
     let path = "", pen = false;
     one.values.forEach((v, i, all) => {
@@ -106,21 +123,19 @@ function show(s) {
   put("scores", table(w.scores));
   const two = (course, what, factor) => ["before", "after"].map((kind) => ({ kind, name: kind,
     values: course[`${what}_${kind}`].map((v) => v === null ? null : factor * v) }));
-  draw("accuracy", two(s.hour_course, "accuracy", 100), s.hour_course.seconds, s, 1);
-  draw("log_loss", two(s.hour_course, "log_loss", 1), s.hour_course.seconds, s, 3);
-  draw("day_accuracy", two(s.day_course, "accuracy", 100), s.day_course.seconds, s, 1);
-  // The minute that is not over would look like a fall, that of the start like a rise.
-  const step = s.hour_course.seconds, began = (s.time - s.since) / step;
-  const records = s.hour_course.records.map((n, i, all) =>
-    i === all.length - 1 || all.length - 1 - i > began - 1 ? null : n / step);
-  draw("rate", [{ kind: "after", name: "records a second", values: records }],
+  draw("accuracy", two(s.hour_course, "accuracy", 100), s.hour_course.seconds, s, 0.4);
+  draw("log_loss", two(s.hour_course, "log_loss", 1), s.hour_course.seconds, s, 0.004);
+  draw("day_accuracy", two(s.day_course, "accuracy", 100), s.day_course.seconds, s, 0.4);
+  // An older release may answer: without rates, columns and the note on letters.
+  draw("rate", [{ kind: "after", name: "records a second", values: s.hour_course.rates || [] }],
     s.hour_course.seconds, s, 0);
 
   put("flow", table(w.flow));
   put("fair", w.fair);
   put("requests", w.requests);
   learned(s);
-  columns(w.columns || [], w.columns_note || "");  // an older release may answer
+  columns(w.columns || [], w.columns_note || "");
+  put("letters_note", w.letters_note || "");
   put("letters", w.letters.rows.length ? table(w.letters, ["", "text", "text"])
     : none("None since this worker began."));
   put("partitions", w.partitions.rows.length

@@ -28,6 +28,11 @@ __all__ = ["shown"]
 NOTHING = "\N{EN DASH}"
 LEAST_SHARE = 0.0005
 """Weights below it are counted, not named."""
+DAY = 86_400.0
+BEFORE = (
+    "One counts also where its prediction was sent before a restart, as far as the output topic"
+    " still has it."
+)
 WINDOWS = ("", "last hour", "last day")
 MIX_NOTE = (
     "What the labels say, the older ones counting less, and the mix that the corrector takes it"
@@ -98,6 +103,7 @@ def shown(status: Status) -> Shown:
         ],
         columns=[_column(one) for one in s.columns],
         columns_note=COLUMNS_NOTE if s.columns else "",
+        letters_note=_letters(s),
     )  # fmt: skip
 
 
@@ -140,7 +146,7 @@ def _flow(s: Status) -> list[list[Cell]]:
         return _row(what, of(s.hour), of(s.day))
 
     def a_second(hour: int, day: int) -> list[Cell]:
-        rates = hour / min(3600, runs), day / min(86400, runs)
+        rates = hour / min(3600, runs), day / min(DAY, runs)
         return _row("a second", *(f"{x:,.{2 if x < 10 else 0}f}" for x in rates))
 
     asked = [
@@ -168,8 +174,11 @@ def _flow(s: Status) -> list[list[Cell]]:
 def _fair(s: Status) -> str:
     """How many labels are scored, and why these."""
     labels, scored = s.day.labels, s.day.scored
-    if not labels:
+    if not s.has_labels:
         return ""
+    if not labels:
+        since = "since this worker began" if s.time - s.since < DAY else "in the last day"
+        return f"No label has come {since}. {BEFORE}"
     if s.open_requests is not None:
         why = ": those asked for at random, since the others are no fair sample"
     elif scored < labels:
@@ -186,12 +195,22 @@ def _requests(s: Status) -> str:
     return f"Open label requests: {s.open_requests:,}{oldest}."
 
 
+def _letters(s: Status) -> str:
+    """How many dead letters there are: those below are the newest of this process."""
+    n = sum(p.dead_letters for p in s.partitions)
+    if not n:
+        return ""
+    return f"{_count(n, 'dead letter', 'dead letters')} since the state of these partitions began."
+
+
 def _learned(one: Learned, n_classes: int) -> ShownLearned:
     """What corrects now, and the class mix."""
     facts: list[list[Cell]] = [
         _row(
             "labels",
-            f"{one.labels:,}; it rests on the last {_number(one.effective_sample_size)} or so",
+            f"{one.labels:,}; it rests on the last {_number(one.effective_sample_size)} or so"
+            if one.labels
+            else None,
         ),
         _row(
             "recent log loss",
@@ -216,7 +235,10 @@ def _learned(one: Learned, n_classes: int) -> ShownLearned:
         more = one.n_silent - len(one.silent)
         names.append((f" and {more:,} more" if more else "") + " has come: left out of learning")
         facts.append([["silent class" if one.n_silent == 1 else "silent classes"], names])
-    facts.append(_row("newest entry", f"{_seconds(one.age)} ago, offset {one.offset:,} of the log"))
+    newest = None
+    if one.age is not None:
+        newest = f"{_seconds(one.age)} ago, offset {one.offset:,} of the log"
+    facts.append(_row("newest entry", newest))
     left = n_classes - len(one.classes)
     largest = f"The {len(one.classes)} largest; {left:,} more are left out. " if left > 0 else ""
     return ShownLearned(

@@ -62,6 +62,8 @@ class Course(Struct):
     log_loss_after: list[float | None]
     records: list[int]
     lag: list[int]
+    rates: list[float | None] = field(default_factory=list)
+    """Records a second while the process ran; null before it began. Empty from a worker of 0.2."""
 
 
 class ClassShare(Struct):
@@ -237,6 +239,7 @@ class Shown(Struct):
     foot: Cell
     columns: list[ShownColumn] = field(default_factory=list)
     columns_note: str = ""
+    letters_note: str = ""
 
 
 class Status(Struct):
