@@ -11,6 +11,7 @@ added by itself the state is, to the bit, what observing it makes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,11 @@ def parts(state: Iterable[str]) -> tuple[Part, ...]:
     class mix is followed by: what each expert counts, how much flatter rows are (the sum first, the
     number last), the anchor's rows, and the evidence.
     """
+    return _parts(tuple(state))
+
+
+@lru_cache(maxsize=100)
+def _parts(state: tuple[str, ...]) -> tuple[Part, ...]:
     found = [Part("mean", False), Part("predicted", True)]
     found += [Part(f"S.{base}", True) for base in BASES]
     experts = (EXPERTS | MOVING_EXPERTS).items()

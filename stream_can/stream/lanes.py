@@ -46,6 +46,9 @@ class Several(NamedTuple):
     labels: list[tuple[Lane, Label]]
 
 
+NOBODY = Several([])
+
+
 class Lanes:
     """The lanes of a partition.
 
@@ -79,6 +82,8 @@ class Lanes:
         self._make, self._replica, self._naming = make, replica, naming
         self._fleet, self._bound = fleet or Fleet(), bound
         self._named: dict[LaneName, Lane] = {}
+        self._fit: dict[LaneName, Lane] = {}
+        """Those of the batch at hand, which can go on: nothing is folded meanwhile."""
         self._active: list[Lane] = []
         self._taken = begin
         self.gone = Scores(), Scores()
@@ -128,37 +133,45 @@ class Lanes:
         lanes = [self.only] * len(records)
         of_lane: dict[Lane, tuple[list[int], list[dict[str, Any]]]] = {}
         predicted: dict[bytes, list[Lane]] = {}  # by id, in this batch
+        by_id: list[int] = []
+        self._fit.clear()
+        labels_topic, id_of = reading.labels_topic, self.only.messages.id_of
         self.only.open((), reading)  # for tombstones
         for i, record in enumerate(records):
             if record.value is None:
-                if record.key is None and record.topic != reading.labels_topic:
+                if record.key is None and record.topic != labels_topic:
                     says[i] = BadMessage(BOTH_NULL)
                 continue
             try:
                 fields = open_object(record.value)
-                if record.topic == reading.labels_topic:
-                    found = self._for_label(record, fields, predicted)
-                    if isinstance(found, Several):
-                        says[i] = found
-                        for one, _ in found.labels:
-                            of_lane.setdefault(one, ([], []))
+                if record.topic == labels_topic:
+                    found, named = self._for_label(record, fields, predicted)
+                    if len(found) != 1:
+                        says[i] = self._several(record, fields, found) if found else NOBODY
+                        for one in found:
+                            if one not in of_lane:
+                                of_lane[one] = [], []
                         continue
-                    lane = found
+                    lane = found[0]
+                    if not named:
+                        by_id.append(i)
                 else:
                     of = self._for_prediction(record, fields, begins)
                     if of is None:
                         continue
                     lane = of
-                    id = lane.messages.id_of(fields, record.key)
+                    id = id_of(fields, record.key)
                     if id is not None:
                         predicted.setdefault(id, []).append(lane)
             except (BadMessage, UnknownClass) as error:
                 says[i] = error
                 continue
             lanes[i] = lane
-            numbers, objects = of_lane.setdefault(lane, ([], []))
-            numbers.append(i)
-            objects.append(fields)
+            own = of_lane.get(lane)
+            if own is None:
+                own = of_lane[lane] = [], []
+            own[0].append(i)
+            own[1].append(fields)
         off = 0
         for lane, (numbers, objects) in of_lane.items():
             lane.begin(self._taken)
@@ -166,6 +179,9 @@ class Lanes:
             off += off_here
             for i, said in zip(numbers, opened, strict=True):
                 says[i] = said
+        for i in by_id:
+            if isinstance(label := says[i], Label):  # it does not say whose row it brings
+                label.by_id, label.number, label.given = True, -1, None
         self._active = list(of_lane)
         return says, lanes, off
 
@@ -183,24 +199,33 @@ class Lanes:
 
     def _for_label(
         self, record: Source, fields: dict[str, Any], predicted: Mapping[bytes, list[Lane]]
-    ) -> Lane | Several:
-        """The lane that a label names, or what it says to those that have predicted its id."""
+    ) -> tuple[Sequence[Lane], bool]:
+        """The lanes that a label may be for, and whether it names one.
+
+        ``predicted`` are those that have predicted an id in the batch at hand.
+        """
         assert self._naming is not None
-        given = self._naming.of_label(fields, record.headers)
-        if all(given[what] is not None for what in given if self._naming.looked_for(what)):
-            lane = self._known(LaneName(given["model"] or "", given["version"] or ""))
-            return lane or Several([])
+        naming = self._naming
+        model, version = naming.of_label(fields, record.headers)
+        if (model or not naming.has_model) and (version or not naming.has_version):
+            lane = self._known(LaneName(model or "", version or ""))
+            return (() if lane is None else (lane,)), True
         id = self.only.messages.id_of(fields, record.key)
-        if id is None:
-            return Several([])
-        kept = [] if self._bound is None else self._bound.holders(id)
-        mine = {recent: lane for recent in kept if (lane := self._of(recent)) is not None}
+        if id is None or self._bound is None:
+            return (), False
+        lanes = [one for kept in self._bound.holders(id) if (one := self._known(kept.owner.name))]
+        if id in predicted:
+            lanes = list(dict.fromkeys([*lanes, *predicted[id]]))
+        if model is not None:
+            lanes = [lane for lane in lanes if lane.name.model == model]
+        if version is not None:
+            lanes = [lane for lane in lanes if lane.name.version == version]
+        return lanes, False
+
+    def _several(self, record: Source, fields: dict[str, Any], lanes: Sequence[Lane]) -> Several:
+        """What a label says to several lanes; an error where it says nothing to any."""
         labels, error = [], None
-        for lane in dict.fromkeys([*mine.values(), *predicted.get(id, ())]):
-            if any(
-                said not in (None, own) for said, own in zip(given.values(), lane.name, strict=True)
-            ):
-                continue
+        for lane in lanes:
             try:
                 label = lane.messages.read_label_object(fields, record.key, record.headers)
             except (BadMessage, UnknownClass) as one:
@@ -212,21 +237,17 @@ class Lanes:
             raise error
         return Several(labels)
 
-    def _of(self, recent: Any) -> Lane | None:
-        """The lane whose recent predictions these are, if it can go on."""
-        lane: Lane = recent.owner
-        if not lane.still_fits():
-            self._discard(lane)
-            return None
-        return lane
-
     # ---- lanes that begin
 
     def _known(self, name: LaneName) -> Lane | None:
         """A lane that is here or in the log."""
+        lane = self._fit.get(name)
+        if lane is not None:
+            return lane
         lane = self._named.get(name)
         if lane is not None:
             if lane.still_fits():
+                self._fit[name] = lane
                 return lane
             self._discard(lane)
         assert self._replica is not None
@@ -240,7 +261,7 @@ class Lanes:
         stored = self.stored.pop(name, None)
         if stored is not None and lane.requests is not None:
             lane.requests = lane.requests.resumed(stored)
-        self._named[name] = lane
+        self._named[name] = self._fit[name] = lane
         return lane
 
     def _discard(self, lane: Lane) -> None:
@@ -371,14 +392,12 @@ class Lanes:
         if self._naming is None:
             return {self.only: list(records)}
         found: dict[Lane, list[Source]] = {}
+        self._fit.clear()
         for record in records:
             try:
                 fields = open_object(record.value or b"")
                 if labels:
-                    says = self._for_label(record, fields, {})
-                    lanes = (
-                        [lane for lane, _ in says.labels] if isinstance(says, Several) else [says]
-                    )
+                    lanes, _ = self._for_label(record, fields, {})
                 else:
                     of = self._named.get(self._naming.of_prediction(fields, record.headers))
                     lanes = [] if of is None else [of]
@@ -389,7 +408,8 @@ class Lanes:
         return found
 
     def positions(self) -> dict[LaneName, bytes | None]:
-        """Of lanes that the log does not have, or that ask for labels: where their requests stand."""
+        """Of lanes that ask for labels, where their requests stand; and those that the log does not
+        have."""
         assert self._replica is not None
         found = dict(self.stored)
         for name, lane in self._named.items():

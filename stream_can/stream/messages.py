@@ -78,6 +78,8 @@ class Label(msgspec.Struct, gc=False):
     """Which of the rows of a batch is the one it brings; -1 where it brings none."""
     given: Given | None = None
     """What it gives of the declared columns beside the row."""
+    by_id: bool = False
+    """Whether its id alone says which lane it is for: then it teaches only with its prediction."""
 
 
 class Messages:

@@ -16,10 +16,15 @@ from stream_can.stream.messages import Messages
 if TYPE_CHECKING:
     from stream_can.stream.records import Headers
 
+Names = tuple[str | None, str | None]
+"""Model and version, as far as they are given."""
+
 __all__ = ["UNNAMED", "LaneName", "Naming"]
 
 LONGEST = 200
 """Characters of a name: it is part of keys, and stands in each entry of the lane."""
+MOST_KNOWN = 10_000
+"""Texts of names that are remembered."""
 
 
 class LaneName(NamedTuple):
@@ -45,22 +50,25 @@ class Naming:
     """
 
     def __init__(self, fields: Fields) -> None:
-        self._places = {
-            what: place
-            for what in ("model", "version")
-            if (place := getattr(fields, what)) is not None
-        }
-        self._columns = Columns(tuple(self._places.values()), {})
+        self.has_model, self.has_version = fields.model is not None, fields.version is not None
+        given = {"model": fields.model, "version": fields.version}
+        self._places = {what: place for what, place in given.items() if place is not None}
+        places = tuple(self._places.values())
+        self._columns = Columns(places, {})
+        # Fields of the message itself: their text says all, and comes again and again.
+        self._plain = None if any(c in place for place in places for c in ".:") else places
+        self._known: dict[tuple[Any, ...], Names] = {}
 
     def of_prediction(self, fields: dict[str, Any], headers: Headers) -> LaneName:
         """The lane of a prediction's opened message; BadMessage where a name is missing."""
-        found = self.of_label(fields, headers)
-        for what, place in self._places.items():
-            if found[what] is None:
-                raise BadMessage(f"no {place!r}, which names the {what}")
-        return LaneName(found["model"] or "", found["version"] or "")
+        model, version = self.of_label(fields, headers)
+        if model is None and self.has_model:
+            raise BadMessage(f"no {self._places['model']!r}, which names the model")
+        if version is None and self.has_version:
+            raise BadMessage(f"no {self._places['version']!r}, which names the version")
+        return LaneName(model or "", version or "")
 
-    def of_label(self, fields: dict[str, Any], headers: Headers) -> dict[str, str | None]:
+    def of_label(self, fields: dict[str, Any], headers: Headers) -> Names:
         """What a label's opened message names: model and version, None where it does not.
 
         Raises
@@ -68,17 +76,26 @@ class Naming:
         BadMessage
             A name is empty, too long, or neither text, integer nor boolean.
         """
+        if self._plain is None:
+            return self._read(fields, headers)
+        text = tuple(
+            [None if (raw := fields.get(name)) is None else bytes(raw) for name in self._plain]
+        )
+        found = self._known.get(text)
+        if found is None:
+            found = self._read(fields, headers)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[text] = found
+        return found
+
+    def _read(self, fields: dict[str, Any], headers: Headers) -> Names:
         given, fault = self._columns.read(Messages.find, fields, headers)
         if fault is not None:
             raise BadMessage(fault.removesuffix("; not given"))
-        found: dict[str, str | None] = {"model": None, "version": None}
-        for (what, place), name in zip(self._places.items(), given, strict=True):
+        found = dict(zip(self._places, given, strict=True))
+        for what, name in found.items():
             if name == "" or len(name or "") > LONGEST:
                 says = "empty" if name == "" else f"{len(name or '')} characters"
-                raise BadMessage(f"{place}: {says}, expected the name of a {what}")
-            found[what] = name
-        return found
-
-    def looked_for(self, what: str) -> bool:
-        """Whether "model" or "version" is in the messages."""
-        return what in self._places
+                raise BadMessage(f"{self._places[what]}: {says}, expected the name of a {what}")
+        return found.get("model"), found.get("version")

@@ -238,6 +238,8 @@ class Task:
                     if says.label is not None:
                         counts.labels += 1
                         counts.matched += 1
+                case Label() if says.by_id and lane.recent.get(says.id) is None:
+                    counts.unmatched += 1
                 case Label():
                     where = (record.offset, self.next_prediction) if self._learns(record) else None
                     found = lane.learn(says, where)

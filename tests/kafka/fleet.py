@@ -159,8 +159,9 @@ class Stored:
         self.number = number
         servers = s.bootstrap_servers[0]
         self.predictions = {r.offset: r for r in read(servers, s.input, number)}
-        self.labels = {r.offset: r for r in read(servers, s.labels or "", number)}
         self.dead = {origin(r) for r in read(servers, s.own_topics[1], number)}
+        labels = read(servers, s.labels or "", number)
+        self.labels = {r.offset: r for r in labels if (s.labels, r.offset) not in self.dead}
         given = [o for o in sorted(self.predictions) if (s.input, o) not in self.dead]
         outputs = read(servers, s.output, number)
         assert len(outputs) == len(given), f"partition {number}: an output too many or too few"
