@@ -14,34 +14,24 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kafka.broker.broker import CACHE, free_ports, libraries
+from tests.kafka.broker.broker import free_ports
 from tests.kafka.brokers import Shared
+from tests.kafka.scripts import VERSION, java
 from tests.kafka.served import text_at
 from tests.kafka.topics import read
 from tests.programs import PATIENCE, program, wait
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSION = "3.9.1"
 FLIGHTS = 400
 DASHBOARD = ROOT / "docker" / "grafana.json"
 PROVISIONING = "/etc/grafana/provisioning"
-SCRIPTS = {  # what Kafka's shell scripts start
-    "/opt/kafka/bin/kafka-broker-api-versions.sh": "kafka.admin.BrokerApiVersionsCommand",
-    "/opt/kafka/bin/kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-}
 
 
 def script(words: list[str], tries: int = 1) -> None:
     """One of Kafka's shell scripts, again where it may fail at first."""
-    tools = CACHE / f"kafka-tools-{VERSION}"
-    if not list(tools.glob("*.jar")):
-        command = ["mvn", "-B", "-q", "dependency:copy", f"-DoutputDirectory={tools}"]
-        command += [f"-Dartifact=org.apache.kafka:kafka-tools:{VERSION}"]
-        subprocess.run(command, check=True, timeout=300)
-    path = f"{libraries(VERSION)}/*:{tools}/*"
-    java = ["java", "-XX:TieredStopAtLevel=1", "-cp", path, SCRIPTS[words[0]], *words[1:]]
+    command = [*java(words[0].removeprefix("/opt/kafka/bin/")), *words[1:]]
     for _ in range(tries):
-        done = subprocess.run(java, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode == 0:
             return
     raise AssertionError(done.stdout + done.stderr)

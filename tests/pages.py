@@ -1,0 +1,36 @@
+"""The snippets of a page: which there are, and how one of a shell runs."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.programs import PATIENCE
+
+ROOT = Path(__file__).parent.parent
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """(language, text) of each block of a page, out of lists too."""
+    found = re.findall(r"^( *)```(\w+)\n(.*?)^ *```", page.read_text(), re.M | re.S)
+    for indent, language, text in found:
+        if ">>>" not in text:  # a session, of a doctest
+            yield language, re.sub(f"^{indent}", "", text, flags=re.M)
+
+
+def environment() -> dict[str, str]:
+    """One whose ``stream-can`` is that of the tests."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return os.environ | {"PATH": path}
+
+
+def run_sh(code: str, folder: Path | None = None) -> str:
+    """What a snippet of a shell prints; it must not fail."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code],
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, (code, done.stdout, done.stderr)
+    return done.stdout
