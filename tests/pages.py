@@ -1,7 +1,9 @@
 """The snippets of a page: which there are, and how one of a shell runs."""
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,3 +36,20 @@ def run_sh(code: str, folder: Path | None = None) -> str:
     )  # fmt: skip
     assert done.returncode == 0, (code, done.stdout, done.stderr)
     return done.stdout
+
+
+@contextlib.contextmanager
+def staying(code: str, folder: Path, log: Path) -> Iterator[None]:
+    """A command in a terminal of its own, until Ctrl-C."""
+    with open(log, "wb") as file:
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {code}"], cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
+            stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE)
+    finally:
+        process.kill()
+        process.wait()

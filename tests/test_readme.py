@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import stream_can
-from stream_can import Corrector, UnknownClass
 from tests.pages import ROOT, blocks, run_sh
 
 pytestmark = pytest.mark.fast
@@ -38,6 +37,7 @@ def load_toml(code):
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 RUNNING = [name for name, page in zip(NAMES, PAGES, strict=True) if list(blocks(page))]
 RUNNING.remove("docs/spark.md")  # in tests/spark, with Spark
+RUNNING.remove("docs/web-service.md")  # in tests/test_web_service.py, with a server
 RUNNING.remove("docs/kafka.md")  # in tests/kafka, with a broker
 
 
@@ -59,36 +59,11 @@ def test_pages_that_have_snippets():
     wanted = {
         "README.md",
         "guide.md",
-        "web-service.md",
         "files.md",
         "asking.md",
         "pipe.md",
     }
     assert wanted <= {Path(name).name for name in RUNNING}
-
-
-def test_the_web_service_keeps_a_prediction_whose_label_is_refused(tmp_path):
-    recipe = {}
-    language, code = next(blocks(ROOT / "docs/web-service.md"))
-    assert language == "python"
-    exec(compile(code, "docs/web-service.md", "exec"), recipe)
-    service = recipe["Service"](tmp_path, ["fraud", "fine"])
-    probs = [0.45, 0.55]
-    service.predict("r1", probs)
-    before = service.corrector.to_bytes()
-    with pytest.raises(UnknownClass, match="'frod' is none of the 2 classes"):
-        service.label("r1", "frod")
-    assert service.corrector.to_bytes() == before
-    service.label("r1", "fraud")
-    by_hand = Corrector(["fraud", "fine"])
-    _, receipt = by_hand.process_one(probs, receipt=True)
-    by_hand.learn_one(probs, "fraud", receipt=receipt)
-    assert service.corrector.to_bytes() == by_hand.to_bytes()
-    assert not service.database.execute("SELECT * FROM waiting").fetchall()
-    service.label("r1", "fraud")  # a second time it teaches the class mix alone
-    by_hand.learn_one(None, "fraud")
-    assert service.corrector.to_bytes() == by_hand.to_bytes()
-    service.database.close()
 
 
 def test_the_two_commands_come_first():

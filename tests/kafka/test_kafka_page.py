@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,8 @@ import pytest
 from tests.kafka import scripts
 from tests.kafka.broker.broker import free_ports
 from tests.kafka.served import text_at
-from tests.pages import ROOT, blocks, environment, run_sh
-from tests.programs import PATIENCE, wait
+from tests.pages import ROOT, blocks, run_sh, staying
+from tests.programs import wait
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -83,20 +80,3 @@ def test_from_nothing_to_the_first_corrected_record(tmp_path: Path) -> None:
             return bool(found) and found["hour"]["scored"] == 1
 
         wait("the label is joined to its prediction", scored)
-
-
-@contextlib.contextmanager
-def staying(code: str, folder: Path, log: Path) -> Iterator[None]:
-    """A command in a terminal of its own, until Ctrl-C."""
-    with open(log, "wb") as file:
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {code}"], cwd=folder, env=environment(), stdin=subprocess.DEVNULL,
-            stdout=file, stderr=file, start_new_session=True,
-        )  # fmt: skip
-    try:
-        yield
-        process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE)
-    finally:
-        process.kill()
-        process.wait()
