@@ -113,8 +113,10 @@ def read() -> pl.DataFrame:
     ).sort("time", maintain_order=True)
 
 
-def stream(hold_out: bool = False) -> Stream:
+def stream(hold_out: bool = False, classifier=None) -> Stream:
     """Train on January and February, predict March to December.
+
+    The classifier is a multinomial logistic regression unless another one of scikit-learn is given.
 
     With `hold_out`, the model never sees the second half of February: its predictions there are
     the validation rows, which are empty otherwise.
@@ -134,7 +136,7 @@ def stream(hold_out: bool = False) -> Stream:
             (OneHotEncoder(handle_unknown="ignore"), FEATURES[:-1]),
             (StandardScaler(), FEATURES[-1:]),
         ),
-        LogisticRegression(max_iter=200),
+        LogisticRegression(max_iter=200) if classifier is None else classifier,
     ).fit(train[FEATURES].to_pandas(), train["label"].to_numpy())
 
     def predict(rows: pl.DataFrame) -> np.ndarray:

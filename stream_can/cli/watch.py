@@ -32,7 +32,7 @@ __all__ = ["watch"]
 EVERY_SECONDS = 2.0
 MOST_BYTES = 4 << 20
 COLOURS = {"good": "green", "doubt": "yellow", "bad": "red"}
-CLASSES, VALUES, LETTERS = 8, 10, 3
+CLASSES, VALUES, LETTERS, LANES = 8, 10, 3, 12
 """How many of them a terminal has room for."""
 Watched = Annotated[Path | None, Parameter(help="the worker's TOML file of settings")]
 
@@ -155,8 +155,9 @@ def laid_out(status: Status) -> RenderableType:
     sheets = [_table(said.scores), _table(said.flow)]
     parts += ["", Text(tiles), "", Columns(sheets, padding=(0, 4))]
     parts += [Text(line) for line in (said.fair, said.requests) if line]
-    for one in said.learned:
+    for one in said.learned if said.lanes is None else said.learned[:3]:
         name = "learned" if status.together else f"learned, {one.partition}"
+        name += f", {readable(one.lane, 120)}" if one.lane else ""
         parts += [
             Text(name, style="bold"),
             two_columns([(_text(a), _text(b)) for a, b in one.facts]),
@@ -167,6 +168,13 @@ def laid_out(status: Status) -> RenderableType:
             [[Name(entry.name)], *row] for entry, row in zip(classes, mix.rows, strict=True)
         ]
         parts += ["", _table(Sheet(mix.head, rows), CLASSES)]
+    if said.lanes is not None:
+        for kind, sheet in (
+            ("models and versions", said.lanes.lanes),
+            ("versions side by side", said.lanes.versions),
+        ):
+            if sheet.rows:
+                parts += [Text(f"\n{kind}", style="bold"), _table(sheet, LANES)]
     for column in said.columns:
         if column.values.rows:
             title = Text.assemble("\nvalues of ", _text(column.name), style="bold")

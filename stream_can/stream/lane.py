@@ -90,8 +90,9 @@ class Lane:
         self._learner = corrector
         self._epoch = corrector.epoch if isinstance(corrector, Replica) else 0
         self.begun = self._begun_now()
-        self.predicted = False
-        """Whether it has had a prediction since it was made."""
+        self.rows = 0
+        """Predictions since it was made."""
+        self._told = np.zeros(6)
         self.since = 0
         """The timestamp of the first record that it had, in milliseconds."""
         own = self.corrector
@@ -211,7 +212,8 @@ class Lane:
     def predict(self, record: Source, prediction: Prediction) -> Output:
         """Take a prediction; :meth:`run` gives its output a value."""
         output = self.output(record)
-        self.predicted, self.since = True, self.since or record.timestamp
+        self.rows += 1
+        self.since = self.since or record.timestamp
         entry = self._keep(record, prediction) if self._keeps else None
         self._batch.predict(prediction, output, entry)
         return output
@@ -354,6 +356,16 @@ class Lane:
         """Of each declared column, what became of its values since the last call."""
         values, self._values = self._values, self._new_values()
         return values
+
+    def take_tally(self) -> Array:
+        """Since the last call: predictions, those that are scored, hits before and after, sums of
+        log losses before and after."""
+        raw, sent = self.raw_scores, self.sent_scores
+        now = np.array(
+            [self.rows, raw.n, raw.hits, sent.hits, raw.log_loss_sum, sent.log_loss_sum], np.float64
+        )
+        before, self._told = self._told, now
+        return now - before
 
     # ---- what there is to learn
 

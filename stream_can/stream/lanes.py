@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream_can.errors import UnknownClass
 from stream_can.scores import Scores
 from stream_can.stream.entry import LaneMark, OpenPart
@@ -22,7 +25,7 @@ from stream_can.stream.opening import BOTH_NULL, Opened, Reading
 from stream_can.stream.recent import Bound, Recent
 from stream_can.stream.records import Output, Source
 from stream_can.stream.replica import Replica
-from stream_can.stream.versions import Versions
+from stream_can.stream.versions import Comparison, Pair, Versions
 
 __all__ = ["Fleet", "Lanes", "Several"]
 
@@ -47,6 +50,16 @@ class Several(NamedTuple):
 
 
 NOBODY = Several([])
+
+
+class Seen(NamedTuple):
+    """What became of lanes."""
+
+    tallies: dict[LaneName, NDArray[np.float64]]
+    """See :meth:`Lane.take_tally`."""
+    versions: dict[Pair, Comparison]
+    refused: int
+    """Predictions of models that were one too many."""
 
 
 class Lanes:
@@ -86,6 +99,8 @@ class Lanes:
         """Those of the batch at hand, which can go on: nothing is folded meanwhile."""
         self._active: list[Lane] = []
         self._taken = begin
+        self._touched: dict[Lane, None] = {}
+        self.refused = 0
         self.gone = Scores(), Scores()
         """Of the lanes that are no longer here, before and after."""
         self.versions = Versions()
@@ -282,6 +297,7 @@ class Lanes:
         assert terms is not None
         waiting = sum(self._replica.lane(one) is None for one in self._named)
         if self._replica.new_lanes(record.timestamp) + waiting >= terms.max_lanes:
+            self.refused += 1
             raise BadMessage(
                 f"lane {name}: {terms.max_lanes} models and versions began within an hour, which is"
                 " max_lanes; does the setting model or version name the field that it should?"
@@ -328,6 +344,8 @@ class Lanes:
     def run(self, next_prediction: int) -> tuple[list[Output], int]:
         """Run the batches; see :meth:`Lane.run`."""
         active, self._active = self._active, []
+        if self._naming is not None:
+            self._touched |= dict.fromkeys(active)
         requests: list[Output] = []
         answered = 0
         for lane in active:
@@ -354,7 +372,7 @@ class Lanes:
         for lane in list(self._named.values()):
             if lane.gathers:
                 fits, part = lane.still_fits(), lane.take(None)
-                if fits and (part.teaches or (lane.begun is None and lane.predicted)):
+                if fits and (part.teaches or (lane.begun is None and lane.rows)):
                     found.append((lane.mark(), part))
             if lane.idle:
                 self._discard(lane)
@@ -406,6 +424,15 @@ class Lanes:
             for lane in lanes:
                 found.setdefault(lane, []).append(record)
         return found
+
+    # ---- what there is to see
+
+    def take_seen(self) -> Seen:
+        """What became of the lanes since the last call."""
+        tallies = {lane.name: lane.take_tally() for lane in self._touched}
+        seen = Seen(tallies, self.versions.take(), self.refused)
+        self._touched, self.refused = {}, 0
+        return seen
 
     def positions(self) -> dict[LaneName, bytes | None]:
         """Of lanes that ask for labels, where their requests stand; and those that the log does not

@@ -45,6 +45,23 @@ def test_library_and_consumer(our_broker: Broker) -> None:
     assert lines[-1] == "50 predictions, the likeliest class changed in 0"
 
 
+def test_canary(our_broker: Broker) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "canary.py", "--flights", "3000",
+         "--bootstrap-servers", our_broker.bootstrap_servers],
+        capture_output=True, text=True, check=True, timeout=2 * PATIENCE,
+        env={**os.environ, "COLUMNS": "160"},
+    )  # fmt: skip
+    said = done.stdout
+    assert "8100 predictions and labels sent" in said
+    _, _, lanes = said.partition("models and versions\n")
+    rows = [line.split() for line in lanes.splitlines()]
+    assert rows[1][:5] == ["late", "7", "–", "3,000", "3,000"]
+    assert rows[2][:4] == ["late", "8", "7", "2,100"]
+    (given,) = [line for line in rows if line[:5] == ["late", "7", "→", "8", "as"] and "given" in line]
+    assert given[6] == "2,100"
+
+
 def names(servers: str) -> list[str]:
     from kafka import KafkaAdminClient
 

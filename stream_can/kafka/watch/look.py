@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_can.change import Change
+from stream_can.corrector import Corrector
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.history import Slots
 from stream_can.kafka.watch.metrics import Committed, Metrics
@@ -20,20 +24,29 @@ from stream_can.kafka.watch.status import (
     Column,
     Course,
     FewValues,
+    LaneScores,
     Learned,
     Partition,
     Score,
+    Side,
     Status,
+    TwoVersions,
     Value,
     Window,
 )
 from stream_can.kafka.watch.table import age
-from stream_can.stream.replica import Replica
+from stream_can.stream.naming import UNNAMED, LaneName
+from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.values import HEAVIEST, ColumnScores, ValueScores
+from stream_can.stream.versions import Comparison, Pair
 from stream_can.version import __version__
 
 MOST_CLASSES = 300
+MOST_CLASSES_OF_LANE = 20
 MOST_SILENT = 20
+MOST_LANES, MOST_LEARNED = 50, 20
+"""Lanes whose scores are shown, and those of which it is shown what they have learned."""
+Tally = NDArray[np.float64]
 LONGEST_NAME = 80
 COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
@@ -80,9 +93,12 @@ class Look:
             hour, day = history.hour.last(now), history.day.last(now)
             lag, letters = dict(metrics.lag), list(metrics.letters)[::-1]
             partitions = dict(metrics.partitions)
+            tallies, refused = dict(metrics.lanes), metrics.refused
+            versions = {pair: _two_versions(pair, x) for pair, x in metrics.versions.items()}
             values = {name: column.copy() for name, column in metrics.values.items()}
         replicas = dict(self._replicas())
-        learned = [_learned(n, r, now) for n, r in sorted(replicas.items()) if r.started]
+        learned = [one for n, r in sorted(replicas.items()) if r.started
+                   for one in _all_learned(n, r, tallies, now)]  # fmt: skip
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
         held = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
         opened = [one.open_requests for one in held if one.open_requests is not None]
@@ -114,7 +130,12 @@ class Look:
             dead_letters=letters,
             history_bytes=history.nbytes,
             columns=[_column(name, column) for name, column in values.items()],
-        )
+            **_lanes(replicas, tallies),
+            versions=sorted(
+                filter(None, versions.values()), key=lambda one: -one.labels
+            )[:MOST_LANES],
+            refused=refused[0] if now - refused[1] < 3600 else 0,
+        )  # fmt: skip
         made.problems, made.shown = problems(made), shown(made)
         return made
 
@@ -186,12 +207,72 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
     )
 
 
-def _learned(number: int, replica: Replica, now: float) -> Learned:
-    """What one partition of the log has taught; of many classes only the commonest are named."""
-    corrector = replica.corrector
+def _all_learned(
+    number: int, replica: Replica, tallies: Mapping[LaneName, Tally], now: float
+) -> Iterator[Learned]:
+    """What one partition of the log has taught; of lanes those with most records here."""
+    if replica.terms.fleet is None:
+        yield _learned(number, replica, replica.corrector, now)
+        return
+    lanes = replica.lanes
+    for name in sorted(lanes, key=lambda name: (-_rows(tallies, name), name))[:MOST_LEARNED]:
+        yield _learned(number, replica, lanes[name].corrector, now, name)
+
+
+def _rows(tallies: Mapping[LaneName, Tally], name: LaneName) -> float:
+    return float(tallies[name][0]) if name in tallies else 0.0
+
+
+def _lanes(replicas: Mapping[int, Replica], tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
+    """What a status says of the lanes; nothing where there is one."""
+    known: dict[LaneName, Begun] = {}
+    most = 0
+    for replica in replicas.values():
+        if replica.terms.fleet is not None:
+            most = replica.terms.fleet.max_lanes
+            known |= replica.lanes
+    if not most:
+        return {}
+    heaviest = sorted(tallies, key=lambda name: (-_rows(tallies, name), name))[:MOST_LANES]
+    return {
+        "n_lanes": len(known),
+        "max_lanes": most,
+        "lanes": [_lane(name, known.get(name), tallies[name].tolist()) for name in heaviest],
+    }
+
+
+def _lane(name: LaneName, begun: Begun | None, tally: Sequence[float]) -> LaneScores:
+    rows, n, *sides = tally
+    means = [side / n if n else None for side in sides]
+    after = None if begun is None or begun.after is None else _text(begun.after)
+    learned = 0 if begun is None else begun.corrector.n_labels
+    return LaneScores(
+        _text(name.model), _text(name.version), after, learned, int(rows), int(n), *means
+    )
+
+
+def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
+    sides = []
+    for sent in (False, True):
+        changes = found.changes(sent=sent)
+        if changes is None:
+            return None
+        accuracy, log_loss = _score(changes.accuracy), _score(changes.log_loss)
+        assert accuracy is not None
+        assert log_loss is not None
+        sides.append(Side(accuracy, log_loss))
+    model, version, other = map(_text, pair)
+    return TwoVersions(model, version, other, found.n, *sides)
+
+
+def _learned(
+    number: int, replica: Replica, corrector: Corrector, now: float, lane: LaneName = UNNAMED
+) -> Learned:
+    """What was learned; of many classes only the commonest are named."""
     prior, counts = corrector.prior, corrector.label_counts
     total, silent = float(counts.sum()), corrector.silent_classes
-    largest = (-prior).argsort(kind="stable")[:MOST_CLASSES].tolist()
+    most = MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
+    largest = (-prior).argsort(kind="stable")[:most].tolist()
     recent = corrector.recent_log_loss
     known = not math.isnan(recent["raw"])
     return Learned(
@@ -216,6 +297,7 @@ def _learned(number: int, replica: Replica, now: float) -> Learned:
             )
             for i in largest
         ],
+        lane=_text(lane),
     )
 
 

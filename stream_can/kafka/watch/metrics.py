@@ -14,6 +14,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
 from stream_can.kafka.watch import table
@@ -21,11 +23,17 @@ from stream_can.kafka.watch.history import History
 from stream_can.kafka.watch.letters import KEPT, Letter, letter
 from stream_can.kafka.watch.table import Commit
 from stream_can.stream.lane import MOST_VALUES
+from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import reason_of
 from stream_can.stream.task import Result, Task
 from stream_can.stream.values import ColumnScores
+from stream_can.stream.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.version import __version__
+
+MOST_SERIES, OTHERS = 50, LaneName("other", "")
+"""So many lanes have series of their own; the rest share one."""
+MOST_LANES = 1000
 
 
 class Registry(CollectorRegistry):
@@ -110,6 +118,13 @@ class Metrics:
         """Those that are assigned."""
         self.values: dict[str, ColumnScores] = {}
         """Of each declared column, in those that are assigned, since they are."""
+        self.lanes: dict[LaneName, NDArray[np.float64]] = {}
+        """What became of each since this process began; see `Lane.take_tally`."""
+        self.versions: dict[Pair, Comparison] = {}
+        """Versions of a model on the same labels, since this process began."""
+        self.refused: tuple[int, float] = 0, 0.0
+        """Predictions of models that were one too many, and when the last of them came."""
+        self._own_series: dict[LaneName, LaneName] = {}
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._shown = shown
         self._close()
@@ -152,6 +167,7 @@ class Metrics:
                     scores[f"log_loss_{stage}"] += loss
                 self.partitions[partition] = now
             self._add_values(tasks)
+            self._add_lanes(tasks)
             # A label stamped before its prediction came at once.
             delays = [max(delay, 0) / 1000 for delay in self._delays]
             commit = Commit(
@@ -202,6 +218,28 @@ class Metrics:
         for task in tasks.values():
             for name, found in task.take_values().items():
                 self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(found)
+
+    def _add_lanes(self, tasks: Mapping[int, Task]) -> None:
+        """What became of the lanes since these tasks were committed last."""
+        for task in tasks.values():
+            if not task.lanes.named:
+                return
+            seen = task.lanes.take_seen()
+            for name, tally in seen.tallies.items():
+                self.lanes[name] = self.lanes.get(name, 0.0) + tally
+                series = self._own_series.get(name, OTHERS)
+                if series is OTHERS and len(self._own_series) < MOST_SERIES:
+                    series = self._own_series[name] = name
+                table.count_lane(self._made, series, tally.tolist())
+            if len(self.lanes) > 2 * MOST_LANES:
+                most = sorted(self.lanes, key=lambda name: -self.lanes[name][0])[:MOST_LANES]
+                self.lanes = {name: self.lanes[name] for name in most}
+            for pair, found in seen.versions.items():
+                self.versions.setdefault(pair, Comparison()).update(found)
+            while len(self.versions) > MOST_PAIRS:
+                del self.versions[next(iter(self.versions))]
+            if seen.refused:
+                self.refused = self.refused[0] + seen.refused, time.time()
 
     def _forget(self) -> None:
         """Nothing is assigned."""

@@ -134,6 +134,7 @@ function show(s) {
   put("fair", w.fair);
   put("requests", w.requests);
   learned(s);
+  lanes(w.lanes);
   columns(w.columns || [], w.columns_note || "");
   put("letters_note", w.letters_note || "");
   put("letters", w.letters.rows.length ? table(w.letters, ["", "text", "text"])
@@ -147,10 +148,11 @@ function learned(s) {
   const select = byId("partition"), all = s.shown.learned;
   byId("which").hidden = all.length < 2;
   if (!all.length) { put("learned", none("Nothing yet.")); put("mix", none("Nothing yet.")); return; }
-  const ids = all.map((found) => String(found.partition)), at = Math.max(0, ids.indexOf(chosen));
+  const ids = all.map((found) => found.lane || String(found.partition)), at = Math.max(0, ids.indexOf(chosen));
   if ([...select.options].map((o) => o.value).join() !== ids.join())
     select.replaceChildren(...ids.map((id) => el("option", { value: id }, id)));
   select.value = ids[at];
+  put("of_what", all[at].lane ? "Model and version" : "Partition");
   const classes = s.learned[at].classes;
   const top = Math.max(...classes.map((c) => Math.max(c.taken, c.labels ?? 0)), 1e-9);
   const bar = (share, kind) => {
@@ -165,6 +167,17 @@ function learned(s) {
   put("mix_note", all[at].mix_note);
   put("learned", facts(all[at].facts));
   put("learned_note", s.shown.learned_note);
+}
+
+// Nothing where messages name no model, or an older release answers.
+function lanes(all) {
+  byId("lanes").hidden = !all;
+  if (!all) return;
+  put("models", all.lanes.rows.length ? table(all.lanes, ["name", "name", "name"]) : none("None yet."));
+  put("lanes_note", all.note);
+  byId("compared").hidden = !all.versions.rows.length;
+  put("versions", table(all.versions, ["name", "name", "name"]));
+  put("versions_note", all.versions_note);
 }
 
 // A box for each column stays where it was scrolled to, as do those of the page.

@@ -57,6 +57,13 @@ def _bad(s: Status) -> Iterator[Problem]:
             f"{hour.dead_letters:,} of {total:,} records of the last hour could not be read.",
             "See the last dead letters below: has the message changed?",
         )
+    if s.refused:
+        yield bad(
+            f"{s.refused:,} predictions were refused: more than {s.max_lanes:,} models and versions"
+            " began within an hour.",
+            "Look at the last dead letters: do the settings model and version name fields that say"
+            " something else? If there are as many, raise max_lanes.",
+        )
     for name, window in (("hour", hour), ("day", s.day)):
         loss = window.log_loss
         if loss and window.scored >= FEWEST_LABELS and loss.low is not None and loss.low > 0:
@@ -100,6 +107,7 @@ def _doubts(s: Status) -> Iterator[Problem]:
         )
     for found in s.learned:
         where = "" if s.together else f" (partition {found.partition})"
+        where += f" ({found.lane})" if found.lane else ""
         if found.n_silent:
             names = ", ".join(f"“{name}”" for name in found.silent[:3])
             more = f" and {found.n_silent - 3:,} more" if found.n_silent > 3 else ""

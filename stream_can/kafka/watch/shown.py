@@ -16,6 +16,7 @@ from stream_can.kafka.watch.status import (
     Sheet,
     Shown,
     ShownColumn,
+    ShownLanes,
     ShownLearned,
     Status,
     Tile,
@@ -47,6 +48,22 @@ COLUMNS_NOTE = (
 )
 
 
+LANE_HEAD = (
+    "model", "version", "went on from", "records", "learned", "scored", "accuracy %", "log loss",
+)  # fmt: skip
+LANES_NOTE = (
+    "The 50 with most records of this worker since it began. Learned: labels that the application"
+    " has learned for it. A version that went on from another counts a tenth of that one's."
+)
+VERSION_HEAD = (
+    "model", "versions", "rows", "labels", "accuracy %", "between", "log loss", "between"
+)  # fmt: skip
+VERSIONS_NOTE = (
+    "Of the labels whose id both versions predicted, which came to this worker since it began."
+    " Between: where the change from the first version to the second lies with 95 % confidence."
+)
+
+
 def shown(status: Status) -> Shown:
     """All that is said of a worker, in the order in which it is read."""
     s, hour = status, status.hour
@@ -56,7 +73,7 @@ def shown(status: Status) -> Shown:
         title=[Name(s.application)],
         sub=[
             "worker ", Name(s.instance), f", stream_can {s.release},"
-            f" {_count(s.n_classes, 'class', 'classes')}, {_count(n, 'partition', 'partitions')},"
+            f" {_kinds(s)}, {_count(n, 'partition', 'partitions')},"
             " since ", Time(s.since, date=True),
         ],
         tiles=[
@@ -104,7 +121,14 @@ def shown(status: Status) -> Shown:
         columns=[_column(one) for one in s.columns],
         columns_note=COLUMNS_NOTE if s.columns else "",
         letters_note=_letters(s),
+        lanes=_lanes(s),
     )  # fmt: skip
+
+
+def _kinds(s: Status) -> str:
+    if s.n_lanes is None:
+        return _count(s.n_classes, "class", "classes")
+    return _count(s.n_lanes, "model and version", "models and versions")
 
 
 def _scores(s: Status) -> list[list[Cell]]:
@@ -122,11 +146,6 @@ def _score(
     def signed(x: float) -> str:
         return _signed(factor * x, digits)
 
-    def between(score: Score) -> str:
-        if score.low is None or score.high is None:
-            return "too early to say"
-        return f"{signed(score.low)} and {signed(score.high)}"
-
     def each(name: str, of: Callable[[Score], str]) -> list[Cell]:
         return _row(name, *(None if score is None else of(score) for score in scores))
 
@@ -134,7 +153,7 @@ def _score(
         each(f"{what} before", lambda x: f"{factor * x.before:.{digits}f}"),
         each(f"{what} after", lambda x: f"{factor * x.after:.{digits}f}"),
         each("change", lambda x: signed(x.after - x.before)),
-        each("between", between),
+        each("between", lambda x: _between(x, factor, digits)),
     ]
 
 
@@ -239,7 +258,7 @@ def _learned(one: Learned, n_classes: int) -> ShownLearned:
     if one.age is not None:
         newest = f"{_seconds(one.age)} ago, offset {one.offset:,} of the log"
     facts.append(_row("newest entry", newest))
-    left = n_classes - len(one.classes)
+    left = 0 if one.lane else n_classes - len(one.classes)
     largest = f"The {len(one.classes)} largest; {left:,} more are left out. " if left > 0 else ""
     return ShownLearned(
         partition=one.partition,
@@ -249,6 +268,47 @@ def _learned(one: Learned, n_classes: int) -> ShownLearned:
             [_row(_percent(c.labels), _percent(c.taken)) for c in one.classes],
         ),
         mix_note=largest + MIX_NOTE,
+        lane=one.lane,
+    )
+
+
+def _lanes(s: Status) -> ShownLanes | None:
+    """Models and versions, and versions side by side."""
+    if s.n_lanes is None:
+        return None
+    lanes: list[list[Cell]] = [
+        [
+            [Name(one.model)], [Name(one.version)],
+            [NOTHING] if one.successor_of is None else [Name(one.successor_of)],
+            *_row(
+                _number(one.records), _number(one.learned), _number(one.scored),
+                _arrow(one.accuracy_before, one.accuracy_after, 100, 1),
+                _arrow(one.log_loss_before, one.log_loss_after, 1, 3),
+            ),
+        ]
+        for one in s.lanes
+    ]  # fmt: skip
+    versions: list[list[Cell]] = [
+        [
+            [Name(one.model)],
+            [Name(one.version), " → ", Name(one.other)],
+            *_row(
+                what,
+                _number(one.labels),
+                _arrow(side.accuracy.before, side.accuracy.after, 100, 1),
+                _between(side.accuracy, 100, 1),
+                _arrow(side.log_loss.before, side.log_loss.after, 1, 3),
+                _between(side.log_loss, 1, 3),
+            ),
+        ]
+        for one in s.versions
+        for what, side in (("as given", one.raw), ("as sent", one.sent))
+    ]
+    return ShownLanes(
+        Sheet(list(LANE_HEAD), lanes),
+        LANES_NOTE,
+        Sheet(list(VERSION_HEAD), versions),
+        VERSIONS_NOTE,
     )
 
 
@@ -314,6 +374,12 @@ def _percent(x: float | None, digits: int = 1) -> str:
 
 def _both(score: Score | None, factor: float, digits: int) -> str:
     return NOTHING if score is None else _arrow(score.before, score.after, factor, digits)
+
+
+def _between(score: Score, factor: float, digits: int) -> str:
+    if score.low is None or score.high is None:
+        return "too early to say"
+    return f"{_signed(factor * score.low, digits)} and {_signed(factor * score.high, digits)}"
 
 
 def _arrow(before: float | None, after: float | None, factor: float, digits: int) -> str:

@@ -100,7 +100,9 @@ class Learned(Struct):
     """Classes that are left out of learning, the first 20."""
     n_silent: int
     classes: list[ClassShare]
-    """The 300 largest; the others together are what is left of 1."""
+    """The 300 largest; the others together are what is left of 1. Of several lanes 20."""
+    lane: str = ""
+    """Which model and version, where messages name them."""
 
 
 class Partition(Struct):
@@ -164,6 +166,44 @@ class Column(Struct):
     """Null where labels come from the values as rows do, or are too few to say it."""
 
 
+class LaneScores(Struct):
+    """A model and version: what is scored is null where none of its labels is."""
+
+    model: str
+    version: str
+    successor_of: str | None
+    """The version that it went on from, where there was one."""
+    learned: int
+    """Labels that the application has learned for it."""
+    records: int
+    """This and what follows of this process, since it began."""
+    scored: int
+    accuracy_before: float | None
+    accuracy_after: float | None
+    log_loss_before: float | None
+    log_loss_after: float | None
+
+
+class Side(Struct):
+    """One version against another: "before" is the first of them, "after" the other."""
+
+    accuracy: Score
+    log_loss: Score
+
+
+class TwoVersions(Struct):
+    """Versions of a model on the labels of ids that both predicted, since this process began."""
+
+    model: str
+    version: str
+    other: str
+    labels: int
+    raw: Side
+    """The rows as the classifiers gave them."""
+    sent: Side
+    """The rows as they were sent."""
+
+
 class Problem(Struct):
     """What is wrong, and what to do."""
 
@@ -213,6 +253,17 @@ class ShownLearned(Struct):
     mix: Sheet
     """Its rows without their first cell: the name of the class in `Learned`."""
     mix_note: str
+    lane: str = ""
+    """Which model and version, where messages name them."""
+
+
+class ShownLanes(Struct):
+    """Models and versions, in words."""
+
+    lanes: Sheet
+    note: str
+    versions: Sheet
+    versions_note: str
 
 
 class ShownColumn(Struct):
@@ -239,6 +290,7 @@ class Shown(Struct):
     foot: Cell
     columns: list[ShownColumn] = field(default_factory=list)
     columns_note: str = ""
+    lanes: ShownLanes | None = None
     letters_note: str = ""
 
 
@@ -281,3 +333,13 @@ class Status(Struct):
     """Null from a worker of 0.2."""
     columns: list[Column] = field(default_factory=list)
     """Those that are declared."""
+    n_lanes: int | None = None
+    """How many models and versions the application knows; null where messages name none."""
+    max_lanes: int | None = None
+    lanes: list[LaneScores] = field(default_factory=list)
+    """The 50 with most records here."""
+    versions: list[TwoVersions] = field(default_factory=list)
+    """The 50 pairs with most labels."""
+    refused: int = 0
+    """Predictions of models that were more than ``max_lanes`` new ones in an hour, since this
+    process began; 0 where the last of them came over an hour ago."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -82,6 +82,9 @@ class Commit(NamedTuple):
         return {side: self.scores[f"{score}_{side}"] for side in SIDES}
 
 
+LANE = ("model", "version")
+
+
 class Row(NamedTuple):
     """One metric."""
 
@@ -152,6 +155,10 @@ LEARNED = (
         ("partition",)),
     Row("learned_age_seconds", Gauge, "Age of the newest entry behind what corrects now",
         lambda replica: None if replica.newest is None else age(replica.newest), ("partition",)),
+    Row("lanes", Gauge, "Models and versions that are known",
+        lambda replica: len(replica.lanes) if replica.terms.fleet else None, ("partition",)),
+    Row("lanes_dropped", Gauge, "Those given up because there were more than max_lanes",
+        lambda replica: replica.dropped if replica.terms.fleet else None, ("partition",)),
     Row("foreign_records", Gauge, "Records of the learned log that are none of ours, left out",
         lambda replica: replica.foreign, ("partition",)),
 )  # fmt: skip
@@ -164,6 +171,15 @@ REQUESTS = (
         lambda requests: 0 if requests[1] is None else age(requests[1]), ("partition",)),
 )  # fmt: skip
 """Of each partition that is ours: how many are open, and the oldest's timestamp."""
+
+LANES = (
+    Row("lane_records", Counter, "Predictions of a model and version", labels=LANE),
+    Row("lane_scored", Counter, "Its predictions sent whose label came", labels=LANE),
+    Row("lane_hits", Counter, "Of those, whose likeliest class was the label",
+        labels=(*LANE, "stage")),
+    Row("lane_log_loss", Counter, "Sum of their log loss, in nats", labels=(*LANE, "stage")),
+)  # fmt: skip
+"""Where messages name a model or version: of each of the first 50, and of the others together."""
 
 ELSEWHERE = (
     Row("rebalances", Counter, "Assignments taken over"),
@@ -180,7 +196,7 @@ ELSEWHERE = (
 def make(registry: CollectorRegistry) -> dict[str, Any]:
     """Every metric of the table, by its name."""
     made: dict[str, Any] = {}
-    for row in (*COMMITTED, *ELSEWHERE, *LEARNED, *REQUESTS):
+    for row in (*COMMITTED, *LANES, *ELSEWHERE, *LEARNED, *REQUESTS):
         more: dict[str, Any] = {"buckets": row.ends} if row.ends else {}
         one = row.kind(f"stream_can_{row.name}", row.help, row.labels, registry=registry, **more)
         for value in row.first:
@@ -199,6 +215,19 @@ def count(metric: Any, values: Values) -> None:
             metric.labels(label).inc(value)
     elif values is not None:
         metric.inc(values)
+
+
+def count_lane(made: Mapping[str, Any], lane: Sequence[str], tally: Sequence[float]) -> None:
+    """Add what became of a lane; see `Lane.take_tally`."""
+    rows, scored, *sides = tally
+    made["lane_records"].labels(*lane).inc(rows)
+    made["lane_scored"].labels(*lane).inc(scored)
+    for (name, side), value in zip(
+        [(name, side) for name in ("lane_hits", "lane_log_loss") for side in SIDES],
+        sides,
+        strict=True,
+    ):
+        made[name].labels(*lane, side).inc(value)
 
 
 def set_to(metric: Any, partition: int, values: Values) -> None:
