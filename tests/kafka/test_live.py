@@ -676,7 +676,8 @@ def texts(status: Status) -> Iterator[str]:
 
 
 WIDE = """[...document.querySelectorAll("main *")].filter(e => !e.closest(".tall") &&
-  e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
+  e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(e => e.outerHTML.slice(0, 80))"""
 CUT = """[...document.querySelectorAll(".scroll, .tall, .tile")].filter(e =>
   e.scrollWidth > e.clientWidth + 1).map(e => e.id || e.textContent)"""
 HEADS = "[...document.querySelectorAll('#values h3')].map(e => e.textContent)"
