@@ -40,6 +40,7 @@ input = "{PREDICTIONS}"
 labels = "{LABELS}"
 output = "flights-corrected"
 create_topics = true
+commit_every = 250  # a month in seconds: what comes in one commit is corrected without its labels
 
 model = "model"
 version = "version"

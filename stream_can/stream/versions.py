@@ -46,25 +46,21 @@ class Comparison:
     def add(self, first: Sequence[float], other: Sequence[float]) -> None:
         """A row: hit and log loss as the first version gave it and as it was sent, then those of
         the other: four numbers each."""
-        self._open += [1, *first, *other]
+        self._add(np.array([1, *first, *other]))
+
+    def update(self, later: Comparison) -> None:
+        """Add rows that came after these."""
+        for part in (*later._parts, later._open):
+            self._add(part)
+
+    def _add(self, part: Array) -> None:
+        """Parts are of equal size, about, however the rows come."""
+        self._open = self._open + part
         if self._open[0] >= self._size:
             self._parts.append(self._open)
             self._open = np.zeros(9)
         if len(self._parts) >= PARTS:
             self._parts = [a + b for a, b in zip(*[iter(self._parts)] * 2, strict=True)]
-            self._size *= 2
-
-    def update(self, later: Comparison) -> None:
-        """Add rows that came after these."""
-        for part in later._parts:
-            self._open = self._open + part
-            self._parts.append(self._open)
-            self._open = np.zeros(9)
-        self._open = self._open + later._open
-        while len(self._parts) >= PARTS:
-            odd = self._parts.pop() if len(self._parts) % 2 else np.zeros(9)
-            self._parts = [a + b for a, b in zip(*[iter(self._parts)] * 2, strict=True)]
-            self._open = self._open + odd
             self._size *= 2
 
     def changes(self, *, sent: bool) -> Changes | None:

@@ -19,6 +19,7 @@ from stream_can.stream.lanes import Fleet
 from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
+from stream_can.stream.versions import Comparison
 from tests.stream.records import bare, batches
 
 pytestmark = pytest.mark.fast
@@ -263,6 +264,29 @@ def test_two_versions_are_compared_on_the_ids_that_both_predicted():
         assert loss == pytest.approx(np.mean(losses))
     assert raw.accuracy.rose
     assert found.changes(sent=True).accuracy.stretches >= 5
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.integers(0, 2**32))
+def test_a_comparison_is_the_same_however_its_rows_come(sizes, seed):
+    """Of as many parts as change() needs, in bounded memory."""
+    rng = np.random.default_rng(seed)
+    whole, pieces, rows = Comparison(), Comparison(), []
+    for size in [*sizes, 3000]:
+        later = Comparison()
+        for _ in range(size):
+            first, other = rng.random(4).tolist(), rng.random(4).tolist()
+            rows.append([1, *first, *other])
+            whole.add(first, other)
+            later.add(first, other)
+        pieces.update(later)
+    sums = np.array(rows)
+    for found in (whole, pieces):
+        assert found.n == len(rows)
+        assert len(found._parts) < 240
+        change = found.changes(sent=False).accuracy
+        assert change.before == pytest.approx(sums[:, 1].mean())
+        assert change.after == pytest.approx(sums[:, 5].mean())
+        assert change.stretches >= 25
 
 
 # ---- bounds
