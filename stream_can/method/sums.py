@@ -109,13 +109,19 @@ def checked(sums: Any, layout: Sequence[Part], m: int) -> Array:
     if array.dtype.kind not in "fiu" or array.shape != shape:
         raise ValueError(f"sums: {_about(array)}, expected float64 of shape {shape}: new_sums()")
     array = np.ascontiguousarray(array, np.float64)
-    least = np.array([[part.least] for part in layout])
+    least = _least(tuple(layout))
     if not ((array >= least) & (array <= MOST)).all():
         i, j = np.argwhere(~((array >= least) & (array <= MOST)))[0].tolist()
         raise ValueError(
             f"sums: entry {i, j} is {array[i, j]}, expected {layout[i].least:g} to {MOST:g}"
         )
     return array
+
+
+@lru_cache(maxsize=100)
+def _least(layout: tuple[Part, ...]) -> Array:
+    """The least that each part's numbers can be, as a column."""
+    return np.array([[part.least] for part in layout])
 
 
 def writable(sums: Any, layout: Sequence[Part], m: int) -> Array:

@@ -181,14 +181,18 @@ class Batch:
             if entry is not None:
                 entry.rows, entry.fair = rows[i], fair is None or i in fair
 
-    def score(self, P: Array, sent: Array, before: Scores, after: Scores, values: Values) -> None:
-        """Add the predictions whose labels came to the scores; after :meth:`keep`."""
-        known = [
+    def known(self) -> list[tuple[bytes, bytes, int, Given | None]]:
+        """Of the kept predictions whose labels came and that are known as sent: the raw row, the
+        one sent, the label's column, and what was given of the columns; after :meth:`keep`."""
+        return [
             (entry.raw, was, y, entry.given)
             for entry, y in self._joined
             if (was := entry.sent) is not None
         ]
-        if known:
+
+    def score(self, P: Array, sent: Array, before: Scores, after: Scores, values: Values) -> None:
+        """Add the predictions whose labels came to the scores; after :meth:`keep`."""
+        if known := self.known():
             raw, was_sent, ys, given = zip(*known, strict=True)
             add(self._matrix(raw), self._matrix(was_sent), ys, given, before, after, values)
         if self._labelled:

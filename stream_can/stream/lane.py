@@ -92,6 +92,11 @@ class Lane:
         self.begun = self._begun_now()
         self.rows = 0
         """Predictions since it was made."""
+        self.known: list[tuple[bytes, bytes, int, Any]] = []
+        """Of several lanes, what of the last batch is to be scored; see :meth:`Batch.known`."""
+        self.tally = np.zeros(5)
+        """Of several lanes, of the predictions whose labels came and that are known as sent: how
+        many, hits before and after, sums of log losses before and after."""
         self._told = np.zeros(6)
         self.since = 0
         """The timestamp of the first record that it had, in milliseconds."""
@@ -270,7 +275,12 @@ class Lane:
             if self.requests is not None:
                 fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
             batch.keep(P, Q, receipts, fair)
-        batch.score(P, Q, self.raw_scores, self.sent_scores, self._values)
+        if self.name == UNNAMED:
+            batch.score(P, Q, self.raw_scores, self.sent_scores, self._values)
+        else:
+            self.known = batch.known()
+            if self._values:
+                batch.score(P, Q, Scores(), Scores(), self._values)
         if self._values:
             batch.count(self._values)
         if self.requests is None:
@@ -360,10 +370,7 @@ class Lane:
     def take_tally(self) -> Array:
         """Since the last call: predictions, those that are scored, hits before and after, sums of
         log losses before and after."""
-        raw, sent = self.raw_scores, self.sent_scores
-        now = np.array(
-            [self.rows, raw.n, raw.hits, sent.hits, raw.log_loss_sum, sent.log_loss_sum], np.float64
-        )
+        now = np.array([self.rows, *self.tally])
         before, self._told = self._told, now
         return now - before
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.scores import Scores
+from stream_can.scores import FLOOR
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.lane import Lane
 from stream_can.stream.messages import BadMessage, Label, open_object
@@ -101,8 +101,6 @@ class Lanes:
         self._taken = begin
         self._touched: dict[Lane, None] = {}
         self.refused = 0
-        self.gone = Scores(), Scores()
-        """Of the lanes that are no longer here, before and after."""
         self.versions = Versions()
         """What became of the labels that were for several versions of a model."""
         self.stored: dict[LaneName, bytes | None] = {}
@@ -281,7 +279,6 @@ class Lanes:
 
     def _discard(self, lane: Lane) -> None:
         lane.recent.clear()
-        self.gone = self.gone[0] + lane.raw_scores, self.gone[1] + lane.sent_scores
         del self._named[lane.name]
 
     def _require_room(self, name: LaneName, record: Source) -> None:
@@ -354,11 +351,37 @@ class Lanes:
             answered += answers
         if self._naming is None:
             return requests, answered
+        self._score(active)
         self.versions.score()
         if self.only.requests is not None:
             for lane in self._named.values():
                 lane.forget(next_prediction)
         return sorted(requests, key=lambda out: out.source.offset if out.source else 0), answered
+
+    def _score(self, lanes: Iterable[Lane]) -> None:
+        """Score what came of a batch, lanes with as many classes at once."""
+        alike: dict[int, list[Lane]] = {}
+        for lane in lanes:
+            if lane.known:
+                alike.setdefault(len(lane.messages.classes), []).append(lane)
+        for m, several in alike.items():
+            known = [one for lane in several for one in lane.known]
+            raw, sent = (
+                np.frombuffer(b"".join(pieces)).reshape(-1, m)
+                for pieces in ([one[0] for one in known], [one[1] for one in known])
+            )
+            y, rows = np.array([one[2] for one in known]), np.arange(len(known))
+            raw = raw / raw.sum(axis=1, keepdims=True)
+            sums = [np.ones(len(y))]
+            sums += [P.argmax(axis=1) == y for P in (raw, sent)]
+            sums += [-np.log(np.maximum(P[rows, y], FLOOR)) for P in (raw, sent)]
+            self.only.raw_scores.add_checked(raw, y)  # which are those of all lanes
+            self.only.sent_scores.add_checked(sent, y)
+            of = np.repeat(np.arange(len(several)), [len(lane.known) for lane in several])
+            tallies = np.column_stack([np.bincount(of, one, len(several)) for one in sums])
+            for lane, tally in zip(several, tallies, strict=True):
+                lane.tally += tally
+                lane.known = []
 
     def take(self, end: tuple[int, int]) -> list[tuple[LaneMark | None, OpenPart]]:
         """What the batches since the last call have to teach, lane by lane; see :meth:`Lane.take`.

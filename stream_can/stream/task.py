@@ -187,16 +187,12 @@ class Task:
     @property
     def raw_scores(self) -> Scores:
         """Of the predictions whose labels came and that are known as sent, before correction."""
-        if not self.lanes.named:
-            return self.lane.raw_scores
-        return sum((lane.raw_scores for lane in self.lanes), self.lanes.gone[0])
+        return self.lane.raw_scores
 
     @property
     def sent_scores(self) -> Scores:
         """Of the same, after it."""
-        if not self.lanes.named:
-            return self.lane.sent_scores
-        return sum((lane.sent_scores for lane in self.lanes), self.lanes.gone[1])
+        return self.lane.sent_scores
 
     @property
     def stale(self) -> bool:

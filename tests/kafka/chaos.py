@@ -73,13 +73,9 @@ def with_columns(rng: random.Random, value: bytes) -> bytes:
     return json.dumps(message).encode()
 
 
-LANES = {**fleet.FIELDS, "max_lanes": 40}
-"""More models appear than that within an hour: the later ones are dead letters."""
-
-
 def with_names(rng: random.Random, number: int, value: bytes) -> bytes:
     """A prediction's message of one of the models of its time."""
-    name = f"m{number // 3000 + rng.randrange(5)}"
+    name = f"m{number // 5000 + rng.randrange(5)}"
     names = {"model": {"name": name, "version": rng.choice("12")}}
     return json.dumps(json.loads(value) | names).encode()
 
@@ -182,7 +178,7 @@ class Chaos:
         self.directory = directory
         columns: dict[str, Any] = (
             {"segments": SEGMENTS, "segments_mb": SEGMENTS_MB} if segments else {}
-        ) | (LANES if lanes else {})
+        ) | (fleet.FIELDS if lanes else {})
         self.app = App(
             broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn, ask=0.05,
             **columns,

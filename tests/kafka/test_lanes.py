@@ -12,8 +12,8 @@ import pytest
 
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.backfill import backfill
-from stream_can.kafka.settings import ModelSettings
 from stream_can.kafka.newest import newest
+from stream_can.kafka.settings import ModelSettings
 from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Replica
 from tests.cli.command import stream_can as command

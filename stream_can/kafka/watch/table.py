@@ -131,8 +131,8 @@ COMMITTED = (
 
 
 def _of(name: str) -> Callable[[Replica], Values]:
-    """An attribute of the corrector."""
-    return lambda replica: getattr(replica.corrector, name)
+    """An attribute of the corrector, where there is one for all."""
+    return lambda replica: None if replica.terms.fleet else getattr(replica.corrector, name)
 
 
 LEARNED = (
@@ -148,7 +148,8 @@ LEARNED = (
         _of("coverage"), ("partition",)),
     # Their number alone: a series for each of thousands of classes would be too many.
     Row("silent_classes", Gauge, "Classes left out of learning: none of their labels came",
-        lambda replica: len(replica.corrector.silent_classes), ("partition",)),
+        lambda replica: None if replica.terms.fleet else len(replica.corrector.silent_classes),
+        ("partition",)),
     Row("learned_offset", Gauge, "Offset of the learned log up to which it is folded",
         lambda replica: replica.offset, ("partition",)),
     Row("learned_labels", Gauge, "Labels behind what corrects now", _of("n_labels"),
