@@ -153,19 +153,30 @@ def thousand() -> None:
 def started() -> None:
     """Print how long a start with 1,000 lanes takes, on a real broker."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from stream_can.stream.naming import LaneName
     from tests.kafka.broker.broker import Broker
-    from tests.kafka.fleet import FIELDS, fill
     from tests.kafka.streams import App, run_once
+    from tests.kafka.topics import produce
 
     with tempfile.TemporaryDirectory(prefix="lanes-") as folder:
         broker = Broker("4.4.0", Path(folder) / "broker")
         broker.start()
         try:
-            names = [LaneName(f"m{i}", f"v{j}") for i in range(500) for j in (0, 1)]
-            app = App(broker.bootstrap_servers, partitions=4, classes=list("abcdefghij"), **FIELDS)
-            for part in range(10):  # of ten classes: names of the first four come
-                fill(app, 500, names[100 * part : 100 * part + 100], part, m=M)
+            names = [(f"m{i}", f"v{j}") for i in range(500) for j in (0, 1)]
+            classes = [f"c{i}" for i in range(M)]
+            app = App(
+                broker.bootstrap_servers, partitions=4, classes=classes,
+                model="model", version="version",
+            )  # fmt: skip
+            rng, sent = np.random.default_rng(0), []
+            for i, name in enumerate(names * 5):
+                at, key = 10 * i, b"k%d" % i
+                row = rng.dirichlet(np.full(M, 0.3)).tolist()
+                value = {"model": name[0], "version": name[1], "probs": row}
+                text = json.dumps(value).encode()
+                sent.append((app.given["input"], i % 4, key, text, [], at))
+                label = b'{"label": "c%d"}' % rng.integers(M)
+                sent.append((app.given["labels"], i % 4, key, label, [], at + 5))
+            produce(app.servers, sent)
             run_once(app)
             for _ in range(3):
                 begin = time.monotonic()
@@ -174,7 +185,7 @@ def started() -> None:
                     time.sleep(0.005)
                 seconds = time.monotonic() - begin
                 (replica,) = running.worker.learned_log.replicas.values()
-                print(f"{len(replica.lanes)} lanes, 4 partitions: ready after {seconds:.2f} s")
+                print(f"{len(replica.lanes)} lanes of {M} classes: ready after {seconds:.2f} s")
                 running.stop()
         finally:
             broker.kill()

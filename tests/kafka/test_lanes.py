@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
+from rich.console import Console
 
+from stream_can.cli.watch import laid_out
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
 from stream_can.kafka.settings import ModelSettings
+from stream_can.kafka.watch.status import Status
 from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Replica
+from tests.chromium import Browser
 from tests.cli.command import stream_can as command
 from tests.kafka.broker.broker import Broker
-from tests.kafka.fleet import FIELDS, fill, judge, prediction
-from tests.kafka.streams import STAMP, App, label, run_once, write_config
+from tests.kafka.fleet import FIELDS, fill, judge, lane_of, prediction
+from tests.kafka.served import answer, ready, scrape
+from tests.kafka.streams import CLASSES, STAMP, STEADY, App, label, run_once, write_config
 from tests.kafka.topics import create, delete, produce, read, until_closed
 from tests.programs import wait
 
+NAMES_SEEN = "[...document.querySelectorAll('#models bdi')].map(e => e.textContent)"
 NAMES = [LaneName(f"model {i}/{'ä' * (i % 2)}", f"v{j}") for i in range(40) for j in (1, 2)]
 
 
@@ -195,3 +204,77 @@ def test_backfill_teaches_lanes(broker: Broker, tmp_path: Path) -> None:
         "backfill", write_config(app, tmp_path), "--snapshot", str(tmp_path / "x"), code=1
     )
     assert "each model and version has a corrector of its own" in said
+
+
+@pytest.mark.browser
+def test_models_and_versions_are_seen(broker: Broker, browser: Browser) -> None:
+    """Counted from the topics themselves; a name is text; a flood is said first."""
+    odd = "<b>m</b>\N{LATIN SMALL LETTER U WITH DIAERESIS}"
+    app = App(
+        broker.bootstrap_servers, partitions=1, http_port=0, http_host="127.0.0.1", max_lanes=3,
+        client=STEADY, **FIELDS,
+    )  # fmt: skip
+    rng, sent, labels, truth = random.Random(0), [], [], {}
+    lanes = [LaneName(odd, "1"), LaneName(odd, "2"), LaneName("other", "1")]
+    for i in range(600):
+        own = lanes[:2] if i % 3 else lanes[2:]
+        for name in own:
+            key, value, truth[i] = prediction(random.Random(rng.random()), i, *name)
+            sent.append((app.given["input"], 0, key, value, [], STAMP + i))
+        labels.append((app.given["labels"], 0, key, label(truth[i]), [], STAMP + i + 1000))
+    produce(app.servers, sent, labels)
+    running = app.worker()
+    port = ready(running)
+
+    def status() -> Any:
+        return json.loads(answer(port, "/status.json")[2])
+
+    wait("all are learned", lambda: sum(one["learned"] for one in status()["lanes"]) == 1000)
+    found = status()
+    assert (found["n_lanes"], found["max_lanes"], found["refused"]) == (3, 3, 0)
+    rows = {(one["model"], one["version"]): one for one in found["lanes"]}
+    assert {name: (one["records"], one["learned"]) for name, one in rows.items()} == {
+        (odd, "1"): (400, 400), (odd, "2"): (400, 400), ("other", "1"): (200, 200)
+    }  # fmt: skip
+    hits: dict[tuple[str, str, str], list[bool]] = {}
+    for record in app.outputs(0):
+        message = json.loads(record.value)
+        for side, probs in (("before", "probs_raw"), ("after", "probs")):
+            right = int(np.argmax(message[probs])) == CLASSES.index(truth[message["id"]])
+            hits.setdefault((*lane_of(message), side), []).append(right)
+    for name, one in rows.items():
+        for side in ("before", "after"):
+            assert one[f"accuracy_{side}"] == pytest.approx(np.mean(hits[*name, side]))
+    (pair,) = found["versions"]
+    assert (pair["model"], pair["version"], pair["other"], pair["labels"]) == (odd, "1", "2", 400)
+    for rows_of, side in (("raw", "before"), ("sent", "after")):
+        accuracy = pair[rows_of]["accuracy"]
+        assert accuracy["before"] == pytest.approx(np.mean(hits[odd, "1", side]))
+        assert accuracy["after"] == pytest.approx(np.mean(hits[odd, "2", side]))
+        assert accuracy["low"] < accuracy["after"] - accuracy["before"] < accuracy["high"]
+    assert {one["lane"] for one in found["learned"]} == {f"{odd} 1", f"{odd} 2", "other 1"}
+    series = scrape(port)
+    of = frozenset({"model": odd, "version": "2"}.items())
+    assert series["stream_can_lane_records_total", of] == 400
+    assert series["stream_can_lanes", frozenset({("partition", "0")})] == 3
+    assert not any(name == "stream_can_coverage" for name, _ in series)
+
+    produce(app.servers, [one(app, LaneName("late", "1"), 9000, STAMP + 2000)])
+    wait("it is refused", lambda: status()["refused"] == 1)
+    said = [problem["what"] for problem in status()["problems"]]
+    assert "Predictions refused: 1. More than 3 models and versions began within an hour." in said
+    for width, dark in ((320, False), (400, True), (1280, False)):
+        browser.look(f"http://127.0.0.1:{port.number}/", width, dark=dark)
+        browser.until("document.querySelectorAll('#models tbody tr').length == 3")
+        assert odd in browser.value(NAMES_SEEN)
+        assert browser.value("document.querySelectorAll('#versions tbody tr').length") == 2
+        assert browser.value("document.querySelectorAll('#partition option').length") == 3
+        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        assert not browser.value(wide)
+        assert browser.errors == []
+    browser.look("about:blank", 1280)
+    told = io.StringIO()
+    kept = msgspec.json.decode(answer(port, "/status.json")[2], type=Status)
+    Console(file=told, width=140).print(laid_out(kept))
+    assert "versions side by side" in told.getvalue()
+    running.stop()

@@ -59,7 +59,7 @@ def _bad(s: Status) -> Iterator[Problem]:
         )
     if s.refused:
         yield bad(
-            f"{s.refused:,} predictions were refused: more than {s.max_lanes:,} models and versions"
+            f"Predictions refused: {s.refused:,}. More than {s.max_lanes:,} models and versions"
             " began within an hour.",
             "Look at the last dead letters: do the settings model and version name fields that say"
             " something else? If there are as many, raise max_lanes.",
