@@ -15,9 +15,9 @@ from stream_can.cli.recorded import form_of, made_from
 from stream_can.cli.terminal import print_json, progress_bar, show_replay
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
-from stream_can.method.asking import LabelRequests
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
+from stream_can.replay.asking import asking_for
 from stream_can.replay.run import replay
 from stream_can.replay.steps import check_arrival, check_labels
 from stream_can.replay.tried import try_segments as play_tries
@@ -76,8 +76,9 @@ def replay_command(
     label_rate
         Share of the labels that arrive at all.
     ask
-        Ask for the labels of about this share of the rows, more at first: half of them at random,
-        half where the corrected row is torn between two classes; no other label arrives.
+        Ask for the labels of about this share of all rows, more at first: half of them at random,
+        half where the corrected row is torn between two classes; no other label arrives. Only rows
+        with a label can be answered; where few have one, a larger share of these is asked for.
     seed
         Which labels arrive at a label rate below 1, or are asked for.
     id
@@ -112,7 +113,7 @@ def replay_command(
         check_labels(label_delay, label_rate)
         if ask is not None and label_rate != 1:
             raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
-        requests = None if ask is None else LabelRequests(ask, seed=seed)
+        requests = None if ask is None else asking_for(recording, ask, seed=seed)
         settings = corrector.settings()
         if recording.train_counts is not None:
             settings.setdefault("train_counts", recording.train_counts)
@@ -140,8 +141,8 @@ def replay_command(
     below = {rate for rate in rates if rate < 1}
     replays = (
         1 + len({*rates} - {label_rate}) + len(below)
-        if ask is None
-        else 1 + len(rates) + len(below - {ask})
+        if requests is None
+        else 2 + len({*rates} - {requests.budget}) + len(below - {requests.budget})
     )
     replays += len(tries) + (len(tries) > 1)
     with progress_bar("replay", recording.rows * replays) as progress:

@@ -1,6 +1,7 @@
 """Recorded predictions and late labels, played through a corrector: would it help?"""
 
 from stream_can.recording.recording import Recording, from_arrays
+from stream_can.replay.asking import asking_for
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.result import Moment, Replay
@@ -16,6 +17,7 @@ __all__ = [
     "Recording",
     "Replay",
     "Step",
+    "asking_for",
     "from_arrays",
     "label_rates",
     "replay",

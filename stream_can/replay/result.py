@@ -74,6 +74,8 @@ class Replay:
         """The same where these are asked for instead of coming at random."""
         self.asked = {"random": 0, "margin": 0}
         """How many labels were asked for, by the reason."""
+        self.at_random: list[Moment] = []
+        """Where labels are asked for: how the stream went with as many at random."""
         self.dates = False
         """Whether the times of the moments are dates: datetime64, or microseconds since 1970."""
         self.delay = ""
@@ -82,6 +84,8 @@ class Replay:
         """How late they came, in rows and (microseconds for dates) in time; for those that did."""
         self.coming = 0
         """Labels that arrive at all, those after the last row included."""
+        self.possible = 0
+        """Labels that could arrive, if all were asked for."""
         self.raw_classes = ClassScores(len(self.classes))
         self.corrected_classes = ClassScores(len(self.classes))
         self.columns = {name: ColumnScores() for name in corrector.segments}
@@ -99,6 +103,7 @@ class Replay:
         self.corrected_classes.add(corrected, y)
         if step.arrivals is not None:
             self.coming += step.arrivals.coming
+            self.possible += step.arrivals.possible
             self.delay_rows.add(step.arrivals.rows)
             if step.arrivals.time is not None:
                 self.delay_time.add(step.arrivals.time)

@@ -37,7 +37,8 @@ def replay(
         A new corrector, fitted or not, or the state of an earlier one.
     label_delay, label_rate, seed, requests, explain
         As for :func:`steps`; `label_delay` may be None only where the recording has times. With
-        `requests` the `label_rate` must be 1.
+        `requests` the `label_rate` must be 1, and the recording is played once more with as many
+        labels at random, for :attr:`Replay.at_random`.
     rates
         Other shares of the labels, each replayed once more from what `corrector` is now, for
         :attr:`Replay.rates` and, those below 1, for :attr:`Replay.asked_rates`; `label_rate`
@@ -71,7 +72,54 @@ def replay(
             "label_rate: labels are asked for; both say which arrive, give one of them"
         )
     rates = list(rates)
-    fresh = corrector.to_bytes() if rates else b""
+    fresh = corrector.to_bytes() if rates or requests is not None else b""
+    result = _once(
+        recording, corrector, label_delay, label_rate, seed, requests, explain, progress
+    )
+    at_random = None
+    if requests is not None and result.coming:
+        as_many = result.coming / result.possible
+        start = Corrector.from_bytes(fresh)
+        at_random = _once(recording, start, label_delay, as_many, seed, None, False, progress)
+        result.at_random = at_random.moments
+    if rates:
+        own = None if requests is None else requests.budget
+
+        def others(rates: Iterable[float], ask: bool) -> dict[float, Scores]:
+            return label_rates(
+                recording,
+                lambda: Corrector.from_bytes(fresh),
+                rates,
+                ask=ask,
+                label_delay=label_delay,
+                seed=seed,
+                progress=progress,
+            )
+
+        played = label_rate if own is None else own
+        found = others((rate for rate in rates if rate != played), False)
+        asked = others((rate for rate in rates if rate < 1 and rate != own), True)
+        if own is None:
+            found[label_rate] = result.corrected
+        else:
+            asked[own] = result.corrected
+            if at_random is not None:
+                found[own] = at_random.corrected
+        result.rates, result.asked_rates = dict(sorted(found.items())), dict(sorted(asked.items()))
+    return result
+
+
+def _once(
+    recording: Recording,
+    corrector: Corrector,
+    label_delay: int | None,
+    label_rate: float,
+    seed: int,
+    requests: LabelRequests | None,
+    explain: bool,
+    progress: Callable[[int], object],
+) -> Replay:
+    """One pass over the recording."""
     started = clock.perf_counter()
     result = Replay(corrector, requests)
     for step in steps(
@@ -88,24 +136,6 @@ def replay(
     result.dates |= recording.dates
     result.delay = "at their own time" if label_delay is None else f"{label_delay:,} rows late"
     result.seconds = clock.perf_counter() - started
-    if rates:
-        own = None if requests is None else requests.budget
-
-        def others(rates: Iterable[float], ask: bool) -> dict[float, Scores]:
-            return label_rates(
-                recording,
-                lambda: Corrector.from_bytes(fresh),
-                rates,
-                ask=ask,
-                label_delay=label_delay,
-                seed=seed,
-                progress=progress,
-            )
-
-        found = others((rate for rate in rates if own is not None or rate != label_rate), False)
-        asked = others((rate for rate in rates if rate < 1 and rate != own), True)
-        (found if own is None else asked)[label_rate if own is None else own] = result.corrected
-        result.rates, result.asked_rates = dict(sorted(found.items())), dict(sorted(asked.items()))
     return result
 
 
@@ -131,15 +161,15 @@ def label_rates(
         Whether :class:`stream_can.LabelRequests` asks for the labels; else they come at random.
     """
     return {
-        rate: replay(
+        rate: _once(
             recording,
             start(),
-            label_delay=label_delay,
-            label_rate=1.0 if ask else rate,
-            seed=seed,
-            requests=LabelRequests(rate, seed=seed) if ask else None,
-            explain=False,
-            progress=progress,
+            label_delay,
+            1.0 if ask else rate,
+            seed,
+            LabelRequests(rate, seed=seed) if ask else None,
+            False,
+            progress,
         ).corrected
         for rate in rates
     }

@@ -31,6 +31,8 @@ class Arrivals(NamedTuple):
 
     coming: int
     """Rows of the step whose label will come, be it after the last row."""
+    possible: int
+    """The same if every label were asked for that the recording can give."""
     rows: NDArray[np.int64]
     """For each label learned in the step, the rows that went by since its own."""
     time: NDArray[Any] | None
@@ -104,7 +106,8 @@ def steps(
         Share of the labels that arrive at all, drawn at random from `seed`.
     requests
         Where given, only labels that it asks for arrive. It chooses among the rows whose label
-        would arrive, since the others can never be answered.
+        would arrive, since the others can never be answered: its budget is a share of these. See
+        :func:`stream_can.replay.asking.asking_for` for a share of all rows.
     explain
         Whether to say what each path makes of each row; takes about twice the time.
 
@@ -191,6 +194,7 @@ class _Run:
             None if chunk.time is None else chunk.time[cut],
             Arrivals(
                 int((self.given if self.requests is None else self.asked)[cut].sum()),
+                int(self.given[cut].sum()),
                 learned.due - learned.row - 1,
                 learned.time - learned.asked if self.by_time else None,
             ),

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from stream_can.change import Change, Changes, change
 from stream_can.corrector import Corrector
 from stream_can.recording.recording import Recording
+from stream_can.replay.effect import NATS, POINTS, Effect
 from stream_can.replay.result import Replay
 from stream_can.replay.run import replay
-from stream_can.replay.verdict import FEW, NATS, POINTS, Effect
+from stream_can.replay.verdict import FEW
 
 __all__ = ["Tried", "try_segments", "worth_in_words"]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
-
 import numpy as np
 
 from stream_can.change import Change, change
+from stream_can.replay.asking import asked_labels
+from stream_can.replay.effect import NATS, POINTS, Effect
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 
-__all__ = ["NATS", "POINTS", "verdict"]
+__all__ = ["FEW", "verdict"]
 
 FEW = 200
 """Below this many labelled rows a replay is an anecdote."""
@@ -19,35 +19,6 @@ FAIR = 0.99
 """Labels drawn at random let out more of the correction than this, once they are some."""
 NAMED = 3
 """Classes that are named; of more the number is said."""
-POINTS, NATS = 0.1, 0.002
-"""A change that is smaller makes no difference to anybody, however sure it is."""
-
-
-class Effect(NamedTuple):
-    """A change, and what of it would be worth noticing."""
-
-    change: Change
-    least: float
-
-    @property
-    def up(self) -> bool:
-        """It rose, beyond chance and by something."""
-        return self.change.rose and not self.small
-
-    @property
-    def down(self) -> bool:
-        """It fell, beyond chance and by something."""
-        return self.change.fell and not self.small
-
-    @property
-    def much(self) -> bool:
-        """It is more than what learning itself may cost in a short recording."""
-        return abs(self.change.value) >= 5 * self.least
-
-    @property
-    def small(self) -> bool:
-        """It is too small to matter."""
-        return abs(self.change.value) < self.least
 
 
 def verdict(result: Replay) -> str:
@@ -100,7 +71,7 @@ def verdict(result: Replay) -> str:
             f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
             "would tell."
         )
-    labels = [*_asked_labels(result), *_late_labels(result), *_one_sided_labels(result)]
+    labels = [*asked_labels(result), *_late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     return " ".join([first, *labels, *_reasons(result, good=good and not bad, bad=bad)])
 
@@ -121,18 +92,6 @@ def _wrong_labels(result: Replay) -> str:
             "correct, or the column of labels was made from the predictions."
         )
     return ""
-
-
-def _asked_labels(result: Replay) -> list[str]:
-    if result.requests is None:
-        return []
-    at_random, by_margin = result.asked["random"], result.asked["margin"]
-    return [
-        f"Labels of {at_random + by_margin:,} rows were asked for, {at_random:,} at random and "
-        f"{by_margin:,} by margin; no other was learned. Accuracy and log loss are of all "
-        f"{result.raw.n:,} rows whose label the recording has, asked for or not: in deployment "
-        "take them from the random half alone."
-    ]
 
 
 def _late_labels(result: Replay) -> list[str]:

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from stream_can.replay.effect import NATS, POINTS
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
-from stream_can.replay.verdict import NATS, POINTS
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band, before_and_after, wide
 from stream_can.report.reliability import diagram
@@ -218,7 +218,7 @@ FIGURES = [
     ),
     Shown(
         "What labels buy",
-        "After minus before, by the share of rows whose label arrives: at random, or asked for, "
+        "After minus before, by the share of the labels that arrives: at random, or asked for, "
         "half of them at random and half where the corrected row is torn between two classes.",
         label_rates,
         lambda result: bool(result.rates or result.asked_rates),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector, LabelRequests
-from stream_can.replay import Replay, Step, from_arrays, steps
+from stream_can.replay import Recording, Replay, Step, from_arrays, replay, steps
+from stream_can.replay.asking import asking_for
 from stream_can.replay.verdict import verdict
 from stream_can.scores import Scores
 from tests.replay.streams import ODD_NAMES, replayed, stream
@@ -231,3 +232,45 @@ def test_it_says_what_asking_keeps_of_the_gain():
     result.asked_rates[0.05] = result.corrected
     text = verdict(result)
     assert re.search(r"keep \d+ % of the gain in log loss, 100 % where these are asked for\.", text)
+
+
+# ---- labels that are asked for
+
+
+@pytest.mark.parametrize("labelled", [1, 0.15])
+def test_a_budget_is_a_share_of_all_rows(tmp_path, labelled):
+    P, y = stream(20_000, sharpness=2)
+    y[np.random.default_rng(1).random(len(y)) >= labelled] = -1
+    names = np.array([*"abcd", None], object)[y]
+    np.savez(tmp_path / "a.npz", probs=P, label=names, classes=[*"abcd"])
+    recording = Recording(tmp_path / "a.npz")
+    requests = asking_for(recording, 0.03)
+    result = replay(recording, Corrector(recording.classes), label_delay=50, requests=requests)
+    assert sum(result.asked.values()) == pytest.approx(600, rel=0.15)
+    said = verdict(result)
+    assert ("rows with a label can be answered here" in said) == (labelled < 1)
+    assert "than random here" in said
+    assert result.possible == (y >= 0).sum()
+
+
+def test_a_budget_that_the_labels_do_not_reach(tmp_path):
+    P, y = stream(3000)
+    names = np.where(np.arange(3000) % 20 == 0, np.array([*"abcd"], object)[y], None)
+    np.savez(tmp_path / "a.npz", probs=P, label=names, classes=[*"abcd"])
+    assert asking_for(Recording(tmp_path / "a.npz"), 0.5).budget == 1
+    with pytest.raises(ValueError, match="budget: 5"):
+        asking_for(Recording(tmp_path / "a.npz"), 5)
+
+
+@pytest.mark.parametrize(("hits", "said"), [(-40, "does worse"), (40, "does better"), (0, "nor")])
+def test_it_says_where_asking_does_worse_than_random(hits, said):
+    """What as many at random did is taken from what asking did, and moved."""
+    P, y = stream(4000, sharpness=2)
+    result = Replay(Corrector(4), LabelRequests(0.1))
+    for step in steps(from_arrays(P, y), result.corrector, label_delay=9, requests=result.requests):
+        result.add(step)
+    result.at_random = [
+        one._replace(hits=(one.hits[0], one.hits[1] - hits * one.labelled / 64))
+        for one in result.moments
+    ]
+    assert f"Asking {said}" in verdict(result).replace("does neither better ", "")

@@ -1,0 +1,85 @@
+"""Asking for labels in a replay: a share of all its rows, and whether it beats as many at random."""
+
+from __future__ import annotations
+
+from stream_can.change import change
+from stream_can.method.asking import LabelRequests
+from stream_can.recording.recording import Recording
+from stream_can.replay.effect import NATS, POINTS, Effect
+from stream_can.replay.result import Replay
+
+__all__ = ["asked_labels", "asking_for"]
+
+
+def asking_for(recording: Recording, share: float, *, seed: int = 0) -> LabelRequests:
+    """What asks for the labels of a share of all rows, though only labelled ones can answer.
+
+    The labelled rows are counted first, and asked for in a share that makes up for the others: all
+    of them where they are too few.
+
+    Parameters
+    ----------
+    share
+        Of all rows of the recording, above 0 and at most 1.
+
+    Raises
+    ------
+    ValueError
+        The share is out of range.
+    """
+    requests = LabelRequests(share, seed=seed)
+    labelled = sum(int(chunk.arrives.sum()) for chunk in recording.chunks())
+    if labelled in (0, recording.rows):
+        return requests
+    return LabelRequests(min(1.0, round(share * recording.rows / labelled, 6)), seed=seed)
+
+
+def asked_labels(result: Replay) -> list[str]:
+    """Sentences on what was asked for, and on what as many labels at random would have bought."""
+    if result.requests is None:
+        return []
+    at_random, by_margin = result.asked["random"], result.asked["margin"]
+    asked = at_random + by_margin
+    said = [
+        f"Labels of {asked:,} rows were asked for, {at_random:,} at random and "
+        f"{by_margin:,} by margin; no other was learned. Accuracy and log loss are of all "
+        f"{result.raw.n:,} rows whose label the recording has, asked for or not: in deployment "
+        "take them from the random half alone."
+    ]
+    if result.possible < result.rows:
+        said.append(
+            f"Only the {result.possible:,} rows with a label can be answered here, "
+            f"{100 * asked / max(result.possible, 1):.1f} % of them were, which is "
+            f"{100 * asked / result.rows:.1f} % of all {result.rows:,} rows; a deployment chooses "
+            "among all rows."
+        )
+    return said + _against_random(result)
+
+
+def _against_random(result: Replay) -> list[str]:
+    if not result.at_random:
+        return []
+    pairs = list(zip(result.at_random, result.moments, strict=True))
+    rows = [moment.labelled for moment in result.moments]
+    accuracy, log_loss = (
+        change(rows, *zip(*((getattr(a, what)[1], getattr(b, what)[1]) for a, b in pairs),
+                          strict=True))
+        for what in ("hits", "losses")
+    )  # fmt: skip
+    assert accuracy is not None, "a replay of too few labels has no verdict"
+    assert log_loss is not None
+    points, nats = Effect(accuracy, POINTS / 100), Effect(log_loss, NATS)
+    better, worse = points.up or nats.down, points.down or nats.up
+    if worse and not better:
+        first = "Asking does worse than random here: draw the labels at random"
+    elif worse:
+        first = "Asking is a trade against random here"
+    elif better:
+        first = "Asking does better than random here"
+    else:
+        first = "Asking does neither better nor worse than random here"
+    return [
+        f"{first}. Against as many labels at random: {100 * accuracy.value:+.2f} points, standard "
+        f"error {100 * accuracy.error:.2f}, {log_loss.value:+.4f} nats, standard error "
+        f"{log_loss.error:.4f}, in this one draw."
+    ]

@@ -1,0 +1,39 @@
+"""A change of a score and from where on it matters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stream_can.change import Change
+
+__all__ = ["NATS", "POINTS", "Effect"]
+
+POINTS, NATS = 0.1, 0.002
+"""A change that is smaller makes no difference to anybody, however sure it is."""
+
+
+class Effect(NamedTuple):
+    """A change, and what of it would be worth noticing."""
+
+    change: Change
+    least: float
+
+    @property
+    def up(self) -> bool:
+        """It rose, beyond chance and by something."""
+        return self.change.rose and not self.small
+
+    @property
+    def down(self) -> bool:
+        """It fell, beyond chance and by something."""
+        return self.change.fell and not self.small
+
+    @property
+    def much(self) -> bool:
+        """It is more than what learning itself may cost in a short recording."""
+        return abs(self.change.value) >= 5 * self.least
+
+    @property
+    def small(self) -> bool:
+        """It is too small to matter."""
+        return abs(self.change.value) < self.least
