@@ -10,9 +10,11 @@ from cyclopts import Parameter
 
 from stream_can import snapshot
 from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
+from stream_can.cli.deploy import deployment
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
 from stream_can.cli.recorded import form_of, made_from
-from stream_can.cli.terminal import print_json, progress_bar, show_replay
+from stream_can.cli.replayed import show_replay
+from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
@@ -49,6 +51,7 @@ def replay_command(
     try_segments: str | None = None,
     state: Path | None = None,
     report: Path | None = None,
+    verbose: Annotated[bool, Parameter(negative="")] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Would it help my stream? Replay recorded predictions and late labels, before and after.
@@ -96,6 +99,8 @@ def replay_command(
         Keep what was learned here, for a deployment to start from.
     report
         Write an HTML page of figures here.
+    verbose
+        Show each path alone too, and how to deploy it with Kafka or Python.
     as_json
         Print the result as JSON.
     """
@@ -116,7 +121,7 @@ def replay_command(
         requests = None if ask is None else asking_for(recording, ask, seed=seed)
         settings = corrector.settings()
         if recording.train_counts is not None:
-            settings.setdefault("train_counts", recording.train_counts)
+            settings.setdefault("train_counts", recording.train_counts.tolist())
         held = None
         if validation is not None:
             held = Recording(validation, **form).labelled_with_segments()
@@ -169,15 +174,27 @@ def replay_command(
             )
     if state is not None:
         snapshot.save(start.to_bytes(), state)
+    fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
+    if Path(recording.name).suffix in (".jsonl", ".ndjson"):  # lines as the pipe reads them
+        named = {"probs": probs, "label": label, "id": id}
+        fields |= {name: given for name, given in named.items() if given != name}
+    deploy = deployment(
+        recording.classes,
+        settings,
+        state=state,
+        fitted=validation is not None,
+        fields=fields,
+        ask=ask,
+    )
     if report is not None:
         name = Path(recording.name).name
-        write_report(result, name, report, made_from=made_from(recording))
+        write_report(result, name, report, made_from=made_from(recording), deploy=deploy)
     if as_json:
-        found = result.to_dict() | {"verdict": verdict(result)}
+        found = result.to_dict() | {"verdict": verdict(result), "deploy": deploy}
         if tries:
             found["tried"] = [one.to_dict() for one in tried]
             found["worth"] = worth_in_words(tried, result.raw.n)
         print_json(found)
     else:
-        show_replay(result, label_rate, tried)
+        show_replay(result, label_rate, tried, deploy=deploy, verbose=verbose)
     return 0

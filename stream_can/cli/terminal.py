@@ -1,10 +1,10 @@
-"""What the command line shows: a progress bar, the table of a replay, what a corrector learned."""
+"""What the command line shows: a progress bar, and what a corrector learned."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,15 +22,11 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_can.replay.names import readable
-from stream_can.replay.result import Replay
-from stream_can.replay.tried import Tried, worth_in_words
-from stream_can.replay.verdict import verdict
-from stream_can.scores import Scores
-from stream_can.stream.values import ColumnScores
 
-__all__ = ["print_json", "progress_bar", "show_inspection", "show_replay", "two_columns"]
-VALUES, MATTER = 10, 20
-"""Values of each column that a replay shows, and an inspection."""
+__all__ = ["print_json", "progress_bar", "show_inspection", "text_console", "two_columns"]
+
+MATTER = 20
+"""Values of each column that an inspection shows."""
 
 
 class _Rate(ProgressColumn):
@@ -57,91 +53,9 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda rows: progress.update(bar, advance=rows)
 
 
-def show_replay(result: Replay, label_rate: float, tried: Sequence[Tried] = ()) -> None:
-    """Scores before and after, the tables of paths, values and tried columns, and the verdict."""
-    console = _console()
-    console.print(
-        f"{result.rows:,} rows, {result.raw.n:,} with a label, {len(result.classes)} classes; "
-        f"labels {result.delay}, {result.corrector.n_labels:,} learned"
-        + (f" (label rate {label_rate:g})" if label_rate < 1 else "")
-        + f"; {result.rows / max(result.seconds, 1e-9):,.0f} rows/s"
-    )
-    if not result.raw.n:
-        console.print("No row has a label, so there is nothing to compare.")
-        return
-    weights = result.mean_weights
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in ("accuracy %", "log loss", "Brier", "ECE %", "weight %"):
-        table.add_column(name, justify="right")
-    table.add_row("before", *_cells(result.raw))
-    table.add_row("after", *_cells(result.corrected), style="bold")
-    table.add_row("change", *_cells(result.corrected, result.raw), style="cyan", end_section=True)
-    for name, scores in result.paths.items():
-        if scores.n:
-            table.add_row(f"  {name}", *_cells(scores), f"{100 * weights[name]:.1f}", style="dim")
-    console.print(table)
-    for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
-        for rate, scores in rates.items():
-            change = 100 * (scores.accuracy - result.raw.accuracy)
-            nats = scores.log_loss - result.raw.log_loss
-            console.print(
-                f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
-            )
-    for name, column in result.columns.items():
-        _show_values(console, name, column)
-    console.print()
-    console.print(verdict(result))
-    if tried:
-        _show_tried(console, tried)
-        console.print(worth_in_words(tried, result.raw.n))
-
-
-def _show_values(console: Console, name: str, column: ColumnScores) -> None:
-    """The heaviest values of a column."""
-    console.print()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(readable(name, 40))
-    for head in ("rows", "labels", "accuracy %", "change", "log loss", "change", "calibration %"):
-        table.add_column(head, justify="right")
-    found = column.values()
-    for one in found[:VALUES]:
-        (a, b), (c, d), (e, f) = one.accuracy, one.log_loss, one.calibration
-        numbers = (
-            [f"{100 * b:.2f}", f"{100 * (b - a):+.2f}", f"{d:.4f}", f"{d - c:+.4f}",
-             f"{100 * e:.1f} -> {100 * f:.1f}"]
-            if one.scored else []
-        )  # fmt: skip
-        table.add_row(readable(one.value, 40), f"{one.rows:,}", f"{one.labels:,}", *numbers)
-    console.print(table)
-    if len(found) > VALUES:
-        console.print(f"and {len(found) - VALUES:,} more values; --report shows them")
-
-
-def _show_tried(console: Console, tried: Sequence[Tried]) -> None:
-    """What each column is worth."""
-    console.print()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("with", overflow="fold")
-    for head in ("values", "points", "±", "nats", "±"):
-        table.add_column(head, justify="right")
-    table.add_column("")
-    for one in tried:
-        table.add_row(
-            ", ".join(readable(name, 40) for name in one.columns),
-            f"{one.values:,}",
-            f"{100 * one.accuracy.value:+.2f}",
-            f"{100 * one.accuracy.error:.2f}",
-            f"{one.log_loss.value:+.4f}",
-            f"{one.log_loss.error:.4f}",
-            one.said,
-        )
-    console.print(table)
-
-
 def show_inspection(found: dict[str, Any]) -> None:
     """What :func:`stream_can.cli.inspection.describe` says, for people."""
-    console = _console()
+    console = text_console()
     recent = found["recent_log_loss"]
     facts = [
         ("predictions seen", f"{found['predictions']:,}"),
@@ -207,22 +121,12 @@ def _as_json(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def _console() -> Console:
+def text_console() -> Console:
     # Output into a pipe or a file must not be wrapped at 80 columns. Names of classes are text:
     # rich would take [brackets] for markup and :words: for emoji.
     return Console(
         width=None if sys.stdout.isatty() else 120, highlight=False, markup=False, emoji=False
     )
-
-
-def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
-    """Four scores as text, or where ``before`` is given how they changed."""
-    values = [100 * scores.accuracy, scores.log_loss, scores.brier, 100 * scores.ece]
-    if before is None:
-        return [f"{value:.{digits}f}" for value, digits in zip(values, (2, 4, 4, 2), strict=True)]
-    raw = [100 * before.accuracy, before.log_loss, before.brier, 100 * before.ece]
-    changes = [a - b for a, b in zip(values, raw, strict=True)]
-    return [f"{change:+.{digits}f}" for change, digits in zip(changes, (2, 4, 4, 2), strict=True)]
 
 
 def two_columns(facts: Iterable[tuple[str | Text, str | Text]]) -> Table:

@@ -85,7 +85,7 @@ def page(
         "compared",
         sub=f"""{len(stream.P):,} rows, {raw.scores.n:,} scored,
 {len(stream.validation[1]):,} validation rows, {len(stream.classes)} classes""",
-        verdict=verdict(outcomes),
+        verdict=[verdict(outcomes)],
         body=f"""<ul class="keys">{_keys(drawn)}</ul>
 <div class="grid">
 {rivals}

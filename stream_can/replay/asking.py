@@ -1,4 +1,4 @@
-"""Asking for labels in a replay: a share of all its rows, and whether it beats as many at random."""
+"""Asking for labels in a replay: a share of all rows, against as many labels at random."""
 
 from __future__ import annotations
 

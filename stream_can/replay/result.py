@@ -88,6 +88,10 @@ class Replay:
         """Labels that could arrive, if all were asked for."""
         self.raw_classes = ClassScores(len(self.classes))
         self.corrected_classes = ClassScores(len(self.classes))
+        self.made_right = np.zeros(len(self.classes), np.int64)
+        """Rows of each class that were wrong before and are right after."""
+        self.made_wrong = np.zeros(len(self.classes), np.int64)
+        """And the other way round."""
         self.columns = {name: ColumnScores() for name in corrector.segments}
         """Of each declared column, what became of the rows of its values."""
 
@@ -101,6 +105,9 @@ class Replay:
         after = self.corrected.add_checked(corrected, y)
         self.raw_classes.add(P, y)
         self.corrected_classes.add(corrected, y)
+        was, now = P.argmax(axis=1) == y, corrected.argmax(axis=1) == y
+        self.made_right += np.bincount(y[now & ~was], minlength=len(self.classes))
+        self.made_wrong += np.bincount(y[was & ~now], minlength=len(self.classes))
         if step.arrivals is not None:
             self.coming += step.arrivals.coming
             self.possible += step.arrivals.possible

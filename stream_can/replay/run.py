@@ -73,9 +73,7 @@ def replay(
         )
     rates = list(rates)
     fresh = corrector.to_bytes() if rates or requests is not None else b""
-    result = _once(
-        recording, corrector, label_delay, label_rate, seed, requests, explain, progress
-    )
+    result = _once(recording, corrector, label_delay, label_rate, seed, requests, explain, progress)
     at_random = None
     if requests is not None and result.coming:
         as_many = result.coming / result.possible

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
+
 import numpy as np
 
 from stream_can.change import Change, change
 from stream_can.replay.asking import asked_labels
 from stream_can.replay.effect import NATS, POINTS, Effect
+from stream_can.replay.gains import gains
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 
-__all__ = ["FEW", "verdict"]
+__all__ = ["FEW", "Verdict", "errors", "judge", "verdict"]
 
 FEW = 200
 """Below this many labelled rows a replay is an anecdote."""
@@ -21,8 +24,26 @@ NAMED = 3
 """Classes that are named; of more the number is said."""
 
 
+class Verdict(NamedTuple):
+    """Whether to use the corrector on a stream."""
+
+    use: str
+    """Use it or not, and how sure that is."""
+    gains: str
+    """What gains and which class loses; empty where that cannot be said."""
+    why: str
+    """What else there is to know, about the labels first; may be empty."""
+    deploy: bool
+    """Whether there is something to deploy."""
+
+
 def verdict(result: Replay) -> str:
-    """One paragraph on whether to use the corrector on this stream, and why.
+    """One paragraph on whether to use the corrector on this stream, and why: :func:`judge`."""
+    return " ".join(part for part in judge(result)[:3] if part)
+
+
+def judge(result: Replay) -> Verdict:
+    """Whether to use the corrector on this stream, how sure that is, and why.
 
     A change counts where it is beyond its interval of 95 %, taken over 30 stretches of the
     stream (neighbouring rows are alike), and at least 0.1 point of accuracy or 0.002 nats of log
@@ -30,13 +51,14 @@ def verdict(result: Replay) -> str:
     said first.
     """
     if result.raw.n < FEW:
-        return (
+        few = (
             f"Too few labels to say: {result.raw.n:,} rows have one, and below {FEW} any "
             "difference may be chance. Replay a longer recording."
         )
+        return Verdict(few, "", "", False)
     wrong = _wrong_labels(result)
     if wrong:
-        return f"No verdict: {wrong}"
+        return Verdict(f"No verdict: {wrong}", "", "", False)
     points, nats = (
         Effect(_change(result, "hits"), POINTS / 100),
         Effect(_change(result, "losses"), NATS),
@@ -58,7 +80,7 @@ def verdict(result: Replay) -> str:
     elif bad:
         first = f"It is a trade on this stream, and yours to weigh: {numbers}."
     elif points.up:
-        first = f"Use it: more predictions are right, {numbers}."
+        first = f"Use it: more predictions are right, {numbers}.{_sure(points.change)}"
     elif good:
         first = (
             "Use it where the probabilities themselves matter: they are closer to the truth, while "
@@ -73,7 +95,19 @@ def verdict(result: Replay) -> str:
         )
     labels = [*asked_labels(result), *_late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
-    return " ".join([first, *labels, *_reasons(result, good=good and not bad, bad=bad)])
+    why = " ".join([*labels, *_reasons(result, good=good and not bad, bad=bad)])
+    return Verdict(first, gains(result), why, good)
+
+
+def errors(result: Replay) -> tuple[float, float]:
+    """Standard errors of the changes of accuracy and log loss; nan for a single stretch."""
+    return _change(result, "hits").error, _change(result, "losses").error
+
+
+def _sure(points: Change) -> str:
+    """Where the gain in accuracy lies."""
+    low, high = points.interval or (0.0, 0.0)
+    return f" The gain is {100 * low:.2f} to {100 * high:.2f} points with 95 % confidence."
 
 
 def _wrong_labels(result: Replay) -> str:
@@ -139,9 +173,6 @@ def _labels_of_few_values(result: Replay) -> list[str]:
 
 def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:
     reasons = []
-    weights = result.mean_weights
-    best = max(weights, key=weights.__getitem__)
-    reasons.append(f"Most weight was on {best}: {100 * weights[best]:.0f} % over the whole stream.")
     can = result.paths.get("can")
     if can is not None and can.n and not bad:
         change = 100 * (can.accuracy - result.raw.accuracy)

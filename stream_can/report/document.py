@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -13,10 +13,14 @@ __all__ = ["card", "document", "words", "write"]
 
 
 def document(
-    title: str, about: str, *, sub: str, verdict: str, body: str, more_style: str = ""
+    title: str, about: str, *, sub: str, verdict: Sequence[str], body: str, more_style: str = ""
 ) -> str:
-    """The page as text; ``sub`` and ``body`` are HTML, everything else is plain text."""
+    """The page as text; ``sub`` and ``body`` are HTML, everything else is plain text.
+
+    ``verdict`` comes first, in as many lines as it has.
+    """
     style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8")
+    lines = "".join(f"<p>{html.escape(line)}</p>" for line in verdict)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -29,7 +33,7 @@ def document(
 <main>
 <h1>{html.escape(title)}</h1>
 <p class="sub">{sub}</p>
-<p class="verdict">{html.escape(verdict)}</p>
+<div class="verdict">{lines}</div>
 {body}
 </main>
 </body>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from stream_can.errors import StreamCANError
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
-from stream_can.replay.verdict import verdict
+from stream_can.replay.verdict import judge
 from stream_can.report import tables
 from stream_can.report.course import Course
 from stream_can.report.document import card, document, words, write
@@ -25,6 +26,8 @@ PATHS_NOTE = (
     "Accuracy and ECE in percent, log loss in nats; weight of the path in the mixture in percent, "
     "mean over the stream."
 )
+PLUS_MINUS = "±: standard error of the change, over 30 stretches of the stream."
+DEPLOYED = {"pipe": "JSON lines", "run": "Kafka", "python": "Python"}
 CLASSES_NOTE = (
     "In percent, over the labelled rows; a dash where a class has no row, or is never predicted."
 )
@@ -47,6 +50,7 @@ def report(
     title: str,
     *,
     made_from: Mapping[str, str] | None = None,
+    deploy: Mapping[str, str] | None = None,
     date: datetime | None = None,
 ) -> str:
     """The page as text: figures, tables, one paragraph on whether to use it, a glossary.
@@ -60,6 +64,9 @@ def report(
         What was replayed.
     made_from
         What else to say of how the page was made: {"file": ..., "command": ...}.
+    deploy
+        The next commands, if there is anything to deploy: {"pipe": ..., "run": ..., "python": ...},
+        and under "first" a sentence on what to do before.
     date
         When it was made; now by default.
 
@@ -80,10 +87,7 @@ def report(
         for shown in FIGURES
         if shown.has_data(result)
     ]
-    cards += [
-        card("Before, after, and each path alone", tables.paths(result), PATHS_NOTE),
-        card("Each class", tables.classes(result), CLASSES_NOTE),
-    ]
+    cards.append(card("Each class", tables.classes(result), CLASSES_NOTE))
     for name, column in result.columns.items():
         title = f"Each value of {readable(name)}"
         if len(column) > 1:
@@ -91,6 +95,12 @@ def report(
                 card(f"Gain by value of {readable(name)}", draw(title, gains, column), GAINS)
             )
         cards.append(card(title, tables.values(column), VALUES_NOTE))
+    cards.append(card("Before, after, and each path alone", tables.paths(result), PATHS_NOTE))
+    found = judge(result)
+    commands = deploy if deploy and found.deploy else {}
+    steps = [commands[name] for name in ("first",) if name in commands]
+    if "pipe" in commands:
+        steps.append(f"Next: {commands['pipe']}")
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
     glossary = GLOSSARY | (OF_VALUES if result.columns else {})
     made = origin(result, made_from or {}, date or datetime.now())
@@ -98,14 +108,26 @@ def report(
         title,
         "replay",
         sub=f"{result.rows:,} rows, {labels}, {len(result.classes)} classes",
-        verdict=verdict(result),
+        verdict=[line for line in (found.use, found.gains) if line] + steps,
         body=f"""<div class="tiles">{tables.tiles(result)}</div>
+<p class="note">{PLUS_MINUS}</p>
+<p>{html.escape(found.why)}</p>
 <div class="grid">
 {"".join(cards)}
 </div>
-{words("How this page was made", made)}
+{_commands(commands)}{words("How this page was made", made)}
 {words("What the words mean", glossary.items())}""",
     )
+
+
+def _commands(commands: Mapping[str, str]) -> str:
+    """Every way to deploy it."""
+    blocks = "".join(
+        f"<h3>{name}</h3><pre>{html.escape(commands[key])}</pre>"
+        for key, name in DEPLOYED.items()
+        if key in commands
+    )
+    return f'<section class="card words"><h2>Deploy it</h2>{blocks}</section>' if blocks else ""
 
 
 def write_report(
@@ -114,6 +136,7 @@ def write_report(
     path: str | Path,
     *,
     made_from: Mapping[str, str] | None = None,
+    deploy: Mapping[str, str] | None = None,
 ) -> None:
     """Write :func:`report` to a file; its folder is made."""
-    write(report(result, title, made_from=made_from), path)
+    write(report(result, title, made_from=made_from, deploy=deploy), path)

@@ -8,6 +8,7 @@ from typing import Any
 
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
+from stream_can.replay.verdict import errors
 from stream_can.scores import Scores
 from stream_can.stream.values import ColumnScores
 
@@ -21,14 +22,19 @@ MOST_VALUES = 1000
 def tiles(result: Replay) -> str:
     """The change of each score, and what it was before and after."""
     raw, corrected = result.raw, result.corrected
+    points, nats = errors(result)
     tiles = []
-    for name, before, after, form, unit in [
-        ("accuracy", 100 * raw.accuracy, 100 * corrected.accuracy, ".2f", ("points", "%")),
-        ("log loss", raw.log_loss, corrected.log_loss, ".4f", ("", "nats")),
-        ("Brier", raw.brier, corrected.brier, ".4f", ("", "")),
-        ("ECE", 100 * raw.ece, 100 * corrected.ece, ".2f", ("points", "%")),
-    ]:
-        change = f"{after - before:+{form}} {unit[0]}".replace("-", "\N{MINUS SIGN}")
+    for name, before, after, error, form, unit in [
+        ("accuracy", 100 * raw.accuracy, 100 * corrected.accuracy, 100 * points, ".2f",
+         ("points", "%")),
+        ("log loss", raw.log_loss, corrected.log_loss, nats, ".4f", ("", "nats")),
+        ("Brier", raw.brier, corrected.brier, None, ".4f", ("", "")),
+        ("ECE", 100 * raw.ece, 100 * corrected.ece, None, ".2f", ("points", "%")),
+    ]:  # fmt: skip
+        change = f"{after - before:+{form}}".replace("-", "\N{MINUS SIGN}")
+        if error is not None and error == error:
+            change += f" <i>± {error:{form}}</i>"
+        change += f" <i>{unit[0]}</i>" * bool(unit[0])
         both = f"{before:{form}} → {after:{form}} {unit[1]}"
         tiles.append(
             f'<div class="tile"><span>{name}</span><b>{change}</b><span>{both}</span></div>'

@@ -1,0 +1,116 @@
+"""How to deploy what was replayed: the next commands, with the options of the replay."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["deployment"]
+
+LONG = 200
+"""Characters of the names of the classes that fit into a command."""
+STATE = Path("corrector.state")
+
+
+def deployment(
+    classes: Sequence[Any],
+    settings: Mapping[str, Any],
+    *,
+    state: Path | None = None,
+    fitted: bool = False,
+    fields: Mapping[str, Any] | None = None,
+    ask: float | None = None,
+) -> dict[str, str]:
+    """A command of the pipe, one of a Kafka worker, and lines of Python.
+
+    Parameters
+    ----------
+    classes, settings
+        What the corrector was made of: names, and keyword arguments.
+    state
+        The file of ``--state``: then they begin with what the replay learned.
+    fitted
+        Validation rows were fitted: only a state has what these said.
+    fields
+        Options of how a line is read: {"label": "truth"}.
+    ask
+        The share of the rows to ask for the labels of.
+
+    Returns
+    -------
+    Under "first" what to do before the others, where that is needed; "pipe", "run" and "python".
+    """
+    found = {}
+    names = _names(classes)
+    if state is None and (fitted or len(names) > LONG):
+        state = STATE
+        found["first"] = f"Replay once more with --state {state}, which these begin with."
+    kept = state or STATE
+    made = [] if state is not None else ["--classes", names]
+    made += [] if state is not None else _options(settings)
+    read = _options(fields or {})
+    asking = [] if ask is None else ["--ask", f"{ask:g}"]
+    found["pipe"] = (
+        f"stream-can pipe {shlex.join([*made, *read, *asking, '--state', str(kept)])} < lines.jsonl"
+    )
+    # Names that a list with commas cannot hold reach a worker in a file.
+    from_file = state or (STATE if names.startswith("[") else None)
+    worker = [
+        "--bootstrap-servers", "localhost:9092", "--application-id", "corrector",
+        "--input", "predictions", "--output", "corrected", "--labels", "labels",
+        *(["--classes-from-file", str(from_file)] if from_file else ["--classes", names]),
+        *_options(settings), *read, *asking,
+    ]  # fmt: skip
+    before = f"# replay with --state {STATE} before\n" if from_file and state is None else ""
+    found["run"] = f"{before}stream-can run {shlex.join(worker)}"
+    found["python"] = _python(classes, settings, state)
+    return found
+
+
+def _names(classes: Sequence[Any]) -> str:
+    """As ``--classes`` reads them back."""
+    plain = all(isinstance(name, str) and name == name.strip() != "" for name in classes)
+    if plain and not any("," in name or name.startswith("[") for name in classes):
+        return ",".join(classes)
+    return json.dumps(list(classes), ensure_ascii=False)
+
+
+def _options(values: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name, value in values.items():
+        many = not isinstance(value, str) and isinstance(value, Sequence)
+        text = ",".join(_number(one) for one in value) if many else _number(value)
+        found += [f"--{name.replace('_', '-')}", text]
+    return found
+
+
+def _number(value: Any) -> str:
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def _python(classes: Sequence[Any], settings: Mapping[str, Any], state: Path | None) -> str:
+    lines = ["from stream_can import Corrector"]
+    if state is not None:
+        lines.insert(0, "from pathlib import Path")
+        made = f"Corrector.from_bytes(Path({str(state)!r}).read_bytes())"
+    else:
+        given = "".join(f", {name}={_literal(value)}" for name, value in settings.items())
+        made = f"Corrector({list(classes)!r}{given})"
+    columns = settings.get("segments", ())
+    more = "".join(f"{name!r}: record[{name!r}], " for name in columns)
+    with_columns = f", segments={{{more[:-2]}}}" if columns else ""
+    lines += [
+        f"corrector = {made}",
+        f"better, receipt = corrector.process_one(p, receipt=True{with_columns})",
+        f"corrector.learn_one(p, label, receipt=receipt{with_columns})  # as late as it comes",
+        "state = corrector.to_bytes()  # keep it: Corrector.from_bytes(state) goes on",
+    ]
+    return "\n".join(lines)
+
+
+def _literal(value: Any) -> str:
+    return f'float("{value}")' if isinstance(value, float) and math.isinf(value) else repr(value)

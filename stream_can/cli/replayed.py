@@ -1,0 +1,158 @@
+"""What a replay shows in a terminal: the verdict, the scores, the values of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from stream_can.cli.terminal import text_console
+from stream_can.replay.names import readable
+from stream_can.replay.result import Replay
+from stream_can.replay.tried import Tried, worth_in_words
+from stream_can.replay.verdict import errors, judge
+from stream_can.scores import Scores
+from stream_can.stream.values import ColumnScores
+
+__all__ = ["show_replay"]
+
+VALUES = 10
+"""Values of each column that are shown."""
+
+
+def show_replay(
+    result: Replay,
+    label_rate: float,
+    tried: Sequence[Tried] = (),
+    *,
+    deploy: Mapping[str, str],
+    verbose: bool = False,
+) -> None:
+    """The verdict in three lines, scores before and after, what else there is to know.
+
+    ``verbose``: each path alone too, and every way to deploy it.
+    """
+    console = text_console()
+    console.print(
+        f"{result.rows:,} rows, {result.raw.n:,} with a label, {len(result.classes)} classes; "
+        f"labels {result.delay}, {result.corrector.n_labels:,} learned"
+        + (f" (label rate {label_rate:g})" if label_rate < 1 else "")
+        + f"; {result.rows / max(result.seconds, 1e-9):,.0f} rows/s"
+    )
+    if not result.raw.n:
+        console.print("No row has a label, so there is nothing to compare.")
+        return
+    found = judge(result)
+    console.print()
+    console.print(found.use, style="bold")
+    if found.gains:
+        console.print(found.gains)
+    if found.deploy:
+        if "first" in deploy:
+            console.print(deploy["first"])
+        # Not wrapped: a command is there to be copied.
+        console.print(f"Next: {deploy['pipe']}", soft_wrap=True)
+    elif found.gains:
+        console.print("Next: nothing to deploy here.")
+    console.print()
+    console.print(_scores(result, verbose))
+    console.print("±: standard error of the change over 30 stretches of the stream")
+    for line in _rates(result):
+        console.print(line)
+    for name, column in result.columns.items():
+        _show_values(console, name, column)
+    if found.why:
+        console.print()
+        console.print(found.why)
+    if verbose and found.deploy:
+        console.print(f"\nWith Kafka:\n{deploy['run']}", soft_wrap=True)
+        console.print(f"\nIn Python:\n{deploy['python']}", soft_wrap=True)
+    elif found.deploy:
+        console.print(
+            "\n--verbose shows each path alone, and how to deploy it with Kafka or Python"
+        )
+    if tried:
+        _show_tried(console, tried)
+        console.print(worth_in_words(tried, result.raw.n))
+
+
+def _scores(result: Replay, verbose: bool) -> Table:
+    """Scores before and after, the change and its error, and of each path where that is wanted."""
+    weights = result.mean_weights
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in ("accuracy %", "log loss", "Brier", "ECE %", *["weight %"] * verbose):
+        table.add_column(name, justify="right")
+    table.add_row("before", *_cells(result.raw))
+    table.add_row("after", *_cells(result.corrected), style="bold")
+    table.add_row("change", *_cells(result.corrected, result.raw), style="cyan")
+    points, nats = errors(result)
+    table.add_row("±", f"{100 * points:.2f}", f"{nats:.4f}", end_section=True)
+    if verbose:
+        for name, scores in result.paths.items():
+            if scores.n:
+                cells = *_cells(scores), f"{100 * weights[name]:.1f}"
+                table.add_row(f"  {name}", *cells, style="dim")
+    return table
+
+
+def _rates(result: Replay) -> Iterator[str]:
+    """What shares of the labels buy."""
+    for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
+        for rate, scores in rates.items():
+            change = 100 * (scores.accuracy - result.raw.accuracy)
+            nats = scores.log_loss - result.raw.log_loss
+            yield f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
+
+
+def _show_values(console: Console, name: str, column: ColumnScores) -> None:
+    """The heaviest values of a column."""
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(readable(name, 40))
+    for head in ("rows", "labels", "accuracy %", "change", "log loss", "change", "calibration %"):
+        table.add_column(head, justify="right")
+    found = column.values()
+    for one in found[:VALUES]:
+        (a, b), (c, d), (e, f) = one.accuracy, one.log_loss, one.calibration
+        numbers = (
+            [f"{100 * b:.2f}", f"{100 * (b - a):+.2f}", f"{d:.4f}", f"{d - c:+.4f}",
+             f"{100 * e:.1f} -> {100 * f:.1f}"]
+            if one.scored else []
+        )  # fmt: skip
+        table.add_row(readable(one.value, 40), f"{one.rows:,}", f"{one.labels:,}", *numbers)
+    console.print(table)
+    if len(found) > VALUES:
+        console.print(f"and {len(found) - VALUES:,} more values; --report shows them")
+
+
+def _show_tried(console: Console, tried: Sequence[Tried]) -> None:
+    """What each column is worth."""
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("with", overflow="fold")
+    for head in ("values", "points", "±", "nats", "±"):
+        table.add_column(head, justify="right")
+    table.add_column("")
+    for one in tried:
+        table.add_row(
+            ", ".join(readable(name, 40) for name in one.columns),
+            f"{one.values:,}",
+            f"{100 * one.accuracy.value:+.2f}",
+            f"{100 * one.accuracy.error:.2f}",
+            f"{one.log_loss.value:+.4f}",
+            f"{one.log_loss.error:.4f}",
+            one.said,
+        )
+    console.print(table)
+
+
+def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
+    """Four scores as text, or where ``before`` is given how they changed."""
+    values = [100 * scores.accuracy, scores.log_loss, scores.brier, 100 * scores.ece]
+    if before is None:
+        return [f"{value:.{digits}f}" for value, digits in zip(values, (2, 4, 4, 2), strict=True)]
+    raw = [100 * before.accuracy, before.log_loss, before.brier, 100 * before.ece]
+    changes = [a - b for a, b in zip(values, raw, strict=True)]
+    return [f"{change:+.{digits}f}" for change, digits in zip(changes, (2, 4, 4, 2), strict=True)]
