@@ -17,7 +17,7 @@ from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.compare.outcome import Outcome, against, compare, per_class
 from stream_can.compare.rivals import BOTH, rivals
 from stream_can.compare.stream import Stream, load
-from stream_can.compare.verdict import verdict
+from stream_can.compare.verdict import best, highlighted, verdict
 from stream_can.corrector import Corrector
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
@@ -154,12 +154,16 @@ def show(stream: Stream, outcomes: list[Outcome]) -> None:
         f"{len(stream.P):,} rows, {raw.scores.n:,} scored, {len(stream.classes)} classes; "
         f"{len(stream.validation[1]):,} validation rows"
     )
+    console.print()
+    console.print(verdict(outcomes))
+    console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
     for name in ("accuracy %", "change", "±", "log loss", "change", "±", "Brier", "ECE %", "MCE %"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("µs/row", justify="right", no_wrap=True)
     table.add_column("needs", style="dim", overflow="fold")
+    first = best(outcomes)
     for one in outcomes:
         scores, changed = one.scores, against(one, raw).summary()
         changes = ["", "", "", ""]
@@ -181,12 +185,10 @@ def show(stream: Stream, outcomes: list[Outcome]) -> None:
             f"{100 * scores.mce:.1f}",
             f"{one.microseconds:.1f}",
             one.needs,
-            style="bold" if one.name == BOTH else None,
+            style="bold" if one is first else None,
         )
     console.print(table)
     console.print(
         "Change against raw, ± its standard error over 30 stretches of the stream. µs/row: "
-        "processor time, fits included."
+        f"processor time, fits included. {highlighted(outcomes)}"
     )
-    console.print()
-    console.print(verdict(outcomes))

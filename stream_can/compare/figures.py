@@ -59,15 +59,17 @@ def rolling(what: str) -> Callable[[Drawn, Figure], list[Any]]:
         window = min(max(len(rows) // 25, 500), max(len(rows) // 2, 1))
         ends = np.linspace(window, len(rows), POINTS).astype(np.intp)
         axes = figure.subplots()
-        for outcome, color in drawn.lines:
+        # Each narrower than the one below it, so that lines which coincide are all seen.
+        widths = np.linspace(4.5, 1.5, len(drawn.lines))
+        for (outcome, color), width in zip(drawn.lines, widths, strict=True):
             values = 100.0 * outcome.hits if what == "accuracy" else outcome.losses
             total = np.append(0, np.cumsum(values))
             mean = (total[ends] - total[ends - window]) / window
-            axes.plot(rows[ends - 1], mean, color=color, linewidth=1.5)
+            axes.plot(rows[ends - 1], mean, color=color, linewidth=width, label=f" {outcome.name}")
         axes.set_ylabel("accuracy, %" if what == "accuracy" else "log loss, nats")
         axes.set_xlabel("rows")
         axes.margins(x=0.01)
-        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         return []
 

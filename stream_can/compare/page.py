@@ -12,8 +12,9 @@ from stream_can.compare.figures import Drawn, lines, panels, rolling
 from stream_can.compare.outcome import Outcome, against, per_class
 from stream_can.compare.rivals import BOTH
 from stream_can.compare.stream import Stream
-from stream_can.compare.verdict import verdict
+from stream_can.compare.verdict import best, highlighted, verdict
 from stream_can.report.document import card, document, words, write
+from stream_can.report.glossary import GLOSSARY
 from stream_can.report.origin import made_by
 from stream_can.report.svg import VARIABLES, draw
 
@@ -27,6 +28,9 @@ STYLE = """
   vertical-align: middle; margin-right: 6px; }
 tr.ours td { font-weight: 700; color: var(--after); }
 .tall { max-height: 440px; overflow-y: auto; }
+@media (max-width: 520px) { td.pm { white-space: normal; }
+  .card table { font-size: .72rem; } .card th, .card td { padding: 5px 2px; }
+  .card td.name { min-width: 4.5rem; } }
 td.name, .needs { white-space: normal; overflow-wrap: anywhere; text-align: left; }
 """
 TABLE_NOTE = (
@@ -37,6 +41,18 @@ CLASSES_NOTE = (
     "Recall in percent, over the scored rows; gained: how many more rows of the class are right. "
     "Those that gained most come first, those that lost most last."
 )
+WORDS = (
+    "row", "accuracy", "log loss", "Brier", "confidence", "ECE", "recall", "CAN", "temperature",
+    "class mix", "standard error",
+)  # fmt: skip
+"""Taken from the glossary of a replay."""
+OWN_WORDS = {
+    "raw": "The predictions as the classifier made them; a replay calls it before.",
+    "MCE": "Maximum calibration error: as ECE, of the bin that is furthest off.",
+    "validation rows": "Labelled rows from before the stream, which rivals are fitted to.",
+    "scored rows": "Rows with a label, over which every rival is judged.",
+    "refitted": "Fitted again and again, to the labels that had come by then.",
+}
 FIGURES: list[tuple[str, str, Any]] = [
     ("Accuracy over time", "Share of right predictions in a sliding window.", rolling("accuracy")),
     ("Log loss over time", "Log loss in a sliding window.", rolling("log loss")),
@@ -77,7 +93,9 @@ def page(
         if i < 3 or len(drawn.lines) > 2
     ]
     raw, last = outcomes[0], next((one for one in outcomes if one.name == BOTH), outcomes[-1])
-    rivals = card("Every rival", _table(outcomes), TABLE_NOTE, "card wide")
+    rivals = card(
+        "Every rival", _table(outcomes), f"{highlighted(outcomes)} {TABLE_NOTE}", "card wide"
+    )
     named = f"Each class, raw and {last.name}"
     classes = card(named, _classes(stream, raw, last), CLASSES_NOTE, "card wide")
     return document(
@@ -92,7 +110,8 @@ def page(
 {"".join(figures)}
 {classes}
 </div>
-{words("How this page was made", made)}""",
+{words("How this page was made", made)}
+{words("What the words mean", _glossary())}""",
         more_style=STYLE,
     )
 
@@ -109,6 +128,12 @@ def write_page(
     write(page(stream, outcomes, title, made_from=made_from), path)
 
 
+def _glossary() -> list[tuple[str, str]]:
+    """The words of this page, as the page of a replay says them."""
+    shared = [(word, GLOSSARY[word]) for word in WORDS]
+    return sorted([*shared, *OWN_WORDS.items()], key=lambda pair: pair[0].lower())
+
+
 def _keys(drawn: Drawn) -> str:
     return "".join(
         f'<li><i style="--c:var({VARIABLES[line.color]})"></i>{html.escape(line.outcome.name)}</li>'
@@ -119,21 +144,21 @@ def _keys(drawn: Drawn) -> str:
 def _table(outcomes: list[Outcome]) -> str:
     """A row for each rival; the first is the raw stream, against which changes are counted."""
     raw = outcomes[0]
-    body = []
+    body, first = [], best(outcomes)
     for one in outcomes:
         changed = against(one, raw).summary()
         points = nats = ""
         if one is not raw:
-            points = f"{changed['points']:+.2f} ± {changed['points_error']:.2f}"
-            nats = f"{changed['nats']:+.4f} ± {changed['nats_error']:.4f}"
+            points = f"{changed['points']:+.2f} ±\N{NO-BREAK SPACE}{changed['points_error']:.2f}"
+            nats = f"{changed['nats']:+.4f} ±\N{NO-BREAK SPACE}{changed['nats_error']:.4f}"
         scores = one.scores
         cells = [
             ("", f"{100 * scores.accuracy:.2f}"),
-            (" class=spare", points),
+            (" class=pm", points),
             ("", f"{scores.log_loss:.4f}"),
-            (" class=spare", nats),
+            (" class=pm", nats),
             (" class=spare", f"{scores.brier:.4f}"),
-            ("", f"{100 * scores.ece:.2f}"),
+            (" class=spare", f"{100 * scores.ece:.2f}"),
             (" class=spare", f"{100 * scores.mce:.1f}"),
             (" class=spare", f"{one.microseconds:.1f}"),
         ]
@@ -141,13 +166,13 @@ def _table(outcomes: list[Outcome]) -> str:
             f"<td{kind}>{text}</td>".replace("-", "\N{MINUS SIGN}") for kind, text in cells
         )
         body.append(
-            f"<tr{' class=ours' if one.name == BOTH else ''}><td class=name>"
+            f"<tr{' class=ours' if one is first else ''}><td class=name>"
             f'{html.escape(one.name)}</td>{row}<td class="needs spare">{html.escape(one.needs)}'
             "</td></tr>"
         )
     head = (
-        "<th></th><th>accuracy</th><th class=spare>change</th><th>log loss</th>"
-        "<th class=spare>change</th><th class=spare>Brier</th><th>ECE</th>"
+        "<th></th><th>accuracy</th><th>change</th><th>log loss</th>"
+        "<th>change</th><th class=spare>Brier</th><th class=spare>ECE</th>"
         '<th class=spare>MCE</th><th class=spare>µs</th><th class="needs spare">needs</th>'
     )
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(body)}</table></div>'

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stream_can.compare.outcome import Outcome, against
 from stream_can.compare.rivals import BOTH, WITH
 
-__all__ = ["best", "verdict"]
+__all__ = ["best", "highlighted", "verdict"]
 
 OURS = "stream_can"
 
@@ -15,6 +15,19 @@ OURS = "stream_can"
 def best(outcomes: Sequence[Outcome]) -> Outcome:
     """The one with the lowest log loss."""
     return min(outcomes, key=lambda one: one.scores.log_loss)
+
+
+def highlighted(outcomes: Sequence[Outcome]) -> str:
+    """Which row of the table is highlighted, and who wins by accuracy where that is another."""
+    first = best(outcomes)
+    right = max(outcomes, key=lambda one: one.scores.accuracy)
+    said = f"Highlighted: {first.name}, the lowest log loss."
+    if right.scores.accuracy > first.scores.accuracy:
+        said += (
+            f" The highest accuracy is another's, {right.name}:"
+            f" {100 * right.scores.accuracy:.2f} % against {100 * first.scores.accuracy:.2f} %."
+        )
+    return said
 
 
 def verdict(outcomes: Sequence[Outcome]) -> str:

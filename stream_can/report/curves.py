@@ -21,8 +21,8 @@ def before_and_after(
     """Two curves with their bands; where they coincide, "before" shows on both sides of "after"."""
     for mean, error, color in zip(means, errors, (BEFORE, AFTER), strict=True):
         band(axes, course, mean, error, color)
-    wide(axes, course, means[0], BEFORE)
-    axes.plot(course.x, means[1], color=AFTER, linewidth=1.5)
+    wide(axes, course, means[0], BEFORE, "before")
+    axes.plot(course.x, means[1], color=AFTER, linewidth=1.5, label=" after")
     along(axes, course.result)
     return [Key("before", BEFORE, "wide"), Key("after", AFTER)]
 
@@ -40,9 +40,9 @@ def band(
     )
 
 
-def wide(axes: Axes, course: Course, values: NDArray[np.float64], color: str) -> None:
+def wide(axes: Axes, course: Course, values: NDArray[np.float64], color: str, name: str) -> None:
     """A curve that another one may lie upon."""
-    axes.plot(course.x, values, color=color, linewidth=4.5, alpha=0.45)
+    axes.plot(course.x, values, color=color, linewidth=4.5, alpha=0.45, label=f" {name}")
 
 
 def along(axes: Axes, result: Replay) -> None:
@@ -55,7 +55,7 @@ def along(axes: Axes, result: Replay) -> None:
         axes.xaxis.set_major_formatter(short)
         return
     axes.set_xlabel("rows")
-    axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5))
+    axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(lambda value, _: _rows(value))
 
 

@@ -50,9 +50,11 @@ def class_mix(result: Replay, figure: Figure) -> list[Key]:
     commonest = np.argsort(-counts.sum(axis=0), kind="stable")[:SHOWN]
     for color, k in zip(SERIES, commonest, strict=False):
         band(axes, course, 100 * truth[:, k], 100 * error[:, k], color)
-        wide(axes, course, 100 * truth[:, k], color)
-        axes.plot(course.x, 100 * course.values(prior[:, k]), color=color, linewidth=1.4)
-        keys.append(Key(readable(result.classes[k]), color))
+        name = readable(result.classes[k])
+        wide(axes, course, 100 * truth[:, k], color, name)
+        taken = 100 * course.values(prior[:, k])
+        axes.plot(course.x, taken, color=color, linewidth=1.4, label=f" {name}, taken for")
+        keys.append(Key(name, color))
     axes.set_ylabel("share, %")
     axes.set_ylim(bottom=0)
     along(axes, result)
@@ -120,9 +122,9 @@ def temperature(result: Replay, figure: Figure) -> list[Key]:
         curves.insert(0, ("of the predictions", own, BEFORE))
     axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
     low = high = 1.0
-    for _, values, color in curves:
+    for name, values, color in curves:
         curve = course.values(values)
-        axes.plot(course.x, curve, color=color)
+        axes.plot(course.x, curve, color=color, label=f" {name}")
         low, high = min(low, curve.min()), max(high, curve.max())
     pad = max(0.1 * (high - low), 0.05)
     axes.set_ylim(low - pad, high + pad)

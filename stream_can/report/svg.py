@@ -13,6 +13,7 @@ from cycler import cycler
 from matplotlib.figure import Figure
 
 from stream_can.replay.result import Replay
+from stream_can.report.hover import hover, round_ticks
 
 __all__ = ["AFTER", "BEFORE", "INK", "MUTED", "SERIES", "Key", "Shown", "draw"]
 
@@ -83,10 +84,11 @@ def draw(title: str, plot: Callable[[Data, Figure], list[Key]], data: Data) -> s
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": plot.__name__}):
         figure = Figure(figsize=(4.9, 2.9), layout="constrained")
         keys = plot(data, figure)
+        round_ticks(figure)
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = out.getvalue()
-    svg = svg[svg.index("<svg") :]
+    svg = svg[svg.index("<svg") :].replace("</svg>", f"{hover(figure)}</svg>")
     svg = re.sub(r'<g id="[A-Za-z0-9_.]+_\d+"', "<g", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)

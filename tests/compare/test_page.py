@@ -1,11 +1,15 @@
 """The page of a comparison: self-contained, readable in a real browser, unfinished ones too."""
 
+import html
 import re
 
+import numpy as np
 import pytest
 
 from stream_can.compare import compare, rivals
 from stream_can.compare.page import page, write_page
+from stream_can.compare.verdict import highlighted
+from stream_can.scores import Scores
 from tests.compare.streams import drifting, stream_of
 from tests.report.pages import Page, brightness, look
 
@@ -58,3 +62,32 @@ def test_readable_in_a_browser(browser, outcomes, tmp_path, width, dark):
     assert (ground < 60) == dark
     assert abs(ink - ground) > 150
     assert abs(axis - ground) > 80
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [320, 400])
+def test_the_error_of_a_change_is_there_on_a_phone(browser, outcomes, tmp_path, width):
+    look(browser, tmp_path, page(STREAM, outcomes, "A stream"), width, False)
+    shown = browser.value(
+        "[...document.querySelectorAll('td.pm')].filter(t => t.offsetWidth && t.innerText"
+        ".includes('±')).length"
+    )
+    assert shown == 2 * (len(outcomes) - 1)
+    assert "refitted" in browser.value("[...document.querySelectorAll('dl')].at(-1).innerText")
+
+
+@pytest.mark.fast
+def test_the_lowest_log_loss_is_highlighted_and_another_winner_named(outcomes):
+    first = min(outcomes, key=lambda one: one.scores.log_loss)
+    text = page(STREAM, outcomes, "A stream")
+    assert re.findall(r"<tr class=ours><td class=name>(.*?)</td>", text) == [
+        html.escape(first.name)
+    ]
+    labels = STREAM.y[STREAM.scored]
+    unsure = Scores()  # always right, and hardly surer than chance
+    unsure.add(np.where(np.eye(6)[labels] > 0, 0.18, 0.164), labels)
+    assert unsure.log_loss > first.scores.log_loss
+    assert "another's" not in highlighted([first])
+    right = first._replace(name="right", scores=unsure)
+    assert "The highest accuracy is another's, right: 100.00 %" in highlighted([first, right])
+    assert highlighted(outcomes) in html.unescape(text)

@@ -184,6 +184,34 @@ def test_lines_that_coincide_are_both_seen():
 
 
 @pytest.mark.fast
+def test_the_pointer_finds_the_values_of_a_curve():
+    P, y = stream(4000)
+    result = replayed(P, y, ["_a", "b<", "c", "d"])
+    text = report(result, "hover")
+    titles = re.findall(r"<rect[^>]*><title>(.*?)</title>", text, re.S)
+    accuracy = [title.split("\n") for title in titles if "\nbefore " in title][:60]
+    assert accuracy[-1][0] == "row 4,000"
+    before, after = drawn(rolling_accuracy, result).axes[0].lines
+    assert accuracy[-1][1:] == [
+        f"before {before.get_ydata()[-1]:.4g}", f"after {after.get_ydata()[-1]:.4g}"
+    ]  # fmt: skip
+    assert any("\n_a 2" in title and "\nb&lt;, taken for" in title for title in titles)
+    days = np.datetime64("2013-03-01T00:00") + np.arange(4000) * np.timedelta64(2, "h")
+    assert "<title>2013-" in report(replayed(P, y, time=days), "dates")
+
+
+@pytest.mark.fast
+def test_ticks_are_round():
+    rng = np.random.default_rng(0)
+    y = (rng.random(6000) < 0.78).astype(int)
+    result = replayed(np.tile([0.4, 0.6], (6000, 1)), y)
+    text = report(result, "ticks").partition("Log loss</h2>")[0]
+    ticks = {t for t in re.findall(r">([\d.k]+)</text>", text)}
+    assert {"2k", "4k", "6k"} <= ticks
+    assert not {t for t in ticks if t.endswith(".5")}
+
+
+@pytest.mark.fast
 def test_what_goes_out_and_both_temperatures_are_drawn():
     P, y = stream(4000, sharpness=3)
     result = replayed(P, y, rates=False)
