@@ -7,7 +7,7 @@ from stream_can.replay.delays import Delays
 from stream_can.replay.result import Moment, Replay
 from stream_can.replay.run import label_rates, replay
 from stream_can.replay.steps import Arrivals, Step, steps
-from stream_can.replay.verdict import verdict
+from stream_can.replay.verdict import Verdict, judge, verdict
 
 __all__ = [
     "Arrivals",
@@ -17,8 +17,10 @@ __all__ = [
     "Recording",
     "Replay",
     "Step",
+    "Verdict",
     "asking_for",
     "from_arrays",
+    "judge",
     "label_rates",
     "replay",
     "steps",

@@ -107,7 +107,7 @@ def steps(
     requests
         Where given, only labels that it asks for arrive. It chooses among the rows whose label
         would arrive, since the others can never be answered: its budget is a share of these. See
-        :func:`stream_can.replay.asking.asking_for` for a share of all rows.
+        :func:`stream_can.replay.asking_for` for a share of all rows.
     explain
         Whether to say what each path makes of each row; takes about twice the time.
 

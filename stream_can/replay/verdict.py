@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(result: Replay) -> str:
-    """One paragraph on whether to use the corrector on this stream, and why: :func:`judge`."""
+    """One paragraph on whether to use the corrector on this stream, and why: :func:`stream_can.replay.judge`."""
     return " ".join(part for part in judge(result)[:3] if part)
 
 
