@@ -38,7 +38,10 @@ class Verdict(NamedTuple):
 
 
 def verdict(result: Replay) -> str:
-    """One paragraph on whether to use the corrector on this stream, and why: :func:`stream_can.replay.judge`."""
+    """One paragraph on whether to use the corrector on this stream, and why.
+
+    What :func:`stream_can.replay.judge` says, in one.
+    """
     return " ".join(part for part in judge(result)[:3] if part)
 
 
