@@ -8,7 +8,7 @@ import pytest
 from stream_can import Corrector, LabelRequests
 from stream_can.replay import Recording, Replay, Step, from_arrays, replay, steps
 from stream_can.replay.asking import asking_for
-from stream_can.replay.verdict import verdict
+from stream_can.replay.verdict import judge, verdict
 from stream_can.scores import Scores
 from tests.replay.streams import ODD_NAMES, replayed, stream
 
@@ -274,3 +274,15 @@ def test_it_says_where_asking_does_worse_than_random(hits, said):
         for one in result.moments
     ]
     assert f"Asking {said}" in verdict(result).replace("does neither better ", "")
+
+
+def test_it_names_the_class_that_gains_and_the_one_that_loses():
+    def moved(P, y):
+        return mix(mix(P, y, 0.6 * (y == 1)[:, None], 1), y, 0.6 * (y == 2)[:, None], 3)
+
+    result = result_of(moved)
+    found = judge(result).gains
+    rows = result.raw_classes.rows
+    assert f"Class 1 gains most: {result.made_right[1]:,} of its {rows[1]:,} rows" in found
+    assert f"Class 2 loses most: 0 of its {rows[2]:,} rows made right" in found
+    assert "No class gains or loses" in judge(result_of(cool)).gains
