@@ -18,7 +18,7 @@ from stream_can.kafka.client.guards import (
 from stream_can.kafka.loading import load
 from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.process import EXIT_CODES, run
-from stream_can.kafka.settings import Option, Settings, SettingsError, options
+from stream_can.kafka.settings import ModelSettings, Option, Settings, SettingsError, options
 from stream_can.kafka.worker import Worker
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "ClientError",
     "DeniedError",
     "FencedError",
+    "ModelSettings",
     "Option",
     "RebuildError",
     "RetryError",

@@ -112,7 +112,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     ] = False
     max_lanes: Annotated[
         int,
-        _is("models and versions to keep; the one that was silent longest goes", ge=1, le=100000),
+        _is("models and versions to keep; the one that was silent longest goes", ge=1, le=10_000),
     ] = 1000
     models: Annotated[
         dict[str, ModelSettings], _is("[models.NAME]: what differs for a model; in the file alone")

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 NO_CLASSES = ("",)
 """Of the corrector that a log begins with where each model has classes of its own."""
+LANE_BYTES = 100
+"""Of a lane in the shared record, with names of some length."""
 SEGMENTS_MB = 0.5
 """For the values of columns: with them a corrector fits topics that nobody changed."""
 
@@ -117,7 +119,8 @@ class Start:
     def state_bytes(self) -> int:
         """What is learned takes at most, as a record of the state topic or the learned log."""
         values = self._given.segments_mb or SEGMENTS_MB if self.segments else 0
-        return len(self.snapshot) + 200 + int(values * (1 << 20))
+        lanes = 0 if self.fleet is None else LANE_BYTES * self.fleet.max_lanes
+        return len(self.snapshot) + 200 + int(values * (1 << 20)) + lanes
 
     def fit_to(self, partitions: int, max_bytes: int) -> None:
         """Share the memory among so many partitions, keep to what the output topic takes."""

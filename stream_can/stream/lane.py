@@ -108,6 +108,7 @@ class Lane:
         )
         self._keeps = recent_bytes is not None
         self.requests, self.open_requests = requests, OpenRequests()
+        self._requests_state: bytes | None = None
         self.raw_scores, self.sent_scores = Scores(), Scores()
         self._counted = self._columns if count_values else ()
         self._values = self._new_values()
@@ -300,11 +301,17 @@ class Lane:
         oldest = self.recent.oldest
         self.open_requests.forget(next_prediction if oldest is None else oldest)
 
+    def requests_state(self) -> bytes | None:
+        """Where its label requests stand, for :meth:`LabelRequests.resumed`; None without any."""
+        if self._requests_state is None and self.requests is not None:
+            self._requests_state = self.requests.to_bytes()
+        return self._requests_state
+
     def _ask(self, batch: Batch, Q: Array) -> dict[int, tuple[bytes, LabelRequest]]:
         """The predictions of the batch whose label is asked for: number -> (id, why)."""
         if self.requests is None:
             return {}
-        id_of = self.messages.id_of
+        id_of, self._requests_state = self.messages.id_of, None
         ids = [id_of(prediction.fields, output.key) for prediction, output, _ in batch.predictions]
         known = {i: id for i, id in enumerate(ids) if id is not None}
         said = self.requests.ask_many(known.values(), Q[list(known)])

@@ -50,6 +50,8 @@ class Several(NamedTuple):
 
 
 NOBODY = Several([])
+LATEST = 1000
+"""So many offsets of the log behind a restore, what was committed before it is folded."""
 
 
 class Seen(NamedTuple):
@@ -104,6 +106,7 @@ class Lanes:
         self.versions = Versions()
         """What became of the labels that were for several versions of a model."""
         self.stored: dict[LaneName, bytes | None] = {}
+        self.stored_at = 0 if replica is None else replica.offset
         """Of lanes that positions named and that have not had a record since: where their label
         requests stood, if any are made."""
 
@@ -307,13 +310,13 @@ class Lanes:
         if listed is not None or of_classes is None:
             return listed, False
         names = self.only.messages.names_in(fields)
-        before = self._replica.start(name)
-        if before.after is not None and names is None:
+        versions = self._replica.versions(name.model)
+        if versions and names is None:
             return None, False
-        if before.after is not None and {*map(str, before.corrector.classes)} == {
-            *map(str, names or ())
-        }:
-            return None, False
+        for version in versions:
+            known = self._replica.classes(LaneName(name.model, version))
+            if {*map(str, known)} == {*map(str, names or ())}:
+                return None if version == versions[0] else of_classes(known), True
         if names is None or len(names) < 2:
             raise BadMessage(
                 f"model {name.model!r}: its classes are not known; give them under"
@@ -461,10 +464,13 @@ class Lanes:
         """Of lanes that ask for labels, where their requests stand; and those that the log does not
         have."""
         assert self._replica is not None
+        # By then all that began before a restore is folded: what is not there was dropped.
+        if self._replica.offset > self.stored_at + LATEST:
+            self.stored = {name: at for name, at in self.stored.items() if self._replica.lane(name)}
         found = dict(self.stored)
         for name, lane in self._named.items():
             if lane.requests is not None:
-                found[name] = lane.requests.to_bytes()
+                found[name] = lane.requests_state()
             elif self._replica.lane(name) is None and len(lane.recent):
                 found[name] = None
         return found

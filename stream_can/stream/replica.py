@@ -19,6 +19,8 @@ from stream_can.version import __version__
 __all__ = ["Begun", "BegunAnew", "LeftOut", "Replica"]
 
 HOUR_MS = 3_600_000
+MOST_STARTS = 1000
+"""So many lanes that have not begun are remembered as what they would begin with."""
 
 
 class BegunAnew(StreamCANError):
@@ -115,6 +117,10 @@ class Replica:
         """A lane that has begun."""
         return self._lanes.get(name)
 
+    def classes(self, name: LaneName) -> tuple[Any, ...]:
+        """Those of a lane that has begun, in the order of its columns."""
+        return self._lanes[name].corrector.classes
+
     def start(self, name: LaneName, fresh: bytes | None = None) -> Begun:
         """What a lane would begin with now: a function of the offset, the name and ``fresh``.
 
@@ -131,21 +137,30 @@ class Replica:
         if known is not None and known[:2] == (self.offset, fresh):
             return known[2]
         own = None if fresh is None else Corrector.from_bytes(fresh)
-        others = [
-            (one.labels, one.begun, version)
-            for version in self._versions.get(name.model, ())
-            if (one := self._lanes[LaneName(name.model, version)])
-            and (own is None or own.classes == one.corrector.classes)
+        before = [
+            version
+            for version in self.versions(name.model)
+            if own is None or own.classes == self.classes(LaneName(name.model, version))
         ]
-        after = None
-        if others:
-            _, _, after = max(others)
+        after = before[0] if before else None
+        if after is not None:
             corrector = self._lanes[LaneName(name.model, after)].corrector.successor()
         else:
             corrector = own or self.corrector
         found = Begun(self._under_terms(name, corrector), -1, -1, after)
+        if len(self._starts) >= MOST_STARTS:
+            self._starts.clear()
         self._starts[name] = self.offset, fresh, found
         return found
+
+    def versions(self, model: str) -> list[str]:
+        """Those of a model that have begun, that with most labels of late first."""
+
+        def weight(version: str) -> tuple[float, int]:
+            lane = self._lanes[LaneName(model, version)]
+            return lane.labels, lane.begun
+
+        return sorted(self._versions.get(model, ()), key=weight, reverse=True)
 
     def _under_terms(self, name: LaneName, corrector: Corrector) -> Corrector:
         """The same, as a corrector of its own, under the settings of a lane."""

@@ -197,7 +197,7 @@ class Task:
     @property
     def stale(self) -> bool:
         """Whether the log has begun anew since the task was made."""
-        return any(lane.stale for lane in self.lanes)
+        return self.lane.stale  # which was made first
 
     @property
     def oldest(self) -> int:

@@ -88,7 +88,7 @@ def test_everything_without_a_file() -> None:
         ({"client": ["session_timeout_ms=soon"]}, {}, "client.session_timeout_ms: 'soon'"),
         ({"models": {"a": {}}}, {}, "models: needs model, the field that names the model"),
         ({"only_listed_models": "true"}, {}, "only_listed_models: needs model"),
-        ({"model": "m", "models": {"a": {"clases": []}}}, {}, "unknown field `clases`"),
+        ({"model": "m", "models": {"a": {"class": []}}}, {}, "unknown field `class`"),
         ({"model": "m", "models": {"a": {"k": 0}}}, {}, r"models\.a: k: 0"),
         ({"model": "m", "version": "m"}, {}, "version: 'm' is the place of the model"),
         ({"model": "probs"}, {}, "'probs' is two things at once"),
