@@ -18,7 +18,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--remote-debugging-pipe",
 )  # fmt: skip
-KEYS = {"s": "KeyS"} | {str(n): f"Digit{n}" for n in range(1, 10)}
+KEYS = {"s": "KeyS", "p": "KeyP", "u": "KeyU"} | {str(n): f"Digit{n}" for n in range(1, 10)}
 
 
 class Browser:

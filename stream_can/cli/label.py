@@ -23,16 +23,21 @@ def label(
     config: Annotated[Path, Parameter(help="TOML file of the worker's settings")],
     *,
     port: Annotated[Whole, Parameter(help="port on 127.0.0.1 (a free one)")] = 0,
+    percentages: Annotated[
+        bool,
+        Parameter(help="show the classifier's percentages before they are asked for", negative=""),
+    ] = False,
 ) -> int:
     """Serve a page on 127.0.0.1 that shows open label requests and writes the answers.
 
     Prints the address, which holds a secret: whoever has it can read the messages and give labels.
-    Keys 1 to 9 answer with the likeliest classes. Ctrl-C ends it.
+    Keys 1 to 9 answer with the likeliest classes; an answer is written after 10 s, and u takes it
+    back until then. Ctrl-C ends it.
     """
     settings = kafka.load(config, {}, os.environ)
     set_up_logging(settings.log_format, settings.log_level)
     pending = PendingRequests(settings)
-    server, stop = LabellingServer(pending, port), threading.Event()
+    server, stop = LabellingServer(pending, port, percentages=percentages), threading.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, lambda *_: stop.set())
     print(server.address, flush=True)

@@ -291,8 +291,11 @@ class Lane:
                 self.open_requests.ask(entry.offset, entry.timestamp)
         answered = self.open_requests.answer(batch.answered)  # its label may be in this batch too
         self.forget(next_prediction)
+        classes = None if self.name == UNNAMED else list(self.messages.classes)
         return [
-            request_record(batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist())
+            request_record(
+                batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist(), classes
+            )
             for i, (id, request) in asked.items()
         ], answered
 

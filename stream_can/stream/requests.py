@@ -6,6 +6,7 @@ It goes where the prediction's label is to come from, under the prediction's own
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -26,7 +27,7 @@ MARK_SIZE = len(b',"ask":"random"')
 """Bytes that it adds at most."""
 
 
-class RequestMessage(msgspec.Struct):
+class RequestMessage(msgspec.Struct, omit_defaults=True):
     """A label request, as JSON."""
 
     id: str
@@ -43,6 +44,8 @@ class RequestMessage(msgspec.Struct):
     """The same corrected, as it was sent."""
     message: Raw
     """The whole message that went out, a JSON object."""
+    classes: list[str | int | float] | None = None
+    """Their names, where messages name a model or version: each may have others."""
 
 
 class OpenRequests:
@@ -79,7 +82,12 @@ def reason_of(record: Output) -> str:
 
 
 def request_record(
-    output: Output, id: bytes, request: LabelRequest, raw: list[float], sent: list[float]
+    output: Output,
+    id: bytes,
+    request: LabelRequest,
+    raw: list[float],
+    sent: list[float],
+    classes: list[Any] | None = None,
 ) -> Output:
     """The record of a request for the label of the prediction that ``output`` was made of."""
     message = RequestMessage(
@@ -90,6 +98,7 @@ def request_record(
         raw,
         sent,
         Raw(output.value or b"null"),
+        classes,
     )
     # The reason is a header to be counted without being opened.
     headers: list[Header] = [(REASON_HEADER, request.reason.encode())]

@@ -143,7 +143,7 @@ def give(server: LabellingServer, one: dict[str, Any], column: int) -> tuple[int
 
 
 def opened(server: LabellingServer) -> dict[str, Any]:
-    code, text, _ = call(server, "requests")
+    code, text, _ = call(server, "requests?oldest")
     assert code == 200
     found: dict[str, Any] = json.loads(text)
     return found
@@ -173,18 +173,32 @@ def test_a_label_is_given_with_the_keyboard_and_learned(
         fields = browser.value("[...document.querySelectorAll('dt')].map(one => one.textContent)")
         assert fields == ["text", "trick", "order"]  # and no probabilities
         assert TRICK in browser.value("document.querySelector('dl').textContent")
+        assert browser.value("document.querySelectorAll('li span').length") == 0
+        browser.press("p")
         shares = browser.value(
             "[...document.querySelectorAll('li span')].map(one => parseFloat(one.textContent))"
         )
-        assert shares == sorted(shares, reverse=True)
-        chosen = browser.value("document.querySelectorAll('li bdi')[1].textContent")
+        assert sum(shares) == pytest.approx(100, abs=0.3)
+        why = browser.value("document.getElementById('why').textContent")
+        assert re.match(r"asked at random|asked because it is uncertain", why)
+        assert re.search(r", predicted \d+ (d|h|min|s) ago$", why)
+        first = browser.value("document.querySelector('dd').textContent")
         browser.press("s")  # the first is passed over
         chosen = browser.until(
-            "document.querySelector('dd').textContent === 'message 1' &&"
+            f"document.querySelector('dd').textContent !== '{first}' &&"
             " document.querySelectorAll('li bdi')[1].textContent"
         )
+        second = browser.value("document.querySelector('dd').textContent")
         order = browser.value("document.querySelectorAll('dd')[2].textContent")
+        browser.press("1")
+        browser.until(f"document.querySelector('dd').textContent !== '{second}'")
+        browser.press("u")  # it was a mistake
+        browser.until(f"document.querySelector('dd').textContent === '{second}'")
         browser.press("2")
+        said = "document.getElementById('progress').textContent"
+        browser.until(f"{said} === 'Here: 0 written, 1 waiting, 1 passed over.'")
+        assert asking.labels(0) == asking.labels(1) == []
+        browser.until(f"{said} === 'Here: 1 written, 0 waiting, 1 passed over.'")
         left = asking.count - 1
         browser.until(f"document.getElementById('open').textContent === '{left} open'")
         assert browser.value("document.title") == "Labels"  # what is in a message is text
@@ -378,7 +392,7 @@ def no_constant(text: str) -> None:
 
 def test_numbers_that_no_browser_has_are_sent_as_text(unread: Any) -> None:
     server = unread(*(b'"amount": ' + number for number in HOSTILE)).server
-    code, text, _ = call(server, "requests")
+    code, text, _ = call(server, "requests?oldest")
     assert code == 200
     found = json.loads(text, parse_constant=no_constant)
     assert [one["message"]["amount"] for one in found["requests"]] == list(HOSTILE.values())

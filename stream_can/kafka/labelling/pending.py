@@ -10,20 +10,20 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 from kafka import KafkaProducer, TopicPartition
 
-from stream_can.errors import StreamCANError
+from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
-from stream_can.stream.messages import Messages
+from stream_can.stream.messages import Messages, open_object
 from stream_can.stream.requests import RequestMessage
 
 __all__ = ["NotOpen", "Pending", "PendingRequests"]
@@ -75,10 +75,15 @@ class PendingRequests:
         self._open: OrderedDict[tuple[int, str], Pending] = OrderedDict()
         self._producer: Any = None
 
-    def oldest(self, n: int) -> tuple[int, list[Pending]]:
-        """How many requests are open, and the n that have waited longest."""
+    def first(self, n: int, *, oldest: bool = False) -> tuple[int, list[Pending]]:
+        """How many requests are open, and the n newest, or those that have waited longest."""
         with self._lock:
-            return len(self._open), list(islice(self._open.values(), n))
+            found = self._open.values() if oldest else reversed(self._open.values())
+            return len(self._open), list(islice(found, n))
+
+    def classes_of(self, one: Pending) -> Sequence[Any]:
+        """The names of a request's classes, in the order of its columns."""
+        return self.classes if one.says.classes is None else one.says.classes
 
     def read(self, stopped: Callable[[], bool]) -> None:
         """Follow both topics until ``stopped``; an outage is waited for.
@@ -159,10 +164,9 @@ class PendingRequests:
         except (ValueError, RecursionError) as error:  # msgspec's own, no UTF-8, nested too deeply
             self._refuse(record, str(error))
             return
-        if len(says.probs) != len(self.classes):
-            self._refuse(
-                record, f"{len(says.probs)} classes, the settings have {len(self.classes)}"
-            )
+        classes = self.classes if says.classes is None else says.classes
+        if len(says.probs) != len(classes):
+            self._refuse(record, f"{len(says.probs)} classes, the settings have {len(classes)}")
             return
         with self._lock:
             self._open[record.partition, says.id] = Pending(
@@ -176,12 +180,22 @@ class PendingRequests:
 
     def _answered(self, record: Any) -> None:
         try:
-            label = self._messages.read_label(record.value or b"", record.key)
+            fields = open_object(record.value or b"")
+            id = self._messages.id_of(fields, record.key)
+            if id is None:
+                return
+            name = record.partition, id.decode(errors="replace")
+            one = self._open.get(name)
+            if one is None:
+                return
+            if one.says.classes is None:
+                self._messages.read_label_object(fields, record.key)
+            else:
+                Messages(one.says.classes, self._messages.fields).label_in(fields)
         except StreamCANError:
             return  # a dead letter of the worker's
-        if label.id is not None:
-            with self._lock:
-                self._open.pop((record.partition, label.id.decode(errors="replace")), None)
+        with self._lock:
+            self._open.pop(name, None)
 
     def answer(self, partition: int, offset: int, column: int) -> None:
         """Write the label of an open request; returns when the brokers have it.
@@ -197,6 +211,8 @@ class PendingRequests:
         ------
         NotOpen
             Nobody waits for it any more.
+        UnknownClass
+            It has not so many classes.
         RetryError, DeniedError
             It could not be written, and is open as before.
         """
@@ -209,6 +225,9 @@ class PendingRequests:
             if not found:
                 raise NotOpen("this request was answered already")
             ((name, pending),) = found
+            m = len(self.classes_of(pending))
+            if not 0 <= column < m:
+                raise UnknownClass(f"class {column}: there are {m}")
             del self._open[name]
         try:
             self._send(pending, self._label_message(pending, column))
@@ -221,7 +240,7 @@ class PendingRequests:
     def _label_message(self, pending: Pending, column: int) -> bytes:
         """The label with its id, and the raw prediction: a worker may have forgotten it by then."""
         message: dict[str, Any] = {}
-        put(message, self._messages.label_path, self.classes[column])
+        put(message, self._messages.label_path, self.classes_of(pending)[column])
         if self._messages.fields.id is not None:
             put(message, self._messages.fields.id.split("."), pending.says.id)
         if self.raw_path is not None:

@@ -2,7 +2,7 @@
 
 ========================= ========================================================
 GET  /TOKEN/              the page
-GET  /TOKEN/requests      the requests that have waited longest, as JSON
+GET  /TOKEN/requests      the newest requests, as JSON; with ?oldest those that waited longest
 POST /TOKEN/answer        {"partition", "offset", "class": its number} of a request
 ========================= ========================================================
 
@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from stream_can.errors import UnknownClass
 from stream_can.kafka.client.guards import ClientError, DeniedError
 from stream_can.kafka.labelling.pending import NotOpen, Pending, PendingRequests
 from stream_can.kafka.watch.server import Handler, Server
@@ -60,6 +61,8 @@ class LabellingServer:
         The requests.
     port
         Port 0 takes a free one; ``address`` has it.
+    percentages
+        Whether the page shows the classifier's from the start.
 
     Raises
     ------
@@ -67,11 +70,16 @@ class LabellingServer:
         The port cannot be had.
     """
 
-    def __init__(self, pending: PendingRequests, port: int = 0) -> None:
+    def __init__(
+        self, pending: PendingRequests, port: int = 0, *, percentages: bool = False
+    ) -> None:
         self.token = secrets.token_urlsafe(24)
         try:
             self._server = Server(
-                "127.0.0.1", port, _handler(pending, self.token), request_seconds=REQUEST_SECONDS
+                "127.0.0.1",
+                port,
+                _handler(pending, self.token, percentages),
+                request_seconds=REQUEST_SECONDS,
             )
         except (OSError, OverflowError) as error:
             raise DeniedError(f"port {port}: {error}") from error
@@ -87,9 +95,10 @@ def shown(one: Pending, pending: PendingRequests) -> str:
 
     A message that cannot be taken apart is shown as its text, so that none holds up the others.
     """
-    likeliest = sorted(range(len(pending.classes)), key=lambda k: -one.says.probs[k])[:KEYS]
+    likeliest = sorted(range(len(one.says.probs)), key=lambda k: -one.says.probs[k])[:KEYS]
     text = bytes(one.says.message).decode(errors="replace")
-    found = {
+    names = {} if one.says.classes is None else {"classes": [*map(str, one.says.classes)]}
+    found = names | {
         "partition": one.partition,
         "offset": one.offset,
         "id": one.says.id,
@@ -132,7 +141,7 @@ def forget(message: Any, path: list[str] | None) -> None:
         message.pop(last, None)
 
 
-def _handler(pending: PendingRequests, token: str) -> type[Handler]:
+def _handler(pending: PendingRequests, token: str, percentages: bool) -> type[Handler]:
     page = resources.files(__package__).joinpath("page.html").read_text("utf-8")
     classes = tuple(pending.classes)
 
@@ -141,11 +150,14 @@ def _handler(pending: PendingRequests, token: str) -> type[Handler]:
             match self._asked_for():
                 case "":
                     nonce = secrets.token_urlsafe(16)
-                    self._say(200, page.replace("NONCE", nonce), "text/html", nonce)
+                    shows = "true" if percentages else "false"
+                    text = page.replace("NONCE", nonce).replace("PERCENTAGES", shows)
+                    self._say(200, text, "text/html", nonce)
                 case "requests":
-                    n, oldest = pending.oldest(SHOWN)
+                    oldest = self.path.endswith("?oldest")
+                    n, first = pending.first(SHOWN, oldest=oldest)
                     names = json.dumps([str(c) for c in classes])
-                    requests = ", ".join(shown(one, pending) for one in oldest)
+                    requests = ", ".join(shown(one, pending) for one in first)
                     found = f'{{"open": {n}, "classes": {names}, "requests": [{requests}]}}'
                     self._say(200, found, "application/json")
                 case _:
@@ -162,7 +174,7 @@ def _handler(pending: PendingRequests, token: str) -> type[Handler]:
                     400, f"Content-Length {size[:20]!r}: expected at most {LARGEST_ANSWER} bytes\n"
                 )
             else:
-                self._say(*answered(pending, len(classes), self.rfile.read(int(size))))
+                self._say(*answered(pending, self.rfile.read(int(size))))
 
         def _asked_for(self) -> str | None:
             """What is asked for behind the token; None without it, or under another name."""
@@ -182,18 +194,18 @@ def _handler(pending: PendingRequests, token: str) -> type[Handler]:
     return Asked
 
 
-def answered(pending: PendingRequests, m: int, body: bytes) -> tuple[int, str]:
+def answered(pending: PendingRequests, body: bytes) -> tuple[int, str]:
     """Take an answer; what to say of it."""
     try:
         answer = msgspec.json.decode(body, type=Answer)
     except ValueError as error:  # of msgspec, or no UTF-8
         return 400, f"{error}\n"
-    if not 0 <= answer.column < m:
-        return 400, f"class {answer.column}: there are {m}\n"
     try:
         pending.answer(answer.partition, answer.offset, answer.column)
     except NotOpen as error:
         return 409, f"{error}\n"
+    except UnknownClass as error:
+        return 400, f"{error}\n"
     except ClientError as error:
         return 503, f"the label was not written: {error}\n"
     return 200, "ok\n"
