@@ -18,7 +18,14 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--remote-debugging-pipe",
 )  # fmt: skip
-KEYS = {"s": "KeyS", "p": "KeyP", "u": "KeyU"} | {str(n): f"Digit{n}" for n in range(1, 10)}
+KEYS = {
+    "s": "KeyS",
+    "p": "KeyP",
+    "u": "KeyU",
+    "/": "Slash",
+    "Enter": "Enter",
+    "Escape": "Escape",
+} | {str(n): f"Digit{n}" for n in range(1, 10)}
 
 
 class Browser:
@@ -82,7 +89,7 @@ class Browser:
     def press(self, key: str) -> None:
         """Press a key and let it go, as a person does."""
         for kind in ("keyDown", "keyUp"):
-            text = {"text": key} if kind == "keyDown" else {}
+            text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
             self._ask("Input.dispatchKeyEvent", type=kind, key=key, code=KEYS[key], **text)
 
     def _ask(self, method: str, **params: Any) -> dict[str, Any]:

@@ -31,8 +31,8 @@ def label(
     """Serve a page on 127.0.0.1 that shows open label requests and writes the answers.
 
     Prints the address, which holds a secret: whoever has it can read the messages and give labels.
-    Keys 1 to 9 answer with the likeliest classes; an answer is written after 10 s, and u takes it
-    back until then. Ctrl-C ends it.
+    Keys 1 to 9 answer; an answer is written after 10 s, and u takes it back until then. Ctrl-C ends
+    it.
     """
     settings = kafka.load(config, {}, os.environ)
     set_up_logging(settings.log_format, settings.log_level)

@@ -143,7 +143,7 @@ def give(server: LabellingServer, one: dict[str, Any], column: int) -> tuple[int
 
 
 def opened(server: LabellingServer) -> dict[str, Any]:
-    code, text, _ = call(server, "requests?oldest")
+    code, text, _ = call(server, "requests?oldest=1")
     assert code == 200
     found: dict[str, Any] = json.loads(text)
     return found
@@ -348,23 +348,29 @@ HOSTILE = {
 class Unread(Serving):
     """The page over requests that a task made, handed over as a broker's records would be."""
 
-    def __init__(self, values: list[bytes]) -> None:
+    def __init__(self, values: list[bytes], classes: list[str] = CLASSES) -> None:
         settings = Settings(
             bootstrap_servers=["127.0.0.1:1"], application_id="app", input="in", output="out",
-            labels="labels", classes=CLASSES,
+            labels="labels", classes=classes,
         )  # fmt: skip
         self.pending = PendingRequests(settings)
         self.server = LabellingServer(self.pending)
-        task = Task(Corrector(CLASSES), labels_topic="labels", requests=LabelRequests(1.0))
-        probs = json.dumps([1 / len(CLASSES)] * len(CLASSES)).encode()
+        self._topic, self._classes, self._asked = settings.requests_topic, classes, 0
+        self._task = Task(Corrector(classes), labels_topic="labels", requests=LabelRequests(1.0))
+        self.more(values)
+
+    def more(self, values: list[bytes]) -> None:
+        """Requests for predictions that have these fields."""
+        probs = json.dumps([1 / len(self._classes)] * len(self._classes)).encode()
         records = [
             Record("in", 0, i, -1, b"k%d" % i, b'{"probs": %b, %b}' % (probs, value))
-            for i, value in enumerate(values)
+            for i, value in enumerate(values, self._asked)
         ]
-        made = task.handle(records).requests
+        made = self._task.handle(records).requests
         assert len(made) == len(values)
-        topic = settings.requests_topic
-        self.ask([Record(topic, 0, i, 0, r.key, r.value) for i, r in enumerate(made)])
+        numbered = enumerate(made, self._asked)
+        self._asked += len(values)
+        self.ask([Record(self._topic, 0, i, 0, r.key, r.value) for i, r in numbered])
 
     def ask(self, records: list[Record]) -> None:
         self.pending._take({TopicPartition(r.topic, r.partition): records for r in records[:1]})
@@ -377,8 +383,8 @@ class Unread(Serving):
 def unread() -> Iterator[Any]:
     serving: list[Unread] = []
 
-    def start(*values: bytes) -> Unread:
-        serving.append(Unread(list(values)))
+    def start(*values: bytes, classes: list[str] = CLASSES) -> Unread:
+        serving.append(Unread(list(values), classes))
         return serving[-1]
 
     yield start
@@ -392,7 +398,7 @@ def no_constant(text: str) -> None:
 
 def test_numbers_that_no_browser_has_are_sent_as_text(unread: Any) -> None:
     server = unread(*(b'"amount": ' + number for number in HOSTILE)).server
-    code, text, _ = call(server, "requests?oldest")
+    code, text, _ = call(server, "requests?oldest=1")
     assert code == 200
     found = json.loads(text, parse_constant=no_constant)
     assert [one["message"]["amount"] for one in found["requests"]] == list(HOSTILE.values())
@@ -462,9 +468,63 @@ def test_the_page_shows_what_no_browser_could_read(unread: Any, browser: Browser
         b'"amount": 1e999, "digits": %b, "id": 9007199254740993' % (b"9" * 5000), b'"text": "later"'
     ).server
     browser.look(server.address, 1000)
+    browser.until("document.querySelector('dd')?.textContent === 'later'")
+    browser.press("s")
     browser.until("document.querySelectorAll('dd').length === 3")
     shown = browser.value("[...document.querySelectorAll('dd')].map(one => one.textContent)")
     assert shown == ["1e999", "9" * 5000, "9007199254740993"]
     browser.press("s")
-    browser.until("document.querySelector('dd').textContent === 'later'")
+    browser.until("document.getElementById('request').hidden")
+    assert browser.errors == []
+
+
+def numbered(first: int, n: int) -> list[bytes]:
+    return [b'"text": "message %d"' % i for i in range(first, first + n)]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("width", "dark", "classes"), [(320, True, 2), (400, False, 300), (1280, True, 12)]
+)
+def test_nothing_moves_under_the_finger(
+    unread: Any, browser: Browser, width: int, dark: bool, classes: int
+) -> None:
+    """What is looked at or taken back stays, however many come; all that is open can be reached."""
+    names = [f"class {i}" for i in range(classes)]
+    serving = unread(*numbered(0, 40), classes=names)
+    browser.look(serving.server.address, width, dark=dark)
+    message = "document.querySelector('dd')?.textContent"
+    browser.until(f"{message} === 'message 39'")
+    browser.press("1")
+    browser.until(f"{message} === 'message 38'")
+    serving.more(numbered(40, 60))
+    browser.until("document.getElementById('open').textContent === '99 open'")
+    assert browser.value(message) == "message 38"
+    browser.press("u")  # and what was answered is back, though it is none of the newest
+    looked = "performance.getEntriesByType('resource').length"
+    before = browser.value(looked)
+    browser.until(f"{looked} > {before} + 1")
+    assert browser.value(message) == "message 39"
+    seen = set()
+    for _ in range(100):
+        seen.add(browser.until(f"!document.getElementById('request').hidden && {message}"))
+        browser.press("s")
+    browser.until("document.getElementById('request').hidden")
+    assert len(seen) == 100
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    serving.more(numbered(100, 1))
+    browser.until(f"{message} === 'message 100'")
+    assert browser.value("document.querySelectorAll('#classes li').length") == min(classes, 9)
+    assert browser.value("document.getElementById('others').hidden") == (classes <= 9)
+    if classes > 9:
+        browser.press("/")
+        assert browser.value("document.activeElement.id") == "search"
+        browser.value(f"document.activeElement.value = '{names[-1]}'")
+        browser.press("Escape")
+        assert browser.value("document.getElementById('waiting').hidden")
+        browser.press("/")
+        browser.value(f"document.activeElement.value = '{names[-1]}'")
+        browser.press("Enter")
+        browser.until("!document.getElementById('waiting').hidden")
+        assert names[-1] in browser.value("document.getElementById('given').textContent")
     assert browser.errors == []

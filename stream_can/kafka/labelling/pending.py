@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -75,11 +75,23 @@ class PendingRequests:
         self._open: OrderedDict[tuple[int, str], Pending] = OrderedDict()
         self._producer: Any = None
 
-    def first(self, n: int, *, oldest: bool = False) -> tuple[int, list[Pending]]:
-        """How many requests are open, and the n newest, or those that have waited longest."""
+    def first(
+        self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
+    ) -> tuple[int, list[Pending]]:
+        """How many requests are open, and the n newest, or those that have waited longest.
+
+        ``without`` are the partitions and offsets of others, that are not wanted.
+        """
         with self._lock:
-            found = self._open.values() if oldest else reversed(self._open.values())
-            return len(self._open), list(islice(found, n))
+            every = self._open.values() if oldest else reversed(self._open.values())
+            wanted = (one for one in every if (one.partition, one.offset) not in without)
+            return len(self._open), list(islice(wanted, n))
+
+    def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Which requests of these partitions and offsets are open."""
+        with self._lock:
+            every = [(one.partition, one.offset) for one in self._open.values()]
+        return [place for place in every if place in places]
 
     def classes_of(self, one: Pending) -> Sequence[Any]:
         """The names of a request's classes, in the order of its columns."""
@@ -234,7 +246,8 @@ class PendingRequests:
         except ClientError:
             with self._lock:
                 self._open[name] = pending
-                self._open.move_to_end(name, last=False)
+                by_time = sorted(self._open.items(), key=lambda item: item[1].says.time)
+                self._open = OrderedDict(by_time)
             raise
 
     def _label_message(self, pending: Pending, column: int) -> bytes:

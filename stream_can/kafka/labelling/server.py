@@ -2,7 +2,8 @@
 
 ========================= ========================================================
 GET  /TOKEN/              the page
-GET  /TOKEN/requests      the newest requests, as JSON; with ?oldest those that waited longest
+GET  /TOKEN/requests      the newest requests, as JSON; with oldest=1 those that waited longest,
+                          without skip=PARTITION-OFFSET; which of keep=PARTITION-OFFSET are open
 POST /TOKEN/answer        {"partition", "offset", "class": its number} of a request
 ========================= ========================================================
 
@@ -21,6 +22,7 @@ import secrets
 from decimal import Decimal
 from importlib import resources
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -38,6 +40,7 @@ KEYS = 9
 """Classes that have a key."""
 LARGEST_ANSWER = 10_000
 SIZE = re.compile(r"[0-9]{1,5}")
+SKIPPED = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 LONGEST_TEXT = 10_000
 """Characters of a message that is shown as it is."""
 REQUEST_SECONDS = 60.0
@@ -119,6 +122,12 @@ def shown(one: Pending, pending: PendingRequests) -> str:
     return json.dumps(found | {"message": {"message": text[:LONGEST_TEXT]}})
 
 
+def places(texts: list[str]) -> set[tuple[int, int]]:
+    """Partitions and offsets, without what is none."""
+    found = [SKIPPED.fullmatch(text) for text in ",".join(texts).split(",")]
+    return {(int(one[1]), int(one[2])) for one in found if one is not None}
+
+
 def exact(text: str) -> float | str:
     """A number of JSON; its text where a browser would show another number, or none.
 
@@ -154,11 +163,14 @@ def _handler(pending: PendingRequests, token: str, percentages: bool) -> type[Ha
                     text = page.replace("NONCE", nonce).replace("PERCENTAGES", shows)
                     self._say(200, text, "text/html", nonce)
                 case "requests":
-                    oldest = self.path.endswith("?oldest")
-                    n, first = pending.first(SHOWN, oldest=oldest)
+                    query = parse_qs(self.path.partition("?")[2])
+                    skip, keep = (places(query.get(name, [])) for name in ("skip", "keep"))
+                    n, first = pending.first(SHOWN, oldest="oldest" in query, without=skip)
+                    kept = json.dumps([f"{p}-{o}" for p, o in pending.still_open(keep)])
                     names = json.dumps([str(c) for c in classes])
                     requests = ", ".join(shown(one, pending) for one in first)
-                    found = f'{{"open": {n}, "classes": {names}, "requests": [{requests}]}}'
+                    found = f'{{"open": {n}, "classes": {names}, "kept": {kept}'
+                    found += f', "requests": [{requests}]}}'
                     self._say(200, found, "application/json")
                 case _:
                     self._say(404, "not found\n")
