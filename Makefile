@@ -11,7 +11,7 @@ LANES ?=
 # Tests side by side, the long ones first and the others as places become free. More than there are
 # cores: the tests with a broker wait most of the time.
 JOBS ?= 4
-COMPILED := $(wildcard stream_can/*/*.pyx stream_can/*/*.pxd stream_can/*/*.pxi stream_can/*/*.h)
+COMPILED := $(wildcard stream_can/*/*.pyx stream_can/*/*/*.pyx stream_can/*/*.pxd stream_can/*/*.pxi stream_can/*/*.h)
 # Packages are installed without bytecode: the first import writes it, also where an environment forbids
 # that. Without it every process that a test starts would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
@@ -28,7 +28,7 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
 	$(PY) -m pip install -q --no-compile -c constraints.txt --group dev
-	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[cli,compare,kafka,report,river]'
+	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[avro,cli,compare,kafka,report,river]'
 	touch $@
 
 # Spark is 450 MB and wants another pandas, so it lives in an environment of its own.
@@ -95,4 +95,4 @@ spark-demo: .venv-spark/ready  ## the flights through Spark, killed once; needs 
 	$(SPARK) examples/spark_flights.py
 
 clean:  ## remove what was built
-	rm -rf .venv .venv-spark build dist out *.egg-info stream_can/*/*.c stream_can/*/*.cpp stream_can/*/*.so
+	rm -rf .venv .venv-spark build dist out *.egg-info stream_can/*/*.c stream_can/*/*.cpp stream_can/*/*.so stream_can/*/*/*.c stream_can/*/*/*.so

@@ -76,11 +76,11 @@ class WithoutJson(Messages):
         self._rows = itertools.cycle([array("d", row) for row in rows.tolist()])
         self._longer = b" " * (24 * m)  # as a second row would
 
-    def read(self, value: bytes) -> Prediction:
-        return Prediction(next(self._rows), {"": value}, {}, Raw(), None)
+    def read(self, value: bytes, headers: object = ()) -> Prediction:
+        return Prediction(next(self._rows), value, Raw(), None)
 
     def write_all(self, predictions: Sequence[Prediction], rows: object) -> list[bytes]:
-        return [prediction.fields[""] + self._longer for prediction in predictions]
+        return [prediction.message + self._longer for prediction in predictions]
 
 
 class WithoutTransaction(Transaction):

@@ -14,7 +14,7 @@ from stream_can import snapshot
 from stream_can.errors import StreamCANError
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import next_line
-from stream_can.stream.messages import BadMessage, open_object
+from stream_can.stream.messages import BadMessage
 from stream_can.stream.records import Record
 from stream_can.stream.task import Task
 
@@ -158,16 +158,17 @@ class Run:
         if self.task.reading.labelled or self.in_labels not in line:
             return "predictions"
         messages = self.task.lane.messages
+        find = messages.predictions.find
         try:
-            fields = open_object(line)
+            message = messages.open(line)
         except BadMessage:
             return "predictions"
-        label = messages.find(fields, messages.label_path)
+        label = find(message, messages.label_path)
         if label is None or bytes(label) == b"null":
             return "predictions"
-        if messages.find(fields, messages.probs_path) is None:
+        if find(message, messages.probs_path) is None:
             return LABELS
-        if messages.raw_path is not None and messages.find(fields, messages.raw_path) is not None:
+        if messages.raw_path is not None and find(message, messages.raw_path) is not None:
             return LABELS
         if not self.told_of_both:
             self.told_of_both = True

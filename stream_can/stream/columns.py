@@ -20,7 +20,7 @@ from stream_can.stream.fields import HEADER
 if TYPE_CHECKING:
     from stream_can.stream.records import Headers
 
-__all__ = ["Columns", "Given", "Table", "length", "table"]
+__all__ = ["Columns", "Given", "Table", "header_bytes", "length", "table"]
 
 Given = tuple[str | None, ...]
 """What one row gives of each column; None where it gives none."""
@@ -66,10 +66,11 @@ class Columns:
                     raise ValueError(f"segments: {name!r} is the field of {what}")
             self._places.append(name.split("."))
 
-    def read(self, find: Any, fields: dict[str, Any], headers: Headers) -> tuple[Given, str | None]:
+    def read(self, find: Any, message: Any, headers: Headers) -> tuple[Given, str | None]:
         """The values that a message gives, and what is wrong with the first that is none.
 
-        ``find`` gets the text of the value at a path out of the fields, None where there is none.
+        ``find`` gets the JSON text of the value at a path out of the opened message, None where
+        there is none.
         """
         given: list[str | None] = []
         fault = None
@@ -78,7 +79,7 @@ class Columns:
                 if type(place) is str:
                     text = _in_header(headers, place)
                 else:
-                    raw = find(fields, place)
+                    raw = find(message, place)
                     text = None if raw is None else _in_json(bytes(raw))
                 if text is not None and len(text) > LONGEST:
                     raise ValueError(f"{text[:20]!r}... has {len(text)} characters")
@@ -101,12 +102,18 @@ def _in_json(raw: bytes) -> str | None:
     return text_of(value)
 
 
-def _in_header(headers: Headers, name: str) -> str | None:
-    """The text of a header: of the last one that has the name."""
+def header_bytes(headers: Headers, name: str) -> bytes | None:
+    """What a header has: the last one of this name."""
     value = None
     for key, data in headers:
         if key == name:
             value = data
+    return value
+
+
+def _in_header(headers: Headers, name: str) -> str | None:
+    """The text of a header."""
+    value = header_bytes(headers, name)
     return None if value is None else value.decode()
 
 

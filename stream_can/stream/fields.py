@@ -22,7 +22,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     label: str = "label"
     """The class name of a label."""
     id: str | None = None
-    """What joins labels to predictions; None is the record's key."""
+    """What joins labels to predictions: a field, or ``header:NAME``; None is the record's key."""
     normalise: Normalise = "rounded"
     """Which rows that do not sum to 1 are divided by their sum: those that rounding to the digits
     they have explains, or all, as for scores."""
@@ -36,7 +36,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for name in ("probs", "label", "id", "model", "version"):
             path = getattr(self, name)
-            header = name in ("model", "version") and (path or "").startswith(HEADER)
+            header = name in ("id", "model", "version") and (path or "").startswith(HEADER)
             if path is not None and not (path != HEADER if header else all(path.split("."))):
                 raise ValueError(f"{name}: {path!r} is no field name or dotted path")
         above, dot, last = self.probs.rpartition(".")

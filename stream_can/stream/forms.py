@@ -96,9 +96,9 @@ class Forms:
 
     def __init__(self, classes: Sequence[Any], train: NDArray[np.float64] | None = None) -> None:
         self._classes, self._names = classes, [json_name(name) for name in classes]
-        self._m = len(classes)
+        self.m = len(classes)
         self._index = ClassIndex(classes, "json")
-        self._train = [1.0 / self._m] * self._m if train is None else train.tolist()
+        self._train = [1.0 / self.m] * self.m if train is None else train.tolist()
 
     @property
     def names_size(self) -> int:
@@ -116,13 +116,13 @@ class Forms:
             Where they name a class that there is not.
         """
         if isinstance(probs, float):
-            if self._m != 2:
-                raise BadMessage(f"one number, but there are {self._m} classes")
+            if self.m != 2:
+                raise BadMessage(f"one number, but there are {self.m} classes")
             return [1.0 - probs, probs], Number()
         if isinstance(probs, dict):
             given = {self._column(name): p for name, p in probs.items()}
             row = self._filled(given)
-            if len(given) < self._m:
+            if len(given) < self.m:
                 return row, Largest(len(given), self._names, as_object=True)
             return row, Named({name: self._index[name] for name in probs})
         if probs and isinstance(probs[0], LabelScore):
@@ -130,19 +130,19 @@ class Forms:
             if len(given) < len(probs):
                 raise BadMessage(f"{len(probs)} entries for {len(given)} classes")
             return self._filled(given), Largest(len(given), self._classes, as_object=False)
-        if len(probs) != self._m:
-            raise BadMessage(f"{len(probs)} probabilities for {self._m} classes")
+        if len(probs) != self.m:
+            raise BadMessage(f"{len(probs)} probabilities for {self.m} classes")
         return probs, None  # type: ignore[return-value]
 
     def _column(self, name: Any) -> int:
         try:
             return self._index[name]
         except UnknownClass:
-            raise UnknownClass(f"{name!r} is none of the {self._m} classes") from None
+            raise UnknownClass(f"{name!r} is none of the {self.m} classes") from None
 
     def _filled(self, given: dict[int, float]) -> list[float]:
         """The row of the probabilities of some columns; the others share what is left of 1."""
-        m = self._m
+        m = self.m
         if len(given) == m:
             return [given[i] for i in range(m)]
         if not given:

@@ -22,13 +22,20 @@ from stream_can.stream.batch import Batch
 from stream_can.stream.columns import table
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
-from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
+from stream_can.stream.messages import (
+    JSON,
+    BadMessage,
+    Formats,
+    Label,
+    Messages,
+    Prediction,
+)
 from stream_can.stream.naming import UNNAMED, LaneName
 from stream_can.stream.opening import Opened, Reading, open_records
 from stream_can.stream.recent import Bound, Recent, RecentPredictions
 from stream_can.stream.records import Header, Output, Source, headers_of
 from stream_can.stream.replica import BegunAnew, Replica
-from stream_can.stream.requests import FIELD, OpenRequests, request_record
+from stream_can.stream.requests import OpenRequests, request_record
 from stream_can.stream.sent import sent_rows
 from stream_can.stream.values import ColumnScores
 from stream_can.version import __version__
@@ -53,8 +60,8 @@ class Lane:
     ----------
     corrector
         It, owned by the lane from now on; or the replica of a learned log, which the lane shares.
-    fields
-        Where in the messages everything is.
+    fields, formats
+        Where in the messages everything is, and in which formats they come.
     recent_bytes
         Bound of the recent predictions; None where no labels come for them.
     requests
@@ -77,6 +84,7 @@ class Lane:
         corrector: Corrector | Replica,
         *,
         fields: Fields | None = None,
+        formats: Formats = JSON,
         recent_bytes: int | None = None,
         requests: LabelRequests | None = None,
         begin: tuple[int, int] = (0, 0),
@@ -101,7 +109,7 @@ class Lane:
         self.since = 0
         """The timestamp of the first record that it had, in milliseconds."""
         own = self.corrector
-        self.messages = Messages(own.classes, fields, own.train_prior, own.segments)
+        self.messages = Messages(own.classes, fields, own.train_prior, own.segments, formats)
         self._m, self._columns, self._n_sent = len(own.classes), own.segments, own.n_sent
         self.recent = RecentPredictions(
             self._m, recent_bytes or 0, len(self._columns), self._n_sent, bound
@@ -193,7 +201,7 @@ class Lane:
         self,
         records: Sequence[Source],
         reading: Reading,
-        objects: Sequence[dict[str, Any]] | None = None,
+        given: Sequence[Any] | None = None,
     ) -> tuple[list[Opened], int]:
         """Read what records say, and begin a batch; see :func:`open_records`.
 
@@ -202,7 +210,7 @@ class Lane:
         What each says, and how many rows were divided by their sum.
         """
         self.require_current()
-        opened, rows, off = open_records(records, self.messages, reading, objects)
+        opened, rows, off = open_records(records, self.messages, reading, given)
         self._batch = Batch(rows, self._columns, self._n_sent)
         self._added = [VERSION_HEADER]
         if isinstance(self._learner, Replica):
@@ -212,7 +220,12 @@ class Lane:
     def output(self, record: Source) -> Output:
         """What goes out for a record, without its value as yet."""
         added = self._added
-        headers = headers_of(record) + added if record.headers else added
+        headers = added
+        if record.headers:
+            kept = headers_of(record)
+            if dropped := self.messages.predictions.dropped:
+                kept = [header for header in kept if header[0] not in dropped]
+            headers = kept + added
         return Output(record.key, None, headers, record.timestamp, record)
 
     def predict(self, record: Source, prediction: Prediction) -> Output:
@@ -267,7 +280,7 @@ class Lane:
         asked = self._ask(batch, Q)
         predictions = [prediction for prediction, _, _ in batch.predictions]
         for i, (_, request) in asked.items():
-            predictions[i].fields[FIELD] = request.reason
+            predictions[i].asked = request.reason
         values = self.messages.write_all(predictions, Q)
         for (_, output, _), value in zip(batch.predictions, values, strict=True):
             output.value = value
@@ -315,7 +328,10 @@ class Lane:
         if self.requests is None:
             return {}
         id_of, self._requests_state = self.messages.id_of, None
-        ids = [id_of(prediction.fields, output.key) for prediction, output, _ in batch.predictions]
+        ids = [
+            id_of(prediction.message, output.key, output.headers)
+            for prediction, output, _ in batch.predictions
+        ]
         known = {i: id for i, id in enumerate(ids) if id is not None}
         said = self.requests.ask_many(known.values(), Q[list(known)])
         return {
@@ -327,7 +343,8 @@ class Lane:
     def _keep(self, record: Source, prediction: Prediction) -> Recent:
         """Put a prediction among the recent ones; its rows are filled in later."""
         entry = Recent(record.offset, record.timestamp, self._m, given=prediction.given)
-        self.recent.add(self.messages.id_of(prediction.fields, record.key), entry)
+        id = self.messages.id_of(prediction.message, record.key, record.headers)
+        self.recent.add(id, entry)
         return entry
 
     def keep_raw(self, sent: Sequence[tuple[Source, Prediction]]) -> None:
@@ -360,7 +377,7 @@ class Lane:
         """Close the requests that these labels, taken before, have answered."""
         for record in labels:
             try:
-                label = self.messages.read_label(record.value or b"", record.key)
+                label = self.messages.read_label(record.value or b"", record.key, record.headers)
             except (BadMessage, UnknownClass):
                 continue
             entry = self.recent.get(label.id)

@@ -19,7 +19,7 @@ from stream_can.errors import UnknownClass
 from stream_can.scores import FLOOR
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.lane import Lane
-from stream_can.stream.messages import BadMessage, Label, open_object
+from stream_can.stream.messages import BadMessage, Label
 from stream_can.stream.naming import LaneName, Naming
 from stream_can.stream.opening import BOTH_NULL, Opened, Reading
 from stream_can.stream.recent import Bound, Recent
@@ -147,11 +147,11 @@ class Lanes:
     ) -> tuple[list[Opened | Several], list[Lane], int]:
         says: list[Opened | Several] = [None] * len(records)
         lanes = [self.only] * len(records)
-        of_lane: dict[Lane, tuple[list[int], list[dict[str, Any]]]] = {}
+        of_lane: dict[Lane, tuple[list[int], list[Any]]] = {}
         predicted: dict[bytes, list[Lane]] = {}  # by id, in this batch
         by_id: list[int] = []
         self._fit.clear()
-        labels_topic, id_of = reading.labels_topic, self.only.messages.id_of
+        labels_topic, messages = reading.labels_topic, self.only.messages
         self.only.open((), reading)  # for tombstones
         for i, record in enumerate(records):
             if record.value is None:
@@ -159,11 +159,12 @@ class Lanes:
                     says[i] = BadMessage(BOTH_NULL)
                 continue
             try:
-                fields = open_object(record.value)
-                if record.topic == labels_topic:
-                    found, named = self._for_label(record, fields, predicted)
+                is_label = record.topic == labels_topic
+                message = messages.open(record.value, record.headers, label=is_label)
+                if is_label:
+                    found, named = self._for_label(record, message, predicted)
                     if len(found) != 1:
-                        says[i] = self._several(record, fields, found) if found else NOBODY
+                        says[i] = self._several(record, message, found) if found else NOBODY
                         for one in found:
                             if one not in of_lane:
                                 of_lane[one] = [], []
@@ -172,11 +173,11 @@ class Lanes:
                     if not named:
                         by_id.append(i)
                 else:
-                    of = self._for_prediction(record, fields, begins)
+                    of = self._for_prediction(record, message, begins)
                     if of is None:
                         continue
                     lane = of
-                    id = id_of(fields, record.key)
+                    id = messages.id_of(message, record.key, record.headers)
                     if id is not None:
                         predicted.setdefault(id, []).append(lane)
             except (BadMessage, UnknownClass) as error:
@@ -187,11 +188,11 @@ class Lanes:
             if own is None:
                 own = of_lane[lane] = [], []
             own[0].append(i)
-            own[1].append(fields)
+            own[1].append(message)
         off = 0
-        for lane, (numbers, objects) in of_lane.items():
+        for lane, (numbers, given) in of_lane.items():
             lane.begin(self._taken)
-            opened, off_here = lane.open([records[i] for i in numbers], reading, objects)
+            opened, off_here = lane.open([records[i] for i in numbers], reading, given)
             off += off_here
             for i, said in zip(numbers, opened, strict=True):
                 says[i] = said
@@ -201,32 +202,34 @@ class Lanes:
         self._active = list(of_lane)
         return says, lanes, off
 
-    def _for_prediction(self, record: Source, fields: dict[str, Any], begins: bool) -> Lane | None:
+    def _for_prediction(self, record: Source, message: Any, begins: bool) -> Lane | None:
         """The lane of a prediction; None where that may not begin."""
         assert self._naming is not None
         assert self._replica is not None
-        name = self._naming.of_prediction(fields, record.headers)
+        name = self._naming.of_prediction(
+            self.only.messages.predictions.find, message, record.headers
+        )
         lane = self._known(name)
         if lane is None and (begins or name in self.stored):
             if begins:
                 self._require_room(name, record)
-            lane = self._new(name, *self._fresh(name, fields))
+            lane = self._new(name, *self._fresh(name, message))
         return lane
 
     def _for_label(
-        self, record: Source, fields: dict[str, Any], predicted: Mapping[bytes, list[Lane]]
+        self, record: Source, message: Any, predicted: Mapping[bytes, list[Lane]]
     ) -> tuple[Sequence[Lane], bool]:
         """The lanes that a label may be for, and whether it names one.
 
         ``predicted`` are those that have predicted an id in the batch at hand.
         """
         assert self._naming is not None
-        naming = self._naming
-        model, version = naming.of_label(fields, record.headers)
+        naming, messages = self._naming, self.only.messages
+        model, version = naming.of_label(messages.labels.find, message, record.headers)
         if (model or not naming.has_model) and (version or not naming.has_version):
             lane = self._known(LaneName(model or "", version or ""))
             return (() if lane is None else (lane,)), True
-        id = self.only.messages.id_of(fields, record.key)
+        id = messages.id_of_label(message, record.key, record.headers)
         if id is None or self._bound is None:
             return (), False
         lanes = [one for kept in self._bound.holders(id) if (one := self._known(kept.owner.name))]
@@ -238,12 +241,12 @@ class Lanes:
             lanes = [lane for lane in lanes if lane.name.version == version]
         return lanes, False
 
-    def _several(self, record: Source, fields: dict[str, Any], lanes: Sequence[Lane]) -> Several:
+    def _several(self, record: Source, message: Any, lanes: Sequence[Lane]) -> Several:
         """What a label says to several lanes; an error where it says nothing to any."""
         labels, error = [], None
         for lane in lanes:
             try:
-                label = lane.messages.read_label_object(fields, record.key, record.headers)
+                label = lane.messages.read_opened_label(message, record.key, record.headers)
             except (BadMessage, UnknownClass) as one:
                 error = one
                 continue
@@ -303,13 +306,13 @@ class Lanes:
                 " max_lanes; does the setting model or version name the field that it should?"
             )
 
-    def _fresh(self, name: LaneName, fields: dict[str, Any]) -> tuple[bytes | None, bool]:
+    def _fresh(self, name: LaneName, message: Any) -> tuple[bytes | None, bool]:
         """What a lane may have to begin with, and whether only its message says so."""
         assert self._replica is not None
         listed, of_classes = self._fleet.listed.get(name.model), self._fleet.of_classes
         if listed is not None or of_classes is None:
             return listed, False
-        names = self.only.messages.names_in(fields)
+        names = self.only.messages.names_in(message)
         versions = self._replica.versions(name.model)
         if versions and names is None:
             return None, False
@@ -433,17 +436,19 @@ class Lanes:
         self, records: Iterable[Source], *, labels: bool = False
     ) -> dict[Lane, list[Source]]:
         """Records by the lanes here that they are for, without those that cannot be read."""
-        if self._naming is None:
+        naming, messages = self._naming, self.only.messages
+        if naming is None:
             return {self.only: list(records)}
         found: dict[Lane, list[Source]] = {}
         self._fit.clear()
         for record in records:
             try:
-                fields = open_object(record.value or b"")
+                message = messages.open(record.value or b"", record.headers, label=labels)
                 if labels:
-                    lanes, _ = self._for_label(record, fields, {})
+                    lanes, _ = self._for_label(record, message, {})
                 else:
-                    of = self._named.get(self._naming.of_prediction(fields, record.headers))
+                    find = messages.predictions.find
+                    of = self._named.get(naming.of_prediction(find, message, record.headers))
                     lanes = [] if of is None else [of]
             except (BadMessage, UnknownClass):
                 continue

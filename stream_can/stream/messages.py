@@ -1,17 +1,16 @@
-"""A JSON message <-> a row, a label.
+"""A message <-> a row, a label.
 
-A prediction is a JSON object with the probabilities in one field, in one of the forms of
+A prediction is a message with the probabilities in one field, in one of the forms of
 :mod:`stream_can.stream.forms`. It is written back as the same message with the corrected
-probabilities in that field, in the same form, and the original beside it; every other value keeps
-its bytes. A key that occurs twice counts where it occurs last, as in every common JSON parser, and
-is written once.
+probabilities in that field, in the same form, and the original beside it; every other value stays
+as it is. How that is done is its format's: see :mod:`stream_can.stream.codecs`.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,10 +19,11 @@ from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.method.classes import ClassIndex
-from stream_can.stream.columns import Columns, Given
-from stream_can.stream.fields import Fields
-from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore, Largest
-from stream_can.stream.numbers import array_texts, read_array
+from stream_can.stream.codecs import ASKED, Codec
+from stream_can.stream.codecs.json import UNREADABLE, JsonCodec
+from stream_can.stream.columns import Columns, Given, header_bytes
+from stream_can.stream.fields import HEADER, Fields
+from stream_can.stream.forms import BadMessage, Form, Forms, Largest
 
 if TYPE_CHECKING:
     from stream_can.stream.records import Headers
@@ -32,28 +32,32 @@ if TYPE_CHECKING:
 else:
     Row = array  # which Python 3.11 cannot subscript, as the site's generator would
 
-__all__ = ["BadMessage", "Fields", "Label", "Messages", "Prediction"]
+__all__ = ["BadMessage", "Fields", "Formats", "Label", "Messages", "Prediction"]
 
 WIDEST = 2.2250738585072014e-308
 """The float with the longest text, 23 characters."""
 
-_read_object = msgspec.json.Decoder(dict[str, Raw]).decode
-_read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
-_read_entries = msgspec.json.Decoder(list[LabelScore]).decode
 _read_any = msgspec.json.Decoder().decode
-_write = msgspec.json.Encoder().encode
-# Deep nesting is a RecursionError, a key of bad UTF-8 a UnicodeDecodeError: not msgspec's own.
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class Formats(NamedTuple):
+    """What reads the messages of each topic, and writes outputs as predictions came."""
+
+    predictions: Codec = JsonCodec()
+    labels: Codec = JsonCodec()
+
+
+JSON = Formats()
 
 
 class Prediction(msgspec.Struct, gc=False):
     """A prediction's message, opened: its row, and what it takes to write it back."""
 
     row: Row
-    fields: dict[str, Any]
-    inner: dict[str, Any]
-    """The object that holds the probabilities: ``fields`` itself, or one inside."""
-    original: Raw
+    message: Any
+    """As its format opens it."""
+    original: Any
+    """What stands where the probabilities are."""
     form: Form | None
     """How the answer is written; None for an array."""
     label: int | None = None
@@ -64,6 +68,8 @@ class Prediction(msgspec.Struct, gc=False):
     """What it gives of the declared columns."""
     fault: str | None = None
     """What is wrong with a value of a column, which counts as not given."""
+    asked: str | None = None
+    """Why its label is asked for, where it is."""
 
 
 class Label(msgspec.Struct, gc=False):
@@ -95,6 +101,8 @@ class Messages:
         The training prior, shape (m,), for what the k largest leave; uniform where not given.
     columns
         The declared columns; see ``stream_can.stream.columns``.
+    formats
+        In which the messages come.
 
     Raises
     ------
@@ -120,19 +128,22 @@ class Messages:
         fields: Fields | None = None,
         train: NDArray[np.float64] | None = None,
         columns: Sequence[str] = (),
+        formats: Formats = JSON,
     ) -> None:
         self.classes, self.fields = tuple(classes), fields or Fields()
+        self.predictions, self.labels = formats
         self._m = len(self.classes)
         self._forms = Forms(self.classes, train)
         self.slack = 24 * self._m + self._forms.names_size
         """Bytes that an output has at most, beyond twice those of its input."""
         self._index = ClassIndex(self.classes, "json")
-        self.probs_path = self.fields.probs.split(".")
-        *self._parents, self._probs = self.probs_path
-        self._raw = self.fields.raw
-        self.raw_path = [*self._parents, self._raw] if self._raw else None
+        self.probs_path, raw = self.fields.probs.split("."), self.fields.raw
+        self.raw_path = self.predictions.raw_path(self.probs_path, raw) if raw else None
+        self._echo_path = self.labels.raw_path(self.probs_path, raw) if raw else None
         self.label_path = self.fields.label.split(".")
-        self._id_path = None if self.fields.id is None else self.fields.id.split(".")
+        id = self.fields.id
+        self._id_header = id[len(HEADER) :] if id and id.startswith(HEADER) else None
+        self._id_path = None if id is None else id.split(".")
         others = {self.fields.probs: "the probabilities", self.fields.label: "the label"}
         if self.raw_path:
             others[".".join(self.raw_path)] = "the original probabilities"
@@ -150,50 +161,29 @@ class Messages:
         UnknownClass
             Where an object of probabilities names a class that there is not.
         """
-        return self.read_object(open_object(value), headers)
+        return self.read_opened(self.predictions.open(value, headers), headers)
 
-    def read_object(self, fields: dict[str, Any], headers: Headers = ()) -> Prediction:
-        """:meth:`read` of a message whose fields are opened."""
-        inner = fields
-        for name in self._parents:
-            if name not in inner:
-                raise BadMessage(f"no field {self.fields.probs!r}")
-            try:
-                inside = _read_object(inner[name])
-            except _UNREADABLE as error:
-                raise BadMessage(f"{self.fields.probs}: at {name!r}: {error}") from None
-            inner[name] = inside
-            inner = inside
-        original = inner.get(self._probs)
+    def open(self, value: bytes, headers: Headers = (), *, label: bool = False) -> Any:
+        """Open the message of a prediction, or a label, no further; BadMessage where it is none."""
+        return (self.labels if label else self.predictions).open(value, headers)
+
+    def read_opened(self, message: Any, headers: Headers = ()) -> Prediction:
+        """:meth:`read` of a message that its format has opened."""
+        where = self.fields.probs
+        original = self.predictions.probs(message, self.probs_path, answered=True)
         if original is None:
-            raise BadMessage(f"no field {self.fields.probs!r}")
-        row, form = self._read_probs(original, self.fields.probs)
-        prediction = Prediction(row, fields, inner, original, form)
+            raise BadMessage(f"no field {where!r}")
+        row, form = self.predictions.row(original, self._forms, where)
+        prediction = Prediction(row, message, original, form)
         if self._columns is not None:
-            prediction.given, prediction.fault = self._columns.read(self.find, fields, headers)
+            find = self.predictions.find
+            prediction.given, prediction.fault = self._columns.read(find, message, headers)
         return prediction
-
-    def _read_probs(self, text: Raw, where: str) -> tuple[array[float], Form | None]:
-        """The row in a field, and its form: None for a plain array, which compiled code reads."""
-        if (row := read_array(text, self._m)) is not None:
-            return row, None
-        try:
-            probs = _read_probs(text)
-        except _UNREADABLE as error:
-            try:
-                probs = _read_entries(text)
-            except _UNREADABLE:
-                raise BadMessage(f"{where}: {error}") from None
-        try:
-            numbers, form = self._forms.read(probs)
-        except (BadMessage, UnknownClass) as error:
-            raise type(error)(f"{where}: {error}") from None
-        return array("d", numbers), form
 
     def write(self, prediction: Prediction, row: NDArray[np.float64]) -> bytes:
         """The message with ``row`` in place of its probabilities, and the original kept beside it.
 
-        ``row`` must be finite: JSON has no NaN, and msgspec would write null.
+        ``row`` must be finite: JSON has no NaN.
         """
         return self.write_all([prediction], row[None])[0]
 
@@ -201,30 +191,38 @@ class Messages:
         self, predictions: Sequence[Prediction], rows: NDArray[np.float64]
     ) -> list[bytes]:
         """:meth:`write` for each prediction and row of ``rows``, shape (n, m)."""
-        name, raw, out = self._probs, self._raw, []
-        for i, (prediction, text) in enumerate(zip(predictions, array_texts(rows), strict=True)):
-            inner, form = prediction.inner, prediction.form
-            inner[name] = Raw(text) if form is None else form.of(rows[i].tolist())
-            if raw:
-                inner[raw] = prediction.original
-            out.append(_write(prediction.fields))
-        return out
+        return self.predictions.write_all(predictions, rows, self.probs_path, self.fields.raw)
 
     def largest(self, prediction: Prediction) -> int:
         """Bytes that :meth:`write` makes at most, whatever the row."""
         names = self._forms.names_size if isinstance(prediction.form, Largest) else 0
         return len(self.write(prediction, np.full(self._m, WIDEST))) + names
 
-    def raw_in(self, prediction: Prediction) -> Row | None:
-        """The original probabilities in the message of an output; None where it has none.
+    def read_sent(
+        self, value: bytes, key: bytes | None, headers: Headers = ()
+    ) -> tuple[bytes, Row, Row | None, bytes | None] | None:
+        """What an output says: its id, the row as it was sent, the row that it was made of, where
+        it has that, and the JSON text of the reason for which its label is asked for, where it is;
+        None without an id.
 
         Raises
         ------
         BadMessage, UnknownClass
             As for :meth:`read`.
         """
-        text = prediction.inner.get(self._raw) if self._raw else None
-        return None if text is None else self._read_probs(text, self._raw)[0]
+        codec, fields = self.predictions, self.fields
+        message = codec.open(value, headers)
+        original = codec.probs(message, self.probs_path, answered=False)
+        if original is None:
+            raise BadMessage(f"no field {fields.probs!r}")
+        sent, _ = codec.row(original, self._forms, fields.probs)
+        raw = None
+        if self.raw_path is not None:
+            was = codec.probs(message, self.raw_path, answered=False)
+            raw = None if was is None else codec.row(was, self._forms, fields.raw)[0]
+        id = self.id_of(message, key, headers)
+        asked = codec.find(message, [ASKED])
+        return None if id is None else (id, sent, raw, None if asked is None else bytes(asked))
 
     def read_label(self, value: bytes, key: bytes | None = None, headers: Headers = ()) -> Label:
         """Read the message of a label.
@@ -236,40 +234,41 @@ class Messages:
         UnknownClass
             Where the label is none of the classes.
         """
-        return self.read_label_object(open_object(value), key, headers)
+        return self.read_opened_label(self.labels.open(value, headers), key, headers)
 
-    def read_label_object(
-        self, fields: dict[str, Any], key: bytes | None = None, headers: Headers = ()
+    def read_opened_label(
+        self, message: Any, key: bytes | None = None, headers: Headers = ()
     ) -> Label:
-        """:meth:`read_label` of a message whose fields are opened."""
-        text = self.find(fields, self.label_path)
+        """:meth:`read_label` of a message that its format has opened."""
+        codec = self.labels
+        text = codec.find(message, self.label_path)
         if text is None:
             raise BadMessage(f"no field {self.fields.label!r}")
-        index = self._class_of(text)
-        echo = None if self.raw_path is None else self.find(fields, self.raw_path)
-        label = Label(index, None, self.id_of(fields, key))
-        if echo is not None and bytes(echo) != b"null":
-            label.row, _ = self._read_probs(echo, self._raw)
-            if self._columns is not None:
-                label.given, _ = self._columns.read(self.find, fields, headers)
+        label = Label(self._class_of(text), None, self._id_in(codec, message, key, headers))
+        if self._echo_path is not None:
+            echo = codec.probs(message, self._echo_path, answered=False)
+            if echo is not None:
+                label.row, _ = codec.row(echo, self._forms, self.fields.raw)
+                if self._columns is not None:
+                    label.given, _ = self._columns.read(codec.find, message, headers)
         return label
 
-    def label_in(self, fields: dict[str, Any]) -> int | None:
-        """The column of the label in an opened message; None where it has none, or null.
+    def label_in(self, message: Any) -> int | None:
+        """The column of the label in a prediction's message; None where it has none, or null.
 
         Raises
         ------
         BadMessage, UnknownClass
             As for :meth:`read_label`.
         """
-        text = self.find(fields, self.label_path)
+        text = self.predictions.find(message, self.label_path)
         return None if text is None or bytes(text) == b"null" else self._class_of(text)
 
     def _class_of(self, text: Raw) -> int:
         """The index of the class that a label names; BadMessage, UnknownClass where it does not."""
         try:
             label = _read_any(text)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise BadMessage(f"{self.fields.label}: {error}") from None
         if not isinstance(label, str | int | float):
             what = "null" if label is None else type(label).__name__
@@ -282,25 +281,27 @@ class Messages:
                 f"{self.fields.label}: {shown} is none of the {self._m} classes"
             ) from None
 
-    def names_in(self, fields: dict[str, Any]) -> list[Any] | None:
+    def names_in(self, message: Any) -> list[Any] | None:
         """The classes that the probabilities of an opened message name; None where they do not."""
-        text = self.find(fields, self.probs_path)
-        for read in (_read_probs, _read_entries):
-            try:
-                probs = read(text)
-            except (TypeError, *_UNREADABLE):
-                continue
-            if isinstance(probs, dict):
-                return list(probs)
-            if isinstance(probs, list) and all(isinstance(one, LabelScore) for one in probs):
-                return [one.label for one in probs]
-        return None
+        return self.predictions.names(message, self.probs_path)
 
-    def id_of(self, fields: dict[str, Any], key: bytes | None) -> bytes | None:
-        """What joins the message: its key, or the text of its id field; None where it has none."""
+    def id_of(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
+        """What joins a prediction's opened message with its label: the record's key, a header, or
+        the text of its id field; None where it has none."""
+        return self._id_in(self.predictions, message, key, headers)
+
+    def id_of_label(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
+        """:meth:`id_of` for the opened message of a label."""
+        return self._id_in(self.labels, message, key, headers)
+
+    def _id_in(
+        self, codec: Codec, message: Any, key: bytes | None, headers: Headers
+    ) -> bytes | None:
         if self._id_path is None:
             return key
-        text = self.find(fields, self._id_path)
+        if self._id_header is not None:
+            return header_bytes(headers, self._id_header)
+        text = codec.find(message, self._id_path)
         if text is None:
             return None
         raw = bytes(text)
@@ -308,30 +309,3 @@ class Messages:
             name: str = _read_any(raw)
             return name.encode()
         return None if raw == b"null" else raw
-
-    @staticmethod
-    def find(fields: dict[str, Any], path: list[str]) -> Any:
-        """The text of the value at a path, None where there is none."""
-        value: Any = fields.get(path[0])
-        if len(path) == 1:
-            return value
-        for name in path[1:]:
-            if type(value) is Raw:
-                try:
-                    value = _read_object(value)
-                except _UNREADABLE:
-                    return None
-            if value is None:
-                return None
-            value = value.get(name)
-        return value
-
-
-def open_object(value: bytes) -> dict[str, Any]:
-    """The fields of a JSON object, their values still text; BadMessage where it is none."""
-    try:
-        if not value.isascii():
-            value.decode()  # msgspec passes over the bytes inside strings, and would send them on
-        return _read_object(value)
-    except _UNREADABLE as error:
-        raise BadMessage(f"not a JSON object: {error}") from None

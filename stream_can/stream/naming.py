@@ -6,18 +6,20 @@ is looked for, there is one lane, which has no name.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stream_can.stream.columns import Columns
 from stream_can.stream.fields import Fields
 from stream_can.stream.forms import BadMessage
-from stream_can.stream.messages import Messages
 
 if TYPE_CHECKING:
     from stream_can.stream.records import Headers
 
 Names = tuple[str | None, str | None]
 """Model and version, as far as they are given."""
+Find = Callable[[Any, Sequence[str]], Any]
+"""Gets the JSON text of the value at a path out of an opened message, None where there is none."""
 
 __all__ = ["UNNAMED", "LaneName", "Naming"]
 
@@ -56,19 +58,20 @@ class Naming:
         places = tuple(self._places.values())
         self._columns = Columns(places, {})
         # Fields of the message itself: their text says all, and comes again and again.
-        self._plain = None if any(c in place for place in places for c in ".:") else places
+        plain = not any(c in place for place in places for c in ".:")
+        self._plain = [[place] for place in places] if plain else None
         self._known: dict[tuple[Any, ...], Names] = {}
 
-    def of_prediction(self, fields: dict[str, Any], headers: Headers) -> LaneName:
+    def of_prediction(self, find: Find, message: Any, headers: Headers) -> LaneName:
         """The lane of a prediction's opened message; BadMessage where a name is missing."""
-        model, version = self.of_label(fields, headers)
+        model, version = self.of_label(find, message, headers)
         if model is None and self.has_model:
             raise BadMessage(f"no {self._places['model']!r}, which names the model")
         if version is None and self.has_version:
             raise BadMessage(f"no {self._places['version']!r}, which names the version")
         return LaneName(model or "", version or "")
 
-    def of_label(self, fields: dict[str, Any], headers: Headers) -> Names:
+    def of_label(self, find: Find, message: Any, headers: Headers) -> Names:
         """What a label's opened message names: model and version, None where it does not.
 
         Raises
@@ -77,20 +80,20 @@ class Naming:
             A name is empty, too long, or neither text, integer nor boolean.
         """
         if self._plain is None:
-            return self._read(fields, headers)
+            return self._read(find, message, headers)
         text = tuple(
-            [None if (raw := fields.get(name)) is None else bytes(raw) for name in self._plain]
+            [None if (raw := find(message, at)) is None else bytes(raw) for at in self._plain]
         )
         found = self._known.get(text)
         if found is None:
-            found = self._read(fields, headers)
+            found = self._read(find, message, headers)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known[text] = found
         return found
 
-    def _read(self, fields: dict[str, Any], headers: Headers) -> Names:
-        given, fault = self._columns.read(Messages.find, fields, headers)
+    def _read(self, find: Find, message: Any, headers: Headers) -> Names:
+        given, fault = self._columns.read(find, message, headers)
         if fault is not None:
             raise BadMessage(fault.removesuffix("; not given"))
         found = dict(zip(self._places, given, strict=True))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
 from stream_can.method.checks import bad_rows
 from stream_can.method.rows import divided
-from stream_can.stream.messages import BadMessage, Label, Messages, Prediction, open_object
+from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
 from stream_can.stream.records import Source
 
 __all__ = ["Opened", "Reading", "open_records"]
@@ -39,7 +39,7 @@ def open_records(
     records: Sequence[Source],
     messages: Messages,
     reading: Reading,
-    objects: Sequence[dict[str, Any]] | None = None,
+    given: Sequence[Any] | None = None,
 ) -> tuple[list[Opened], Array, int]:
     """Open records.
 
@@ -47,8 +47,8 @@ def open_records(
     ----------
     messages, reading
         What reads them, and how.
-    objects
-        The fields of each record's message, where they are opened already; none is a tombstone.
+    given
+        The message of each record, where they are opened already; none is a tombstone.
 
     Returns
     -------
@@ -67,13 +67,19 @@ def open_records(
         try:
             if record.topic == labels_topic:
                 if value is not None:
-                    given = open_object(value) if objects is None else objects[i]
-                    says = messages.read_label_object(given, record.key, record.headers)
+                    says = (
+                        messages.read_label(value, record.key, record.headers)
+                        if given is None
+                        else messages.read_opened_label(given[i], record.key, record.headers)
+                    )
             elif value is not None:
-                given = open_object(value) if objects is None else objects[i]
-                says = messages.read_object(given, record.headers)
+                says = (
+                    messages.read(value, record.headers)
+                    if given is None
+                    else messages.read_opened(given[i], record.headers)
+                )
                 if labelled:
-                    says.label = messages.label_in(says.fields)
+                    says.label = messages.label_in(says.message)
                 if len(value) > far_below or record.headers or len(record.key or b"") > 100:
                     check_size(record, says, messages, max_bytes)
             elif record.key is None:

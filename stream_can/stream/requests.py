@@ -15,12 +15,10 @@ from stream_can.method.asking import LabelRequest
 from stream_can.stream.records import Header, Output
 
 __all__ = [
-    "FIELD", "MARK_SIZE", "REASON_HEADER",
+    "MARK_SIZE", "REASON_HEADER",
     "OpenRequests", "RequestMessage", "reason_of", "request_record",
 ]  # fmt: skip
 
-FIELD = "ask"
-"""The name, in the message of a prediction whose label is asked for, of the reason."""
 REASON_HEADER = "stream-can-reason"
 """The header of a request's record that has the reason."""
 MARK_SIZE = len(b',"ask":"random"')

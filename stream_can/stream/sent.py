@@ -16,7 +16,6 @@ from stream_can.method.checks import bad_rows
 from stream_can.method.rows import divided
 from stream_can.stream.messages import BadMessage, Messages
 from stream_can.stream.records import Source
-from stream_can.stream.requests import FIELD
 
 __all__ = ["Sent", "sent_rows"]
 
@@ -44,16 +43,12 @@ def sent_rows(outputs: Iterable[Source], messages: Messages) -> list[Sent]:
         if record.value is None:
             continue
         try:
-            output = messages.read(record.value)
-            raw = messages.raw_in(output)
-            id = messages.id_of(output.fields, record.key)
+            says = messages.read_sent(record.value, record.key, record.headers)
         except (BadMessage, UnknownClass):
             continue  # somebody else's
-        if id is not None:
-            asked = output.fields.get(FIELD)
-            row = None if raw is None else raw.tobytes()
-            text = None if asked is None else bytes(asked)
-            found.append(Sent(id, row, output.row.tobytes(), text))
+        if says is not None:
+            id, sent, raw, asked = says
+            found.append(Sent(id, None if raw is None else raw.tobytes(), sent.tobytes(), asked))
     m = len(messages.classes)
     rows = _matrix([one.sent for one in found], m)
     # Rounded to a few digits, what was sent need not sum to 1.

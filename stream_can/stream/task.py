@@ -56,7 +56,7 @@ from stream_can.stream.fields import Fields
 from stream_can.stream.head import FORMAT, LearnedAlone, read_head
 from stream_can.stream.lane import Lane
 from stream_can.stream.lanes import Fleet, Lanes, Several
-from stream_can.stream.messages import Label, Messages, Prediction
+from stream_can.stream.messages import JSON, Formats, Label, Messages, Prediction
 from stream_can.stream.naming import LaneName, Naming
 from stream_can.stream.opening import Reading
 from stream_can.stream.recent import Bound
@@ -88,6 +88,8 @@ class Task:
         ``stream_can.stream.columns``.
     fields
         Where in the messages everything is.
+    formats
+        In which the messages of predictions and of labels come.
     labels_topic
         The topic whose records are labels; None where there are none: then no recent predictions
         are kept.
@@ -122,6 +124,7 @@ class Task:
         corrector: Corrector | Replica,
         *,
         fields: Fields | None = None,
+        formats: Formats = JSON,
         labels_topic: str | None = None,
         labelled: bool = False,
         recent_bytes: int = 64 << 20,
@@ -155,6 +158,7 @@ class Task:
             return Lane(
                 corrector,
                 fields=fields,
+                formats=formats,
                 recent_bytes=None if labels_topic is None else recent_bytes,
                 requests=copy.deepcopy(requests) if own else requests,
                 begin=begin,

@@ -23,7 +23,7 @@ from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError,
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
-from stream_can.stream.messages import Messages, open_object
+from stream_can.stream.messages import Messages
 from stream_can.stream.requests import RequestMessage
 
 __all__ = ["NotOpen", "Pending", "PendingRequests"]
@@ -192,8 +192,8 @@ class PendingRequests:
 
     def _answered(self, record: Any) -> None:
         try:
-            fields = open_object(record.value or b"")
-            id = self._messages.id_of(fields, record.key)
+            message = self._messages.open(record.value or b"", record.headers, label=True)
+            id = self._messages.id_of_label(message, record.key, record.headers)
             if id is None:
                 return
             name = record.partition, id.decode(errors="replace")
@@ -201,9 +201,9 @@ class PendingRequests:
             if one is None:
                 return
             if one.says.classes is None:
-                self._messages.read_label_object(fields, record.key)
+                self._messages.read_opened_label(message, record.key, record.headers)
             else:
-                Messages(one.says.classes, self._messages.fields).label_in(fields)
+                Messages(one.says.classes, self._messages.fields).label_in(message)
         except StreamCANError:
             return  # a dead letter of the worker's
         with self._lock:

@@ -30,7 +30,7 @@ from stream_can.errors import UnknownClass
 from stream_can.kafka.client.guards import ClientError, DeniedError
 from stream_can.kafka.labelling.pending import NotOpen, Pending, PendingRequests
 from stream_can.kafka.watch.server import Handler, Server
-from stream_can.stream.requests import FIELD
+from stream_can.stream.codecs import ASKED
 
 __all__ = ["LabellingServer"]
 
@@ -113,7 +113,7 @@ def shown(one: Pending, pending: PendingRequests) -> str:
         message = json.loads(
             text, parse_int=exact, parse_float=exact, parse_constant=str, strict=False
         )
-        for path in (pending.probs_path, pending.raw_path, [FIELD]):
+        for path in (pending.probs_path, pending.raw_path, [ASKED]):
             forget(message, path)
         if isinstance(message, dict):
             return json.dumps(found | {"message": message})

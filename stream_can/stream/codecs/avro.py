@@ -1,0 +1,719 @@
+"""Avro records, of which only the bytes of the probabilities change.
+
+What stands where is found by walking the record along its schema; nothing else of it is decoded.
+The answer is the same bytes with other numbers in place of the probabilities, and behind them the
+fields that are added: the original probabilities, and the reason for which the label is asked for.
+Each may be null and is by default, so who reads the input's schema reads the answer, and who reads
+the answer's reads the input.
+
+The probabilities are an array or a map of float or double, an array of records of a label and a
+score, a record with a field for each class, or with two classes one number; where they may be null,
+they are not.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import struct
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import fastavro
+import msgspec
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from stream_can.errors import UnknownClass
+from stream_can.stream.codecs import ASKED
+from stream_can.stream.codecs.framing import GUID_HEADER, Key, Schemas, SchemaText, shown
+from stream_can.stream.codecs.walk import (
+    Kind,
+    Walker,
+    place_map,
+    place_numbers,
+    read_map,
+    read_numbers,
+)
+from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
+
+if TYPE_CHECKING:
+    from stream_can.stream.messages import Prediction
+    from stream_can.stream.records import Headers
+
+    Row = array[float]
+
+__all__ = ["AvroCodec", "AvroSchemaError", "output_schema"]
+
+_is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
+_write = msgspec.json.Encoder(enc_hook=str).encode
+
+WIDTHS = {"float": 4, "double": 8}
+SCALARS = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
+LARGEST_FIXED = 2**31 - 1
+NAMES = ("record", "error", "enum", "fixed")
+"""Types that have a name of their own."""
+
+Path = tuple[str, ...]
+
+
+class AvroSchemaError(BadMessage):
+    """Records of a schema cannot be read or answered, none of them."""
+
+
+# ---- what stands at a place
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """A value without parts."""
+
+    kind: str
+    symbols: tuple[str, ...] = ()
+    """Of an enum."""
+
+    def value(self, data: bytes, start: int, end: int) -> Any:
+        """It, as JSON has it; bytes are text, what is none with backslashes."""
+        match self.kind:
+            case "null":
+                return None
+            case "boolean":
+                return data[start] == 1
+            case "int" | "long":
+                return _varint(data, start, end)
+            case "float" | "double":
+                return struct.unpack_from("<f" if self.kind == "float" else "<d", data, start)[0]
+            case "enum":
+                return self.symbols[_varint(data, start, end)]
+            case "fixed":
+                return data[start:end].decode(errors="backslashreplace")
+        while data[start] & 0x80:
+            start += 1
+        return data[start + 1 : end].decode(errors="backslashreplace")
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """An array of floats or doubles."""
+
+    width: int
+
+
+class NumberMap(msgspec.Struct, frozen=True):
+    """A map of floats or doubles."""
+
+    width: int
+
+
+class NumberRecord(msgspec.Struct, frozen=True):
+    """A record whose fields are floats and doubles."""
+
+    names: tuple[str, ...]
+    layout: struct.Struct
+
+
+class Entries(msgspec.Struct, frozen=True):
+    """An array of records of a label and a score."""
+
+    label: Scalar
+    width: int
+    label_first: bool
+
+
+class Other(msgspec.Struct, frozen=True):
+    """Something else."""
+
+    what: str
+
+
+Type = Scalar | Numbers | NumberMap | NumberRecord | Entries | Other
+
+
+class Found(NamedTuple):
+    """What stands at a place of a message."""
+
+    data: bytes
+    start: int
+    end: int
+    type: Type
+
+
+# ---- a schema
+
+
+class Program:
+    """A schema, compiled for the walk.
+
+    Parameters
+    ----------
+    schema, named
+        As fastavro's ``parse_schema`` returns them: each named type by its full name.
+    places
+        The paths of which to know where they stand; each is the number of its slot.
+    """
+
+    def __init__(self, schema: Any, named: Mapping[str, Any], places: Mapping[Path, int]) -> None:
+        self._named, self._code = named, array("i")
+        self._at: dict[str, int] = {}
+        self.types: list[Type] = []
+        wants = {path: slot for path, slot in places.items()}
+        self.walker = Walker(self._code, self._node(schema, wants), len(places))
+
+    def _add(self, *numbers: int) -> int:
+        at = len(self._code)
+        self._code.extend(numbers)
+        return at
+
+    def _node(self, schema: Any, wants: Mapping[Path, int]) -> int:
+        """Where the node of a type is; ``wants`` are the paths that are wanted inside of it."""
+        if isinstance(schema, list):
+            at = self._add(Kind.UNION, len(schema), *[0] * len(schema))
+            for i, branch in enumerate(schema):
+                self._code[at + 2 + i] = self._node(branch, wants)
+            return at
+        if () in wants:
+            type_ = self._type(schema)
+            rest = {path: slot for path, slot in wants.items() if path}
+            child, slot = self._node(schema, rest), wants[()]
+            self.types.append(type_)
+            return self._add(Kind.CAPTURE, slot, len(self.types) - 1, child)
+        kind = kind_of(schema)
+        if kind in SCALARS:
+            return self._scalar(kind)
+        definition = self._definition(schema)
+        name = str(definition.get("name", "")) if definition["type"] in NAMES else ""
+        if name and not wants and name in self._at:
+            return self._at[name]
+        match definition["type"]:
+            case "record" | "error":
+                fields = definition["fields"]
+                at = self._add(Kind.RECORD, len(fields), *[0] * len(fields))
+                if not wants:
+                    self._at[name] = at
+                for i, field in enumerate(fields):
+                    inside = {
+                        path[1:]: slot for path, slot in wants.items() if is_called(field, path[0])
+                    }
+                    self._code[at + 2 + i] = self._node(field["type"], inside)
+                return at
+            case "enum":
+                at = self._add(Kind.ENUM, len(definition["symbols"]))
+            case "fixed":
+                if definition["size"] > LARGEST_FIXED:
+                    raise AvroSchemaError(f"schema: {name}: a fixed of {definition['size']} bytes")
+                at = self._add(Kind.FIXED, definition["size"])
+            case "array":
+                items = definition["items"]
+                at = self._add(Kind.ARRAY, 0, self._is_empty(items, ()))
+                self._code[at + 1] = self._node(items, {})
+                return at
+            case "map":
+                at = self._add(Kind.MAP, 0)
+                self._code[at + 1] = self._node(definition["values"], {})
+                return at
+            case other:
+                raise AvroSchemaError(f"schema: no type {other!r} is known")
+        self._at[name] = at
+        return at
+
+    def _scalar(self, kind: str) -> int:
+        if kind not in self._at:
+            node = {
+                "null": (Kind.EMPTY,), "boolean": (Kind.BOOLEAN,), "int": (Kind.VARINT,),
+                "long": (Kind.VARINT,), "float": (Kind.FIXED, 4), "double": (Kind.FIXED, 8),
+            }.get(kind, (Kind.TEXT,))  # fmt: skip
+            self._at[kind] = self._add(*node)
+        return self._at[kind]
+
+    def _definition(self, schema: Any) -> dict[str, Any]:
+        """A type that is no scalar; where only its name is given, as it was defined."""
+        found = schema if isinstance(schema, dict) else self._named.get(schema)
+        if not isinstance(found, dict):
+            raise AvroSchemaError(f"schema: no type {schema!r} is known")
+        inner = found["type"]
+        return self._definition(inner) if isinstance(inner, dict) else found
+
+    def _is_empty(self, schema: Any, inside: tuple[str, ...]) -> bool:
+        """Whether a value takes no bytes: items of which an array may claim any number."""
+        if isinstance(schema, list):
+            return False
+        kind = kind_of(schema)
+        if kind in SCALARS:
+            return kind == "null"
+        definition = self._definition(schema)
+        if definition["type"] == "fixed":
+            return bool(definition["size"] == 0)
+        if definition["type"] not in ("record", "error") or definition["name"] in inside:
+            return False
+        inside = (*inside, definition["name"])
+        return all(self._is_empty(field["type"], inside) for field in definition["fields"])
+
+    def _type(self, schema: Any) -> Type:
+        """What a value of a type is to us."""
+        kind = kind_of(schema)
+        if kind in SCALARS:
+            return Scalar(kind)
+        definition = self._definition(schema)
+        kind = definition["type"]
+        if kind == "enum":
+            return Scalar("enum", tuple(definition["symbols"]))
+        if kind == "fixed":
+            return Scalar("fixed")
+        if kind == "map":
+            width = WIDTHS.get(kind_of(definition["values"]))
+            values = named_kind(definition["values"])
+            return Other(f"a map of {values}") if width is None else NumberMap(width)
+        if kind == "array":
+            items = definition["items"]
+            if (width := WIDTHS.get(kind_of(items))) is not None:
+                return Numbers(width)
+            return self._entries(items) or Other(f"an array of {named_kind(items)}")
+        fields = definition["fields"]
+        kinds = [kind_of(field["type"]) for field in fields]
+        if fields and all(one in WIDTHS for one in kinds):
+            layout = struct.Struct("<" + "".join("f" if one == "float" else "d" for one in kinds))
+            return NumberRecord(tuple(field["name"] for field in fields), layout)
+        return Other(f"a record {definition['name']!r}")
+
+    def _entries(self, items: Any) -> Entries | None:
+        """The items of an array, where they are records of a label and a score."""
+        if isinstance(items, list) or kind_of(items) in SCALARS:
+            return None
+        definition = self._definition(items)
+        fields = {field["name"]: field["type"] for field in definition.get("fields", ())}
+        if fields.keys() != {"label", "score"} or isinstance(fields["label"], list):
+            return None
+        label, width = self._type(fields["label"]), WIDTHS.get(kind_of(fields["score"]))
+        known = isinstance(label, Scalar) and label.kind in ("string", "enum", "int", "long")
+        if width is None or not known:
+            return None
+        assert isinstance(label, Scalar)
+        return Entries(label, width, next(iter(fields)) == "label")
+
+    def at(self, path: Sequence[str]) -> Any:
+        """The type at a path from the top; None where there is none."""
+        found: Any = self._named[""]
+        for name in path:
+            branches = found if isinstance(found, list) else [found]
+            found = None
+            for branch in branches:
+                if kind_of(branch) in SCALARS:
+                    continue
+                definition = self._definition(branch)
+                for field in definition.get("fields", ()):
+                    if found is None and is_called(field, name):
+                        found = field["type"]
+            if found is None:
+                return None
+        return found
+
+
+def kind_of(schema: Any) -> str:
+    """The name of a type, "union" for a list of them; a logical type is what it is kept as."""
+    while isinstance(schema, dict):
+        schema = schema["type"]
+    return schema if isinstance(schema, str) else "union"
+
+
+def named_kind(schema: Any) -> str:
+    """What a type is called in a message."""
+    if isinstance(schema, dict) and schema.get("type") in NAMES:
+        return f"{schema['type']} {schema.get('name')!r}"
+    return kind_of(schema)
+
+
+def is_called(field: Mapping[str, Any], name: str) -> bool:
+    """Whether a field has a name, or had it."""
+    return field["name"] == name or name in field.get("aliases", ())
+
+
+def parsed(schema: SchemaText) -> tuple[Any, dict[str, Any]]:
+    """A schema as fastavro reads it, and its named types; AvroSchemaError where it is none."""
+    named: dict[str, Any] = {}
+    try:
+        for text in schema.references.values():
+            fastavro.parse_schema(json.loads(text), named)
+        return fastavro.parse_schema(json.loads(schema.text), named), named
+    except RecursionError:
+        raise AvroSchemaError("schema: nested too deeply") from None
+    except Exception as error:  # a stranger's text: whatever it is that it makes fastavro raise
+        why = str(error) or type(error).__name__
+        raise AvroSchemaError(f"schema: {why[:500]}") from None
+
+
+def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:
+    """The schema of the answers to records of a schema.
+
+    Parameters
+    ----------
+    schema
+        Of the input.
+    probs
+        Where its probabilities are.
+    raw
+        The field that keeps the original; empty: none does.
+    asks
+        Whether answers say that their label is asked for.
+
+    Raises
+    ------
+    AvroSchemaError
+        Its top is no record, there is nothing at ``probs``, or it has a field of a name that is
+        ours.
+    """
+    top, named = parsed(schema)
+    if isinstance(top, list) or kind_of(top) not in ("record", "error"):
+        raise AvroSchemaError(f"schema: the top is {named_kind(top)}, expected a record")
+    document = json.loads(schema.text)
+    while isinstance(document.get("type"), dict):
+        document = document["type"]
+    added: list[dict[str, Any]] = []
+    if raw:
+        place = ".".join(probs)
+        found = Program(top, named | {"": top}, {}).at(probs)
+        if found is None:
+            raise AvroSchemaError(f"no field {place!r}")
+        branches = found if isinstance(found, list) else [found]
+        types = [one for one in branches if kind_of(one) != "null"]
+        if len(types) != 1:
+            raise AvroSchemaError(f"{place}: a union of {len(types)} types, expected one or null")
+        added.append({"name": raw, "type": ["null", referred(types[0])], "default": None})
+    if asks:
+        added.append({"name": ASKED, "type": ["null", "string"], "default": None})
+    for field in added:
+        if not _is_name(field["name"]):
+            raise AvroSchemaError(f"raw: {field['name']!r} is no name of an Avro field")
+        if any(is_called(one, field["name"]) for one in document["fields"]):
+            way = "; give raw another name" if field["name"] == raw else ""
+            raise AvroSchemaError(f"schema: it has a field {field['name']!r}, which is ours{way}")
+    document["fields"] = [*document["fields"], *added]
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    made = schema._replace(text=text)
+    parsed(made)
+    return made
+
+
+def referred(schema: Any) -> Any:
+    """A type for a second use: those that have a name are named only."""
+    if isinstance(schema, list):
+        return [referred(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema["type"] in NAMES:
+        return schema["name"]
+    return {
+        key: referred(value) if key in ("type", "items", "values") else value
+        for key, value in schema.items()
+        if not key.startswith("__")
+    }
+
+
+# ---- messages
+
+
+class Opened(msgspec.Struct, gc=False):
+    """A record, walked."""
+
+    key: Key
+    data: bytes
+    start: int
+    """Where the record begins, behind what names its schema."""
+    program: Program
+    spans: Any
+    slots: int
+
+
+class AvroCodec:
+    """Avro records whose schemas come from a registry or a file.
+
+    Parameters
+    ----------
+    schemas
+        Where schemas come from, and where those of outputs go.
+    probs
+        Where the probabilities are.
+    raw
+        The field that keeps the original; empty: none does.
+    asks
+        Whether answers say that their label is asked for.
+    """
+
+    dropped = frozenset({GUID_HEADER})
+
+    def __init__(
+        self, schemas: Schemas, probs: str = "probs", raw: str = "probs_raw", *, asks: bool = False
+    ) -> None:
+        self._schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
+        self._slots: dict[Path, int] = {}
+        self._parsed: dict[Key, tuple[SchemaText, Any, dict[str, Any]]] = {}
+        self._programs: dict[Key, Program | AvroSchemaError] = {}
+        self._heads: dict[Key, bytes] = {}
+
+    def _slot(self, path: Sequence[str]) -> int:
+        """The number of a path; a new one has every schema compiled again."""
+        slot = self._slots.get(path := tuple(path))
+        if slot is None:
+            slot = self._slots[path] = len(self._slots)
+            self._programs.clear()
+        return slot
+
+    def _program(self, key: Key) -> Program:
+        program = self._programs.get(key)
+        if program is None:
+            try:
+                if key not in self._parsed:
+                    schema = self._schemas.schema(key)
+                    if schema.kind != "AVRO":
+                        raise AvroSchemaError(f"schema: of kind {schema.kind}, expected AVRO")
+                    self._parsed[key] = schema, *parsed(schema)
+                _, top, named = self._parsed[key]
+                program = Program(top, named | {"": top}, self._slots)
+            except AvroSchemaError as error:
+                program = error
+            except RecursionError:
+                program = AvroSchemaError("schema: nested too deeply")
+            self._programs[key] = program
+        if isinstance(program, AvroSchemaError):
+            raise AvroSchemaError(f"schema {shown(key)}: {program}".replace(": schema:", ":"))
+        return program
+
+    def open(self, value: bytes, headers: Headers = ()) -> Opened:
+        """Walk a record."""
+        key, start = self._schemas.key(value, headers)
+        program = self._program(key)
+        try:
+            spans = program.walker.walk(value, start)
+        except ValueError as error:
+            raise BadMessage(f"no record of schema {shown(key)}: {error}") from None
+        return Opened(key, value, start, program, spans, len(self._slots))
+
+    def _found(self, message: Opened, path: Sequence[str]) -> Found | None:
+        slot = self._slot(path)
+        if slot >= message.slots:  # asked for the first time
+            program = message.program = self._program(message.key)
+            message.spans = program.walker.walk(message.data, message.start)
+            message.slots = len(self._slots)
+        start, end, type_ = message.spans[3 * slot : 3 * slot + 3]
+        if type_ < 0:
+            return None
+        return Found(message.data, start, end, message.program.types[type_])
+
+    def find(self, message: Opened, path: Sequence[str]) -> Raw | None:
+        """The JSON text of the value at a path; of an array, a map or a record an empty one."""
+        found = self._found(message, path)
+        if found is None:
+            return None
+        data, start, end, type_ = found
+        if isinstance(type_, Scalar):
+            return Raw(_write(type_.value(data, start, end)))
+        is_array = isinstance(type_, Numbers | Entries) or "array" in getattr(type_, "what", "")
+        return Raw(b"[]" if is_array else b"{}")
+
+    def probs(self, message: Opened, path: Sequence[str], *, answered: bool) -> Found | None:
+        """Where the probabilities stand."""
+        found = self._found(message, path)
+        if found is None:
+            return None
+        if isinstance(found.type, Scalar) and found.type.kind == "null":
+            if answered:
+                raise BadMessage(f"{'.'.join(path)}: null")
+            return None
+        if answered:
+            self._head(message.key)
+        return found
+
+    def _head(self, key: Key) -> bytes:
+        """What stands before answers to records of a schema."""
+        head = self._heads.get(key)
+        if head is None:
+            schema, _, _ = self._parsed[key]
+            try:
+                made = output_schema(schema, self._probs, self._raw, asks=self._asks)
+            except AvroSchemaError as error:
+                raise AvroSchemaError(f"schema {shown(key)}: {error}") from None
+            head = self._heads[key] = self._schemas.head(made)
+        return head
+
+    def row(self, original: Found, forms: Forms, where: str) -> tuple[Row, Form | None]:
+        """The numbers of the four shapes, and of one number."""
+        data, start, end, type_ = original
+        if isinstance(type_, Numbers):
+            row = read_numbers(data, start, end, type_.width)
+            if len(row) != forms.m:
+                raise BadMessage(f"{where}: {len(row)} probabilities for {forms.m} classes")
+            return row, None
+        try:
+            numbers, form = forms.read(self._given(original))
+            if isinstance(type_, NumberRecord) and isinstance(form, Largest):
+                raise BadMessage(f"a record with {form.k} fields for {forms.m} classes")
+            if isinstance(type_, Entries) and type_.label.kind == "enum":
+                self._require_symbols(type_.label, form)
+        except (BadMessage, UnknownClass) as error:
+            raise type(error)(f"{where}: {error}") from None
+        return array("d", numbers), form
+
+    def _given(self, found: Found) -> Any:
+        """Probabilities that are no array, as forms are read from."""
+        data, start, end, type_ = found
+        match type_:
+            case NumberMap():
+                try:
+                    return read_map(data, start, end, type_.width)
+                except UnicodeDecodeError as error:
+                    raise BadMessage(f"a name in the map: {error}") from None
+            case NumberRecord():
+                return dict(zip(type_.names, type_.layout.unpack_from(data, start), strict=True))
+            case Entries():
+                return list(_entries(found))
+            case Scalar() if type_.kind in WIDTHS:
+                return type_.value(data, start, end)
+        what = type_.kind if isinstance(type_, Scalar) else getattr(type_, "what", "")
+        raise BadMessage(
+            f"{what}, expected an array or map of float or double, an array of records of label and"
+            " score, or a record of float or double fields"
+        )
+
+    @staticmethod
+    def _require_symbols(label: Scalar, form: Form | None) -> None:
+        """An answer may name any class: all are symbols of the enum."""
+        assert isinstance(form, Largest)
+        missing = next((one for one in form.names if one not in label.symbols), None)
+        if missing is not None:
+            raise BadMessage(f"the labels are an enum that has no symbol for class {missing!r}")
+
+    def names(self, message: Opened, path: Sequence[str]) -> list[Any] | None:
+        """The keys of a map, the fields of a record, the labels of entries."""
+        found = self._found(message, path)
+        if found is None or not isinstance(found.type, NumberMap | NumberRecord | Entries):
+            return None
+        given = self._given(found)
+        return [one.label for one in given] if isinstance(given, list) else list(given)
+
+    def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
+        """At the end of the record: inside of it, a type may be used at several places."""
+        return [raw]
+
+    def write_all(
+        self,
+        predictions: Sequence[Prediction],
+        rows: NDArray[np.float64],
+        path: Sequence[str],
+        raw: str,
+    ) -> list[bytes]:
+        """The records with other numbers, and the added fields behind them."""
+        out = []
+        for prediction, row in zip(predictions, rows, strict=True):
+            message, found = prediction.message, prediction.original
+            data, start, end, _ = found
+            tail = [b"\x02", data[start:end]] if raw else []
+            if self._asks:
+                asked = prediction.asked
+                tail.append(b"\x00" if asked is None else b"\x02" + _text(asked))
+            placed = _placed(found, prediction.form, row)
+            head, begin = self._head(message.key), message.start
+            out.append(b"".join((head, data[begin:start], placed, data[end:], *tail)))
+        return out
+
+    def show(self, value: bytes) -> Raw:
+        """A record as JSON: bytes in base64, times and numbers of logical types as text."""
+        key, start = self._schemas.key(value, ())
+        self._program(key)
+        schema = self._parsed[key][0]
+        # As one of a union, since fastavro takes names from one schema alone.
+        texts = [*schema.references.values(), schema.text]
+        one = _long(len(texts) - 1) + value[start:]
+        return Raw(
+            _write(fastavro.schemaless_reader(io.BytesIO(one), list(map(json.loads, texts)), None))
+        )
+
+
+def _varint(data: bytes, start: int, end: int) -> int:
+    bits = 0
+    for shift, byte in enumerate(data[start:end]):
+        bits |= (byte & 0x7F) << (7 * shift)
+    return (bits >> 1) ^ -(bits & 1)
+
+
+def _long(number: int) -> bytes:
+    bits, out = (number << 1) ^ (number >> 63), bytearray()
+    while bits > 0x7F:
+        out.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    return bytes((*out, bits))
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _long(len(data)) + data
+
+
+def _entries(found: Found) -> list[LabelScore]:
+    """The labels and scores of an array of records that was walked."""
+    data, at, _, type_ = found
+    assert isinstance(type_, Entries)
+    entries: list[LabelScore] = []
+    score, label = "<f" if type_.width == 4 else "<d", type_.label
+    while True:
+        behind = _behind(data, at)
+        count, at = _varint(data, at, behind), behind
+        if count == 0:
+            return entries
+        if count < 0:
+            at, count = _behind(data, at), -count
+        for _ in range(count):
+            first = at
+            at += 0 if type_.label_first else type_.width
+            behind = _behind(data, at)
+            if label.kind == "string":
+                behind += _varint(data, at, behind)
+            name = label.value(data, at, behind)
+            at = behind if type_.label_first else first
+            number = struct.unpack_from(score, data, at)[0]
+            at = at + type_.width if type_.label_first else behind
+            entries.append(LabelScore(name, number))
+
+
+def _behind(data: bytes, at: int) -> int:
+    """The place behind an int or long."""
+    while data[at] & 0x80:
+        at += 1
+    return at + 1
+
+
+def _placed(found: Found, form: Form | None, row: NDArray[np.float64]) -> bytes:
+    """The bytes of probabilities in the form and the type in which they came."""
+    data, start, end, type_ = found
+    if isinstance(type_, Numbers):
+        return place_numbers(data, start, end, type_.width, row)
+    assert form is not None
+    numbers = row.tolist()
+    if isinstance(type_, NumberMap):
+        if isinstance(form, Named):
+            in_order = [numbers[i] for i in form.columns.values()]
+            placed = place_map(data, start, end, type_.width, in_order)
+            if placed is not None:
+                return placed
+        put = struct.Struct("<f" if type_.width == 4 else "<d").pack
+        answer: dict[str, float] = form.of(numbers)
+        items = [_text(name) + put(number) for name, number in answer.items()]
+        return _long(len(items)) + b"".join(items) + b"\x00"
+    if isinstance(type_, NumberRecord):
+        assert isinstance(form, Named)
+        return type_.layout.pack(*[numbers[form.columns[name]] for name in type_.names])
+    if isinstance(type_, Entries):
+        put, label = struct.Struct("<f" if type_.width == 4 else "<d").pack, type_.label
+        entries = []
+        for entry in form.of(numbers):
+            name, number = entry["label"], put(entry["score"])
+            match label.kind:
+                case "string":
+                    text = _text(str(name))
+                case "enum":
+                    text = _long(label.symbols.index(name))
+                case _:
+                    text = _long(int(name))
+            entries.append(text + number if type_.label_first else number + text)
+        return _long(len(entries)) + b"".join(entries) + b"\x00"
+    assert isinstance(type_, Scalar)
+    return struct.pack("<f" if type_.kind == "float" else "<d", form.of(numbers))

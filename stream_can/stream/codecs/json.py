@@ -1,0 +1,148 @@
+"""JSON objects. All but the probabilities keep their bytes.
+
+A key that occurs twice counts where it occurs last, as in every common JSON parser, and is written
+once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from stream_can.errors import UnknownClass
+from stream_can.stream.codecs import ASKED
+from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore
+from stream_can.stream.numbers import array_texts, read_array
+
+if TYPE_CHECKING:
+    from stream_can.stream.messages import Prediction
+    from stream_can.stream.records import Headers
+
+    Row = array[float]
+
+__all__ = ["UNREADABLE", "JsonCodec"]
+
+_read_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
+_read_entries = msgspec.json.Decoder(list[LabelScore]).decode
+_write = msgspec.json.Encoder().encode
+# Deep nesting is a RecursionError, a key of bad UTF-8 a UnicodeDecodeError: not msgspec's own.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a reader of JSON text may raise."""
+
+
+class JsonCodec:
+    """JSON objects; opened, a message is its fields, whose values are still text."""
+
+    dropped: frozenset[str] = frozenset()
+
+    def open(self, value: bytes, headers: Headers = ()) -> dict[str, Any]:
+        """The fields of a JSON object, their values still text; BadMessage where it is none."""
+        try:
+            if not value.isascii():
+                value.decode()  # msgspec passes over the bytes inside strings, and would send them
+            return _read_object(value)
+        except UNREADABLE as error:
+            raise BadMessage(f"not a JSON object: {error}") from None
+
+    @staticmethod
+    def find(message: dict[str, Any], path: Sequence[str]) -> Any:
+        """The text of the value at a path, None where there is none."""
+        value: Any = message.get(path[0])
+        if len(path) == 1:
+            return value
+        for name in path[1:]:
+            if type(value) is Raw:
+                try:
+                    value = _read_object(value)
+                except UNREADABLE:
+                    return None
+            if value is None:
+                return None
+            value = value.get(name)
+        return value
+
+    def probs(self, message: dict[str, Any], path: Sequence[str], *, answered: bool) -> Raw | None:
+        """The text of the probabilities; the objects that they are inside of are opened too."""
+        inner = message
+        for name in path[:-1]:
+            inside = inner.get(name)
+            if inside is None:
+                return None
+            if type(inside) is Raw:
+                try:
+                    inside = inner[name] = _read_object(inside)
+                except UNREADABLE as error:
+                    if not answered:
+                        return None
+                    raise BadMessage(f"{'.'.join(path)}: at {name!r}: {error}") from None
+            inner = inside
+        found: Raw | None = inner.get(path[-1])
+        return None if found is not None and not answered and bytes(found) == b"null" else found
+
+    def row(self, original: Raw, forms: Forms, where: str) -> tuple[Row, Form | None]:
+        """The row in a text; compiled code reads a plain array."""
+        if (row := read_array(original, forms.m)) is not None:
+            return row, None
+        try:
+            probs = _read_probs(original)
+        except UNREADABLE as error:
+            try:
+                probs = _read_entries(original)
+            except UNREADABLE:
+                raise BadMessage(f"{where}: {error}") from None
+        try:
+            numbers, form = forms.read(probs)
+        except (BadMessage, UnknownClass) as error:
+            raise type(error)(f"{where}: {error}") from None
+        return array("d", numbers), form
+
+    def names(self, message: dict[str, Any], path: Sequence[str]) -> list[Any] | None:
+        """The keys of an object, the labels of a list of label and score."""
+        text = self.find(message, path)
+        for read in (_read_probs, _read_entries):
+            try:
+                probs = read(text)
+            except (TypeError, *UNREADABLE):
+                continue
+            if isinstance(probs, dict):
+                return list(probs)
+            if isinstance(probs, list) and all(isinstance(one, LabelScore) for one in probs):
+                return [one.label for one in probs]
+        return None
+
+    def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
+        """Beside the probabilities."""
+        return [*path[:-1], raw]
+
+    def write_all(
+        self,
+        predictions: Sequence[Prediction],
+        rows: NDArray[np.float64],
+        path: Sequence[str],
+        raw: str,
+    ) -> list[bytes]:
+        """The objects with their rows; ``rows`` must be finite, since JSON has no NaN."""
+        (*parents, name), out = path, []
+        for i, (prediction, text) in enumerate(zip(predictions, array_texts(rows), strict=True)):
+            message, form = prediction.message, prediction.form
+            if prediction.asked is not None:
+                message[ASKED] = prediction.asked
+            inner = message
+            for parent in parents:
+                inner = inner[parent]
+            inner[name] = Raw(text) if form is None else form.of(rows[i].tolist())
+            if raw:
+                inner[raw] = prediction.original
+            out.append(_write(message))
+        return out
+
+    def show(self, value: bytes) -> Raw:
+        """As it is."""
+        return Raw(value)
