@@ -6,7 +6,7 @@ As in Kafka Streams, each side waits for the other only while the other still ha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -52,3 +52,9 @@ class Order:
                 break
             taken.append(side.popleft())
         return taken
+
+    def put_back(self, records: Sequence[Any]) -> None:
+        """These, taken last, are not taken after all."""
+        for record in reversed(records):
+            is_label = record.topic == self._labels_topic
+            (self.labels if is_label else self.predictions).appendleft(record)

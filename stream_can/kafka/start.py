@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from stream_can.corrector import Corrector
+from stream_can.kafka.schemas import formats
 from stream_can.kafka.settings import Settings, SettingsError
 from stream_can.method.asking import LabelRequests
 from stream_can.method.paths import FITTED_PATHS, in_order
@@ -79,6 +80,8 @@ class Start:
         self.segments = corrector.segments
         self.identity = settings.identity(corrector.classes, corrector.segments)
         """Who the application is."""
+        self.formats = formats(settings)
+        """What reads the messages."""
         Messages(corrector.classes, settings.fields, columns=corrector.segments)  # refuses columns
         self._given = settings
         self.fleet: FleetTerms | None = None
@@ -143,6 +146,7 @@ class Start:
         s = self._given
         return {
             "fields": s.fields,
+            "formats": self.formats,
             "labels_topic": s.labels,
             "recent_bytes": int(s.recent_mb * (1 << 20)) // self._partitions,
             "max_bytes": self._max_bytes,

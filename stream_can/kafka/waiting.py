@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stream_can.kafka.client.member import Member
@@ -35,10 +35,18 @@ class Waiting:
         Whose partitions they are.
     input, labels
         The topics; ``labels`` may be None.
+    ready
+        Whether a record can be taken; one that cannot holds back what follows it in its partition.
     """
 
-    def __init__(self, member: Member, input: str, labels: str | None) -> None:
-        self._member = member
+    def __init__(
+        self,
+        member: Member,
+        input: str,
+        labels: str | None,
+        ready: Callable[[Any], bool] | None = None,
+    ) -> None:
+        self._member, self._ready = member, ready
         self._sides = {"predictions": input, "labels": labels} if labels else {"predictions": input}
         self._labels = labels
         self._orders: dict[int, Order] = {}
@@ -90,12 +98,16 @@ class Waiting:
             for p in asking:
                 at_most = min(share, left, free.get(p, left))
                 found = self._orders[p].take(at_most, exhausted=p in free)
+                some = len(found)
+                if self._ready is not None:
+                    found = self._of_ready(p, found)
                 if found:
                     taken.setdefault(p, []).extend(found)
                     left -= len(found)
                     if p in free:
                         free[p] -= len(found)
-                    given.append(p)
+                    if len(found) == some:
+                        given.append(p)
             asking = given
         self.more = left <= 0
         for p, records in taken.items():
@@ -105,6 +117,13 @@ class Waiting:
             for pair, n in Counter((record.topic, record.partition) for record in records).items():
                 self._forget(pair, n)
         return taken
+
+    def _of_ready(self, partition: int, records: list[Any]) -> list[Any]:
+        """Of records that were taken those before the first that is not ready; it waits on."""
+        assert self._ready is not None
+        n = next((i for i, one in enumerate(records) if not self._ready(one)), len(records))
+        self._orders[partition].put_back(records[n:])
+        return records[:n]
 
     def _forget(self, pair: tuple[str, int], n: int) -> None:
         """So many of the records that came first do not wait any more."""

@@ -27,6 +27,7 @@ from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.learned import LearnedLog
 from stream_can.kafka.partitions import Partitions
 from stream_can.kafka.patience import Patience
+from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.kafka.waiting import Waiting
@@ -84,7 +85,11 @@ class Worker:
         self.health = Health(settings.live_seconds)
         self.port: Port | None = None
         self.learned_log = LearnedLog(settings, self.client, self.start, self.health.beat)
-        self.metrics = Metrics(lambda: self.learned_log.replicas, shown=settings.field_names)
+        self.metrics = Metrics(
+            lambda: self.learned_log.replicas,
+            shown=settings.field_names,
+            waits_for=lambda: self.health.waits_for,
+        )
         self._look = Look(
             settings.application_id,
             settings.name,
@@ -97,7 +102,9 @@ class Worker:
         self._partitions = Partitions(
             settings, self.client, self.start, self.learned_log, self.metrics, self.health
         )
-        self._waiting = Waiting(self.client.member, settings.input, settings.labels)
+        self._schemas = Asked(self.start.formats, settings.labels, settings.connect_seconds)
+        ready = None if settings.schema_registry is None else self._schemas.ready
+        self._waiting = Waiting(self.client.member, settings.input, settings.labels, ready)
         self._stopping = threading.Event()
         self._patience = Patience(
             settings.connect_seconds, settings.name, self._stopping, self.health.beat
@@ -210,6 +217,8 @@ class Worker:
             try:
                 self._step()
                 away_since = None
+            except RegistryAway:
+                raise
             except RetryError as error:
                 if away_since is None or time.monotonic() - self._explained > EXPLAIN_SECONDS:
                     self._explain()
@@ -265,7 +274,11 @@ class Worker:
         self.learned_log.require_current(self.tasks)
         self._waiting.add(found)
         for partition, records in self._waiting.take(partitions.room, partitions.patience).items():
-            partitions.handle(partition, records)
+            try:
+                partitions.handle(partition, records)
+            except RetryError as error:  # these records would be passed over
+                raise RebuildError(str(error)) from error
+        self.health.waits_for = self._schemas.trouble
         if partitions.due:
             partitions.commit()
         self._look_for_more()

@@ -305,12 +305,12 @@ class Lane:
         answered = self.open_requests.answer(batch.answered)  # its label may be in this batch too
         self.forget(next_prediction)
         classes = None if self.name == UNNAMED else list(self.messages.classes)
-        return [
-            request_record(
-                batch.predictions[i][1], id, request, P[i].tolist(), Q[i].tolist(), classes
-            )
-            for i, (id, request) in asked.items()
-        ], answered
+        show, requests = self.messages.predictions.show, []
+        for i, (id, request) in asked.items():
+            output, raw, sent = batch.predictions[i][1], P[i].tolist(), Q[i].tolist()
+            message = show(output.value or b"null")
+            requests.append(request_record(output, id, request, raw, sent, message, classes))
+        return requests, answered
 
     def forget(self, next_prediction: int) -> None:
         """Give up the requests whose predictions are not kept any more."""

@@ -41,7 +41,7 @@ class RequestMessage(msgspec.Struct, omit_defaults=True):
     probs: list[float]
     """The same corrected, as it was sent."""
     message: Raw
-    """The whole message that went out, a JSON object."""
+    """The whole message that went out, as a JSON object."""
     classes: list[str | int | float] | None = None
     """Their names, where messages name a model or version: each may have others."""
 
@@ -85,20 +85,22 @@ def request_record(
     request: LabelRequest,
     raw: list[float],
     sent: list[float],
+    message: Raw,
     classes: list[Any] | None = None,
 ) -> Output:
-    """The record of a request for the label of the prediction that ``output`` was made of."""
-    message = RequestMessage(
+    """The record of a request for the label of the prediction that ``output`` was made of, whose
+    message is shown."""
+    says = RequestMessage(
         id.decode(errors="replace"),
         request.reason,
         request.probability,
         output.timestamp,
         raw,
         sent,
-        Raw(output.value or b"null"),
+        message,
         classes,
     )
     # The reason is a header to be counted without being opened.
     headers: list[Header] = [(REASON_HEADER, request.reason.encode())]
-    value = msgspec.json.encode(message)
+    value = msgspec.json.encode(says)
     return Output(output.key, value, headers, output.timestamp, output.source)

@@ -11,6 +11,8 @@ class Health:
     def __init__(self, live_seconds: float) -> None:
         self.live_seconds = live_seconds
         self.ready = False
+        self.waits_for: str | None = None
+        """Why records that came are not taken, where somebody else has to answer first."""
         self._beat = time.monotonic()
 
     def beat(self) -> None:

@@ -134,6 +134,7 @@ class Look:
             versions=sorted(
                 filter(None, versions.values()), key=lambda one: -one.labels
             )[:MOST_LANES],
+            waits_for=self._health.waits_for,
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip
         made.problems, made.shown = problems(made), shown(made)

@@ -98,15 +98,18 @@ class Metrics:
         What corrects now, by partition of the learned log.
     shown
         Texts of the settings, which the reason of a dead letter may show.
+    waits_for
+        Why records are not taken, where a schema registry has to answer first.
     """
 
     def __init__(
         self,
         replicas: Callable[[], Mapping[int, Replica]] = dict,
         shown: Container[str] = (),
+        waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.registry = registry = Registry(self._look)
-        self._replicas = replicas
+        self._replicas, self._waits_for = replicas, waits_for
         self._made = table.make(registry)
         self._made["build_info"].labels(__version__).set(1)
         ProcessCollector(registry=registry)
@@ -251,6 +254,7 @@ class Metrics:
         """What the partitions that are ours have made so far, of the learned log and of input."""
         for row in (*table.LEARNED, *table.REQUESTS):
             self._made[row.name].clear()
+        self._made["registry_away"].set(bool(self._waits_for()))
         if not self.partitions:
             return
         replicas = {n: one for n, one in dict(self._replicas()).items() if one.started}

@@ -62,7 +62,7 @@ class Port:
             "/livez": lambda _: _state(
                 health.live, f"the loop came round {health.silence:.1f} s ago"
             ),
-            "/readyz": lambda _: _state(health.ready, "ready" if health.ready else "not restored"),
+            "/readyz": lambda _: _state(health.ready and not health.waits_for, _readiness(health)),
             "/metrics": lambda accept: _metrics(registry, accept),
         }
         if status is not None:
@@ -83,6 +83,12 @@ class Port:
 
 
 Page = Callable[[str], tuple[int, str, bytes]]
+
+
+def _readiness(health: Health) -> str:
+    if not health.ready:
+        return "not restored"
+    return f"records wait: {health.waits_for}" if health.waits_for else "ready"
 
 
 def _state(good: bool, text: str) -> tuple[int, str, bytes]:

@@ -39,6 +39,11 @@ def _bad(s: Status) -> Iterator[Problem]:
             "Wait a minute: it starts, or the group shares its partitions out anew. If it stays,"
             " the last line of its log says why.",
         )
+    if s.waits_for:
+        yield bad(
+            f"Records wait for the schema registry: {s.waits_for}.",
+            "Look at the registry. Nothing is lost; schemas that are known go on meanwhile.",
+        )
     if s.ready and s.lag and runs > START_SECONDS and not sum(recent.records[-2:]):
         yield bad(
             f"It stands still: {s.lag:,} records wait and none was committed for a minute.",

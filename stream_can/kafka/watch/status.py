@@ -343,3 +343,5 @@ class Status(Struct):
     refused: int = 0
     """Predictions of models that were more than ``max_lanes`` new ones in an hour, since this
     process began; 0 where the last of them came over an hour ago."""
+    waits_for: str | None = None
+    """Why records that came are not taken, where a schema registry has to answer first."""

@@ -186,6 +186,7 @@ ELSEWHERE = (
     Row("rebalances", Counter, "Assignments taken over"),
     Row("restore_seconds", Histogram, "To restore the partitions of one assignment",
         ends=RESTORE_ENDS),
+    Row("registry_away", Gauge, "1 while records wait for a schema registry that does not answer"),
     Row("clock_skew_seconds", Gauge, "How far the brokers' clock is ahead of this machine's"),
     Row("partitions", Gauge, "Partitions assigned and restored"),
     Row("lag_records", Gauge, "Offsets not yet taken", labels=("source", "partition")),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from stream_can.stream.codecs.framing import Key
     from stream_can.stream.forms import Form, Forms
     from stream_can.stream.messages import Prediction
     from stream_can.stream.records import Headers
@@ -38,6 +39,22 @@ class Codec(Protocol):
 
     dropped: frozenset[str]
     """Headers of an input that are not true of its output."""
+
+    def key(self, value: bytes, headers: Headers) -> Key | None:
+        """What a message calls its schema by, None where it has none; BadMessage where it should.
+
+        With :meth:`prepare` it lets a worker know before it takes a record that nobody will have to
+        be asked for its schema.
+        """
+
+    def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
+        """Ask for the schema of a message, and where it is to be answered make the answer's known.
+
+        Raises
+        ------
+        BadMessage
+            There is none, or the answer's is refused. Any other error: nobody answers.
+        """
 
     def open(self, value: bytes, headers: Headers = ()) -> Any:
         """Open a message; BadMessage where it is none of this format."""
@@ -79,5 +96,14 @@ class Codec(Protocol):
         """The message of each prediction with its row of ``rows``, shape (n, m), in place of the
         probabilities at a path, and the original beside it under the name ``raw``, if any."""
 
-    def show(self, value: bytes) -> Raw:
-        """A message that was written, as JSON text."""
+    def show(self, value: bytes, headers: Headers = ()) -> Raw:
+        """A message as JSON text."""
+
+    def write_label(self, values: dict[str, Any]) -> bytes:
+        """A new message, of the newest schema; BadMessage where that does not fit the values.
+
+        Parameters
+        ----------
+        values
+            By the names of fields; a dictionary for those that have fields of their own.
+        """

@@ -154,7 +154,7 @@ class Program:
     """
 
     def __init__(self, schema: Any, named: Mapping[str, Any], places: Mapping[Path, int]) -> None:
-        self._named, self._code = named, array("i")
+        self.top, self._named, self._code = schema, named, array("i")
         self._at: dict[str, int] = {}
         self.types: list[Type] = []
         wants = {path: slot for path, slot in places.items()}
@@ -200,8 +200,8 @@ class Program:
             case "enum":
                 at = self._add(Kind.ENUM, len(definition["symbols"]))
             case "fixed":
-                if definition["size"] > LARGEST_FIXED:
-                    raise AvroSchemaError(f"schema: {name}: a fixed of {definition['size']} bytes")
+                if not 0 <= definition["size"] <= LARGEST_FIXED:
+                    raise AvroSchemaError(f"{name}: a fixed of {definition['size']} bytes")
                 at = self._add(Kind.FIXED, definition["size"])
             case "array":
                 items = definition["items"]
@@ -213,7 +213,7 @@ class Program:
                 self._code[at + 1] = self._node(definition["values"], {})
                 return at
             case other:
-                raise AvroSchemaError(f"schema: no type {other!r} is known")
+                raise AvroSchemaError(f"no type {other!r} is known")
         self._at[name] = at
         return at
 
@@ -230,7 +230,7 @@ class Program:
         """A type that is no scalar; where only its name is given, as it was defined."""
         found = schema if isinstance(schema, dict) else self._named.get(schema)
         if not isinstance(found, dict):
-            raise AvroSchemaError(f"schema: no type {schema!r} is known")
+            raise AvroSchemaError(f"no type {schema!r} is known")
         inner = found["type"]
         return self._definition(inner) if isinstance(inner, dict) else found
 
@@ -291,9 +291,24 @@ class Program:
         assert isinstance(label, Scalar)
         return Entries(label, width, next(iter(fields)) == "label")
 
+    def fitted(self, schema: Any, values: Any) -> Any:
+        """Of values those that a type has fields for; ids are bytes where it wants them."""
+        branches = schema if isinstance(schema, list) else [schema]
+        for branch in branches:
+            kind = kind_of(branch)
+            if isinstance(values, str) and kind == "bytes":
+                return values.encode()
+            if isinstance(values, str) and kind in ("int", "long"):
+                return int(values)
+            if isinstance(values, dict) and kind not in SCALARS:
+                definition = self._definition(branch)
+                fields = {f["name"]: f["type"] for f in definition.get("fields", ())}
+                return {k: self.fitted(fields[k], v) for k, v in values.items() if k in fields}
+        return values
+
     def at(self, path: Sequence[str]) -> Any:
         """The type at a path from the top; None where there is none."""
-        found: Any = self._named[""]
+        found: Any = self.top
         for name in path:
             branches = found if isinstance(found, list) else [found]
             found = None
@@ -328,18 +343,21 @@ def is_called(field: Mapping[str, Any], name: str) -> bool:
     return field["name"] == name or name in field.get("aliases", ())
 
 
-def parsed(schema: SchemaText) -> tuple[Any, dict[str, Any]]:
-    """A schema as fastavro reads it, and its named types; AvroSchemaError where it is none."""
+def program_of(schema: SchemaText, places: Mapping[Path, int] | None = None) -> Program:
+    """A schema, compiled; AvroSchemaError where it is none."""
     named: dict[str, Any] = {}
     try:
         for text in schema.references.values():
             fastavro.parse_schema(json.loads(text), named)
-        return fastavro.parse_schema(json.loads(schema.text), named), named
+        top = fastavro.parse_schema(json.loads(schema.text), named)
+        return Program(top, named, places or {})
+    except AvroSchemaError:
+        raise
     except RecursionError:
-        raise AvroSchemaError("schema: nested too deeply") from None
-    except Exception as error:  # a stranger's text: whatever it is that it makes fastavro raise
+        raise AvroSchemaError("nested too deeply") from None
+    except Exception as error:  # a stranger's text: whatever it is that it makes others raise
         why = str(error) or type(error).__name__
-        raise AvroSchemaError(f"schema: {why[:500]}") from None
+        raise AvroSchemaError(why[:500]) from None
 
 
 def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:
@@ -362,16 +380,16 @@ def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: b
         Its top is no record, there is nothing at ``probs``, or it has a field of a name that is
         ours.
     """
-    top, named = parsed(schema)
-    if isinstance(top, list) or kind_of(top) not in ("record", "error"):
-        raise AvroSchemaError(f"schema: the top is {named_kind(top)}, expected a record")
+    program = program_of(schema)
+    if isinstance(program.top, list) or kind_of(program.top) not in ("record", "error"):
+        raise AvroSchemaError(f"the top is {named_kind(program.top)}, expected a record")
     document = json.loads(schema.text)
     while isinstance(document.get("type"), dict):
         document = document["type"]
     added: list[dict[str, Any]] = []
     if raw:
         place = ".".join(probs)
-        found = Program(top, named | {"": top}, {}).at(probs)
+        found = program.at(probs)
         if found is None:
             raise AvroSchemaError(f"no field {place!r}")
         branches = found if isinstance(found, list) else [found]
@@ -386,11 +404,11 @@ def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: b
             raise AvroSchemaError(f"raw: {field['name']!r} is no name of an Avro field")
         if any(is_called(one, field["name"]) for one in document["fields"]):
             way = "; give raw another name" if field["name"] == raw else ""
-            raise AvroSchemaError(f"schema: it has a field {field['name']!r}, which is ours{way}")
+            raise AvroSchemaError(f"it has a field {field['name']!r}, which is ours{way}")
     document["fields"] = [*document["fields"], *added]
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     made = schema._replace(text=text)
-    parsed(made)
+    program_of(made)
     return made
 
 
@@ -446,7 +464,7 @@ class AvroCodec:
     ) -> None:
         self._schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
         self._slots: dict[Path, int] = {}
-        self._parsed: dict[Key, tuple[SchemaText, Any, dict[str, Any]]] = {}
+        self._schema_of: dict[Key, SchemaText] = {}
         self._programs: dict[Key, Program | AvroSchemaError] = {}
         self._heads: dict[Key, bytes] = {}
 
@@ -461,22 +479,30 @@ class AvroCodec:
     def _program(self, key: Key) -> Program:
         program = self._programs.get(key)
         if program is None:
+            if key not in self._schema_of:
+                self._schema_of[key] = self._schemas.schema(key)
+            schema = self._schema_of[key]
             try:
-                if key not in self._parsed:
-                    schema = self._schemas.schema(key)
-                    if schema.kind != "AVRO":
-                        raise AvroSchemaError(f"schema: of kind {schema.kind}, expected AVRO")
-                    self._parsed[key] = schema, *parsed(schema)
-                _, top, named = self._parsed[key]
-                program = Program(top, named | {"": top}, self._slots)
+                if schema.kind != "AVRO":
+                    raise AvroSchemaError(f"of kind {schema.kind}, expected AVRO")
+                program = program_of(schema, self._slots)
             except AvroSchemaError as error:
                 program = error
-            except RecursionError:
-                program = AvroSchemaError("schema: nested too deeply")
             self._programs[key] = program
         if isinstance(program, AvroSchemaError):
-            raise AvroSchemaError(f"schema {shown(key)}: {program}".replace(": schema:", ":"))
+            raise AvroSchemaError(f"schema {shown(key)}: {program}")
         return program
+
+    def key(self, value: bytes, headers: Headers) -> Key | None:
+        """The number, GUID or fingerprint."""
+        return self._schemas.key(value, headers)[0]
+
+    def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
+        """Asked once a schema."""
+        key, _ = self._schemas.key(value, headers)
+        self._program(key)
+        if answered:
+            self._head(key)
 
     def open(self, value: bytes, headers: Headers = ()) -> Opened:
         """Walk a record."""
@@ -527,9 +553,8 @@ class AvroCodec:
         """What stands before answers to records of a schema."""
         head = self._heads.get(key)
         if head is None:
-            schema, _, _ = self._parsed[key]
             try:
-                made = output_schema(schema, self._probs, self._raw, asks=self._asks)
+                made = output_schema(self._schema_of[key], self._probs, self._raw, asks=self._asks)
             except AvroSchemaError as error:
                 raise AvroSchemaError(f"schema {shown(key)}: {error}") from None
             head = self._heads[key] = self._schemas.head(made)
@@ -615,17 +640,32 @@ class AvroCodec:
             out.append(b"".join((head, data[begin:start], placed, data[end:], *tail)))
         return out
 
-    def show(self, value: bytes) -> Raw:
+    def show(self, value: bytes, headers: Headers = ()) -> Raw:
         """A record as JSON: bytes in base64, times and numbers of logical types as text."""
-        key, start = self._schemas.key(value, ())
+        key, start = self._schemas.key(value, headers)
         self._program(key)
-        schema = self._parsed[key][0]
-        # As one of a union, since fastavro takes names from one schema alone.
-        texts = [*schema.references.values(), schema.text]
-        one = _long(len(texts) - 1) + value[start:]
-        return Raw(
-            _write(fastavro.schemaless_reader(io.BytesIO(one), list(map(json.loads, texts)), None))
-        )
+        texts, first = in_union(self._schema_of[key])
+        record = io.BytesIO(first + value[start:])
+        return Raw(_write(fastavro.schemaless_reader(record, texts, None)))
+
+    def write_label(self, values: dict[str, Any]) -> bytes:
+        """A record of the newest schema; of the values those that it has fields for."""
+        head, schema = self._schemas.newest()
+        program, record = program_of(schema), io.BytesIO()
+        texts, first = in_union(schema)
+        try:
+            given = program.fitted(program.top, values)
+            fastavro.schemaless_writer(record, texts, given)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BadMessage(f"a label of the newest schema: {error}") from None
+        return head + record.getvalue()[len(first) :]
+
+
+def in_union(schema: SchemaText) -> tuple[list[Any], bytes]:
+    """A schema as the last of a union, behind those that it refers to, and what stands before a
+    record of it then: fastavro takes names from one schema alone."""
+    texts = [*schema.references.values(), schema.text]
+    return [json.loads(text) for text in texts], _long(len(texts) - 1)
 
 
 def _varint(data: bytes, start: int, end: int) -> int:

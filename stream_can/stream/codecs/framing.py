@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["GUID_HEADER", "Key", "SchemaText", "Schemas", "key_of", "shown"]
 
 GUID_HEADER = "__value_schema_id"
-HEAD = 5
+HEAD, GUID = 5, 17
 Key = int | UUID | bytes
 """What a message calls its schema by: number, GUID or fingerprint."""
 
@@ -53,6 +53,10 @@ class Schemas(Protocol):
     def schema(self, key: Key) -> SchemaText:
         """The schema; BadMessage where nobody knows it, any other error where nobody answers."""
 
+    def newest(self) -> tuple[bytes, SchemaText]:
+        """The schema of new messages, and what is to stand before them; BadMessage where there is
+        none, any other error where nobody answers."""
+
     def head(self, written: SchemaText) -> bytes:
         """What is to stand before a message of a schema that we write; it is made known once.
 
@@ -66,9 +70,9 @@ class Schemas(Protocol):
 def key_of(value: bytes, headers: Headers) -> tuple[Key, int]:
     """:meth:`Schemas.key` of what serializers for a registry write."""
     if headers and (guid := header_bytes(headers, GUID_HEADER)) is not None:
-        if len(guid) != 17 or guid[0] != 1:
+        if len(guid) < GUID or guid[0] != 1:
             raise BadMessage(f"header {GUID_HEADER}: expected a byte 1 and the 16 of a GUID")
-        return UUID(bytes=guid[1:]), 0
+        return UUID(bytes=guid[1:GUID]), 0
     if len(value) < HEAD or value[0] != 0:
         begins = f"it begins with {value[:HEAD].hex(' ')}" if value else "it is empty"
         raise BadMessage(

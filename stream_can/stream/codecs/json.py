@@ -21,6 +21,7 @@ from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore
 from stream_can.stream.numbers import array_texts, read_array
 
 if TYPE_CHECKING:
+    from stream_can.stream.codecs.framing import Key
     from stream_can.stream.messages import Prediction
     from stream_can.stream.records import Headers
 
@@ -41,6 +42,13 @@ class JsonCodec:
     """JSON objects; opened, a message is its fields, whose values are still text."""
 
     dropped: frozenset[str] = frozenset()
+
+    def key(self, value: bytes, headers: Headers) -> Key | None:
+        """None."""
+        return None
+
+    def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
+        """There is nothing to ask for."""
 
     def open(self, value: bytes, headers: Headers = ()) -> dict[str, Any]:
         """The fields of a JSON object, their values still text; BadMessage where it is none."""
@@ -143,6 +151,10 @@ class JsonCodec:
             out.append(_write(message))
         return out
 
-    def show(self, value: bytes) -> Raw:
+    def show(self, value: bytes, headers: Headers = ()) -> Raw:
         """As it is."""
         return Raw(value)
+
+    def write_label(self, values: dict[str, Any]) -> bytes:
+        """An object of the values."""
+        return _write(values)

@@ -56,6 +56,15 @@ class JsonSchemaCodec(JsonCodec):
         self._schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
         self._heads: dict[Key, bytes] = {}
 
+    def key(self, value: bytes, headers: Headers) -> Key | None:
+        """The number or GUID."""
+        return self._schemas.key(value, headers)[0]
+
+    def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
+        """Of a message that is not answered, no schema is needed."""
+        if answered:
+            self._head(self._schemas.key(value, headers)[0])
+
     def open(self, value: bytes, headers: Headers = ()) -> Framed:
         """The fields of the object behind the schema's number."""
         key, start = self._schemas.key(value, headers)
@@ -95,9 +104,13 @@ class JsonSchemaCodec(JsonCodec):
             for prediction, value in zip(predictions, written, strict=True)
         ]
 
-    def show(self, value: bytes) -> Raw:
+    def show(self, value: bytes, headers: Headers = ()) -> Raw:
         """The object without the number of its schema."""
-        return Raw(value[self._schemas.key(value, ())[1] :])
+        return Raw(value[self._schemas.key(value, headers)[1] :])
+
+    def write_label(self, values: dict[str, Any]) -> bytes:
+        """An object of the values, behind the number of the newest schema."""
+        return self._schemas.newest()[0] + super().write_label(values)
 
 
 def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:

@@ -1,0 +1,229 @@
+"""Where the schemas of messages come from: a registry, or a file; and what waits for a registry."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError
+from stream_can.kafka.client.registry import RefusedSchema, Registry, UnknownSchema
+from stream_can.kafka.settings import Settings, SettingsError
+from stream_can.stream.codecs import Codec
+from stream_can.stream.codecs.framing import HEAD, Key, SchemaText, key_of, shown
+from stream_can.stream.codecs.json import JsonCodec
+from stream_can.stream.messages import BadMessage, Formats
+from stream_can.stream.records import Headers
+
+__all__ = ["Asked", "RegistryAway", "RegistrySchemas", "formats"]
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0
+"""For so long it holds that a registry does not know a schema, or refuses one."""
+PAUSE, LONGEST_PAUSE = 0.5, 5.0
+"""Seconds between two questions to a registry that does not answer: at first, and at last."""
+MOST_REFUSED = 10_000
+
+
+class RegistryAway(RetryError):
+    """No registry has answered for as long as one waits for brokers."""
+
+
+class RegistrySchemas:
+    """Schemas of a registry; see :class:`stream_can.stream.codecs.framing.Schemas`.
+
+    Parameters
+    ----------
+    registry
+        The registry.
+    subject
+        Under which the schemas of what is written stand.
+    """
+
+    def __init__(self, registry: Registry, subject: str) -> None:
+        self.registry, self.subject = registry, subject
+
+    def key(self, value: bytes, headers: Headers) -> tuple[Key, int]:
+        """The number or GUID before a message."""
+        return key_of(value, headers)
+
+    def schema(self, key: Key) -> SchemaText:
+        """Asked once; what is unknown after a while again."""
+        ask = self.registry.schema if isinstance(key, int) else self.registry.schema_by_guid
+        try:
+            found = ask(key)  # type: ignore[arg-type]
+        except UnknownSchema as error:
+            raise BadMessage(str(error)) from None
+        return SchemaText(found.kind, found.text, found.references, found.direct)
+
+    def newest(self) -> tuple[bytes, SchemaText]:
+        """The latest version of the subject."""
+        try:
+            number, found = self.registry.latest(self.subject)
+        except UnknownSchema as error:
+            raise BadMessage(str(error)) from None
+        text = SchemaText(found.kind, found.text, found.references, found.direct)
+        return framed(number), text
+
+    def head(self, written: SchemaText) -> bytes:
+        """The number of a schema that is registered under the subject."""
+        kind: Any = written.kind
+        try:
+            number = self.registry.register(self.subject, kind, written.text, written.named)
+        except RefusedSchema as error:
+            raise BadMessage(str(error)) from None
+        return framed(number)
+
+
+def framed(number: int) -> bytes:
+    """A schema's number as it stands before a message."""
+    return b"\0" + number.to_bytes(HEAD - 1, "big")
+
+
+def formats(settings: Settings) -> Formats:
+    """What reads the messages of the topics of an application.
+
+    Raises
+    ------
+    SettingsError
+        A file of schemas cannot be read, or a package is missing.
+    """
+    s = settings
+    registry = None
+    if s.schema_registry is not None:
+        registry = Registry(
+            s.schema_registry,
+            user=s.schema_registry_user,
+            password=s.schema_registry_password,
+            ca=s.schema_registry_ca,
+        )
+    predictions = _codec(s, s.format, registry, s.written_subject, s.protobuf_message)
+    own = s.protobuf_label_message or s.protobuf_message
+    labels = _codec(s, s.labels_format or s.format, registry, f"{s.labels}-value", own)
+    return Formats(predictions, labels)
+
+
+def _codec(
+    s: Settings, format: str, registry: Registry | None, subject: str, message: str | None
+) -> Codec:
+    """One that writes under a subject."""
+    schemas: Any = None if registry is None else RegistrySchemas(registry, subject)
+    options: Any = {"probs": s.probs, "raw": s.raw, "asks": s.ask is not None}
+    try:
+        match format:
+            case "avro":
+                from stream_can.stream.codecs.avro import AvroCodec
+                from stream_can.stream.codecs.single_object import SchemaFile
+
+                return AvroCodec(schemas or SchemaFile(s.avro_schema or ""), **options)
+            case "json-schema":
+                from stream_can.stream.codecs.json_schema import JsonSchemaCodec
+
+                return JsonSchemaCodec(schemas, **options)
+            case "protobuf":
+                from stream_can.stream.codecs.protobuf import ProtobufCodec
+
+                return ProtobufCodec(
+                    schemas,
+                    s.protobuf_descriptor,
+                    message,
+                    first_field=s.protobuf_first_field,
+                    **options,
+                )
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"format: {format} needs the package {error.name}: pip install 'stream_can[{format}]'"
+        ) from None
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    return JsonCodec()
+
+
+class Asked:
+    """Which records can be taken without a question to a registry; asks in a thread of its own.
+
+    Parameters
+    ----------
+    formats
+        What reads them.
+    labels
+        The topic of labels.
+    seconds
+        Give up where no registry answers for so long.
+    """
+
+    def __init__(self, formats: Formats, labels: str | None, seconds: float) -> None:
+        self._formats, self._labels, self._seconds = formats, labels, seconds
+        self._known: set[tuple[bool, Key]] = set()
+        self._refused: dict[tuple[bool, Key], float] = {}
+        """Until when it is known that a message of this schema is none."""
+        self._asking: threading.Thread | None = None
+        self._again, self._pause = 0.0, PAUSE
+        self._denied: ClientError | None = None
+        self._since: float | None = None
+        self.trouble: str | None = None
+        """Why records wait, while they do."""
+
+    def ready(self, record: Any) -> bool:
+        """Whether a record can be taken; where it cannot, its schema is asked for.
+
+        Raises
+        ------
+        DeniedError
+            The registry refuses us.
+        RegistryAway
+            Nobody has answered for too long.
+        """
+        if record.value is None:
+            return True
+        is_label = record.topic == self._labels
+        codec = self._formats.labels if is_label else self._formats.predictions
+        try:
+            key = codec.key(record.value, record.headers)
+        except BadMessage:
+            return True
+        if key is None or (is_label, key) in self._known:
+            return True
+        now = time.monotonic()
+        if self._refused.get((is_label, key), 0.0) > now:
+            return True
+        if self._denied is not None:
+            raise self._denied
+        if self._asking is None and now >= self._again:
+            arguments = codec, record.value, record.headers, (is_label, key)
+            self._asking = threading.Thread(target=self._ask, args=arguments, daemon=True)
+            self._asking.start()
+        if self._since is not None and now - self._since > self._seconds:
+            raise RegistryAway(f"{self.trouble} (for {now - self._since:.0f} s)")
+        return False
+
+    def _ask(self, codec: Codec, value: bytes, headers: Headers, what: tuple[bool, Key]) -> None:
+        """Have the schema of a message known."""
+        try:
+            codec.prepare(value, headers, answered=not what[0])
+        except BadMessage:
+            if len(self._refused) >= MOST_REFUSED:
+                self._refused.clear()
+            self._refused[what] = time.monotonic() + AGAIN_SECONDS
+        except RetryError as error:
+            if self._since is None:
+                log.warning("%s; records wait for it", error)
+            self._since = self._since or time.monotonic()
+            self.trouble = str(error)
+            self._again = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._asking = None
+            return
+        except ClientError as error:
+            self._denied = error
+        except Exception as error:  # a thread's own end would leave the records waiting for ever
+            log.exception("schema %s", shown(what[1]))
+            self._denied = DeniedError(f"schema {shown(what[1])}: {error!r}")
+        else:
+            self._known.add(what)
+        if self._since is not None:
+            log.info("the schema registry answers again")
+        self._since = self.trouble = None
+        self._pause, self._asking = PAUSE, None

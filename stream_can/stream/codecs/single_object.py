@@ -1,0 +1,82 @@
+"""Avro records without a registry: in single-object encoding, of the one schema of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import fastavro
+
+from stream_can.stream.codecs.framing import Key, SchemaText
+from stream_can.stream.forms import BadMessage
+
+if TYPE_CHECKING:
+    from stream_can.stream.records import Headers
+
+__all__ = ["SchemaFile", "single"]
+
+MARK = b"\xc3\x01"
+"""Before a record; eight bytes of its schema's fingerprint follow."""
+SIZE = 10
+
+
+class SchemaFile:
+    """The one Avro schema of a file, for records in single-object encoding.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    ValueError
+        It cannot be read, or is no schema.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            text = Path(path).read_text()
+            self._head = single(text)
+        except OSError as error:
+            raise ValueError(f"avro_schema: {path}: {error.strerror}") from None
+        except Exception as error:  # fastavro's are of many kinds
+            raise ValueError(f"avro_schema: {path}: {error}") from None
+        self._schemas = {self._head: SchemaText("AVRO", text)}
+
+    def key(self, value: bytes, headers: Headers) -> tuple[Key, int]:
+        """The fingerprint before a record."""
+        if not value.startswith(MARK) or len(value) < SIZE:
+            begins = f"it begins with {value[:3].hex(' ')}" if value else "it is empty"
+            raise BadMessage(
+                f"no schema is named: {begins}, expected C3 01 and the fingerprint of a schema, as"
+                " Avro's single-object encoding has them"
+            )
+        return value[:SIZE], SIZE
+
+    def schema(self, key: Key) -> SchemaText:
+        """That of the file, or of an answer."""
+        assert isinstance(key, bytes)
+        if key not in self._schemas:
+            raise BadMessage(
+                f"schema {key[len(MARK) :].hex()}: not that of avro_schema, which is"
+                f" {self._head[len(MARK) :].hex()}"
+            )
+        return self._schemas[key]
+
+    def newest(self) -> tuple[bytes, SchemaText]:
+        """That of the file."""
+        return self._head, self._schemas[self._head]
+
+    def head(self, written: SchemaText) -> bytes:
+        """The fingerprint of another schema, which is known from now on."""
+        head = single(written.text)
+        self._schemas[head] = written
+        return head
+
+
+def single(text: str) -> bytes:
+    """What stands before records of a schema in single-object encoding."""
+    form = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(json.loads(text)))
+    return MARK + bytes.fromhex(fastavro.schema.fingerprint(form, "CRC-64-AVRO"))
