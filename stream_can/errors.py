@@ -21,9 +21,11 @@ StreamCANError
 │   ├── kafka.client.guards.RetryError      wait and try again
 │   ├── kafka.client.guards.RebuildError    make the client anew
 │   ├── kafka.client.guards.FencedError     another process has this one's name
-│   └── kafka.client.guards.DeniedError     no retry helps
-│       ├── kafka.client.guards.NoRight     a right is missing
-│       └── kafka.learned.NewerRelease      the log holds what a newer release wrote
+│   ├── kafka.client.guards.DeniedError     no retry helps
+│   │   ├── kafka.client.guards.NoRight     a right is missing
+│   │   └── kafka.learned.NewerRelease      the log holds what a newer release wrote
+│   ├── kafka.client.registry.UnknownSchema a schema that the registry does not have
+│   └── kafka.client.registry.RefusedSchema one that it does not take
 └── kafka.UnreadableRecord                  the record at which `--errors fail` stopped
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have

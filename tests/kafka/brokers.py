@@ -1,4 +1,7 @@
-"""The brokers of a test run: those that all its processes share, and those of one process alone."""
+"""The servers of a test run: those that all its processes share, and those of one process alone.
+
+Brokers by their version, and the schema registry.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,26 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.kafka.broker.broker import Broker, Served, remove
+from tests.kafka.broker.broker import Broker, Served, Server, remove
+from tests.kafka.broker.registry import Apicurio
+
+REGISTRY = "registry"
 
 
 class Own:
-    """Of this process, by version, started when first asked for."""
+    """Of this process, by name, started when first asked for."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.running: dict[str, Broker] = {}
+        self.running: dict[str, Server] = {}
 
-    def __getitem__(self, version: str) -> Broker:
-        if version not in self.running:
-            broker = Broker(version, self.directory / version)
-            broker.start()
-            self.running[version] = broker
-        return self.running[version]
+    def __getitem__(self, name: str) -> Server:
+        if name not in self.running:
+            at = self.directory / name
+            server = Apicurio(at) if name == REGISTRY else Broker(name, at)
+            server.start()
+            self.running[name] = server
+        return self.running[name]
 
     def remove(self) -> None:
         while self.running:
@@ -30,7 +37,7 @@ class Own:
 
 
 class Shared:
-    """Of all processes of the run, by version.
+    """Of all processes of the run, by name.
 
     The first process that asks for one starts it, the others wait and are told where it is.
     """
@@ -40,18 +47,18 @@ class Shared:
         self.started = Own(directory)
         """By this process; they live on when it ends."""
 
-    def __getitem__(self, version: str) -> Served:
+    def __getitem__(self, name: str) -> Served:
         self.directory.mkdir(exist_ok=True)
-        told = self.directory / f"{version}.json"
-        with open(self.directory / f"{version}.lock", "w") as lock:
+        told = self.directory / f"{name}.json"
+        with open(self.directory / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not told.exists():
-                told.write_text(json.dumps(self.started[version].listeners))
-        return Served(version, self.directory / version, json.loads(told.read_text()))
+                told.write_text(json.dumps(self.started[name].listeners))
+        return Served(name, self.directory / name, json.loads(told.read_text()))
 
 
 def remove_all(directory: Path) -> None:
-    """End all brokers of a run: what the process that began it does last, interrupted or not."""
+    """End all servers of a run: what the process that began it does last, interrupted or not."""
     for pid in directory.glob("*/*/pid"):
         remove(pid.parent)
     shutil.rmtree(directory, ignore_errors=True)

@@ -15,7 +15,8 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with im
 
 from tests.conftest import OWN, SHARED
 from tests.kafka.broker.broker import VERSIONS, Broker, Served
-from tests.kafka.brokers import Own, Shared
+from tests.kafka.broker.registry import Apicurio
+from tests.kafka.brokers import REGISTRY, Own, Shared
 from tests.kafka.streams import App
 
 HERE = Path(__file__).parent
@@ -89,3 +90,15 @@ def each_broker(request: pytest.FixtureRequest, shared: Shared) -> Served:
 def each_own_broker(request: pytest.FixtureRequest, own: Own) -> Broker:
     """Both versions, for tests that stop them; leave them running."""
     return own[request.param]
+
+
+@pytest.fixture
+def registry(shared: Shared) -> Served:
+    """A schema registry of all processes of the run: subjects of your own, ids of everybody."""
+    return shared[REGISTRY]
+
+
+@pytest.fixture
+def own_registry(own: Own) -> Apicurio:
+    """A schema registry for tests that stop it or set its rules; leave it running."""
+    return own[REGISTRY]

@@ -199,12 +199,13 @@ def free_ports(n: int) -> list[int]:
 
 @dataclass
 class Served:
-    """Where a broker is reached; whoever has only this can neither stop nor start it."""
+    """Where a server is reached; whoever has only this can neither stop nor start it."""
 
     version: str
     directory: Path
     listeners: dict[str, str]
-    """By name: plain, with SASL/PLAIN, with TLS, with both, and two with a bad certificate."""
+    """By name. A broker's: plain, with SASL/PLAIN, with TLS, with both, and two with a bad
+    certificate; a registry's: http."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -218,78 +219,29 @@ class Served:
     def tls_servers(self) -> str:
         return self.listeners["tls"]
 
+    @property
+    def url(self) -> str:
+        """A registry's, as clients of Confluent's take it."""
+        return f"http://{self.listeners['http']}/apis/ccompat/v7"
 
-class Broker(Served):
-    """One broker process and its folder.
+
+class Server(Served):
+    """A process that serves, and its folder.
 
     ``start``, ``stop`` (SIGTERM, orderly) and ``kill`` (SIGKILL) may follow each other in any
     order; the data stays until ``remove``.
     """
 
-    def __init__(
-        self,
-        version: str,
-        directory: Path,
-        port: int | None = None,
-        *,
-        node: int = 1,
-        controllers: Sequence[int] = (),
-        archive_to: Path | None = None,
-    ) -> None:
-        controllers = controllers or free_ports(1)
-        names = ("plain", "sasl", *LISTENERS)
-        ports = dict(zip(names, free_ports(len(names)), strict=True))
-        if port is not None:
-            ports["plain"] = port
-        super().__init__(version, directory, {name: f"127.0.0.1:{n}" for name, n in ports.items()})
-        self.node = node
-        self.process: subprocess.Popen[bytes] | None = None
-        libs = libraries(version)
-        directory.mkdir(parents=True, exist_ok=True)
-        self.config = directory / "server.properties"
-        users = " ".join(f'user_{name}="{secret}"' for name, secret in USERS.items())
-        self.config.write_text(
-            PROPERTIES.format(
-                data=directory / "data", node=node,
-                listeners=",".join(f"{n.upper()}://{at}" for n, at in self.listeners.items()),
-                controller=controllers[node - 1], copies=len(controllers),
-                voters=",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(controllers, 1)),
-                in_sync=(len(controllers) + 1) // 2,
-                users=users, stores="\n".join(map(store_properties, LISTENERS)),
-            )
-        )  # fmt: skip
-        for name, text in LOG4J.items():
-            (directory / name).write_text(text)
-        self.java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        self.java += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
-        self.java += [f"-Dlog4j2.configurationFile={directory}/log4j2.properties"]
-        self.java += ["-cp", f"{libs}/*"]
-        self._format()
-        if archive_to is not None:
-            self.java.insert(1, f"-XX:ArchiveClassesAtExit={archive_to}")
-        else:
-            self.java.insert(1, f"-XX:SharedArchiveFile={archive(version)}")
-
-    def _format(self) -> None:
-        """Make our data folder: what the first broker of our version and number was given."""
-        made = CACHE / f"kafka-{self.version}" / f"formatted-{self.node}"
-        with alone(f"{made.parent.name}-{made.name}"):
-            if not made.exists():
-                command = [*self.java, "kafka.tools.StorageTool", "format", "-t", CLUSTER]
-                for name, secret in USERS.items():
-                    command += ["--add-scram", f"SCRAM-SHA-256=[name={name},password={secret}]"]
-                subprocess.run(
-                    [*command, "-c", str(self.config)],
-                    check=True, timeout=280, stdout=subprocess.DEVNULL,
-                )  # fmt: skip
-                shutil.rmtree(new := made.with_suffix(".new"), ignore_errors=True)
-                (self.directory / "data").rename(new)
-                new.rename(made)
-            shutil.copytree(made, self.directory / "data")
+    command: list[str]
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def log(self) -> Path:
-        return self.directory / "broker.log"
+        return self.directory / "server.log"
+
+    def serves(self, text: bytes) -> bool:
+        """Whether it does, by what it has logged since its start."""
+        raise NotImplementedError
 
     def start(self, timeout: float = 280) -> None:
         """Start the process and wait until it serves.
@@ -302,18 +254,17 @@ class Broker(Served):
         seen = self.log.stat().st_size if self.log.exists() else 0
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [*self.java, "kafka.Kafka", str(self.config)],
+                self.command,
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         (self.directory / "pid").write_text(str(self.process.pid))
         deadline = time.monotonic() + timeout
-        while b"Kafka Server started" not in (text := self.log.read_bytes()[seen:]):
+        while not self.serves(text := self.log.read_bytes()[seen:]):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 tail = text.decode(errors="replace")[-3000:]
-                raise RuntimeError(
-                    f"Kafka {self.version} did not start within {timeout} s:\n{tail}"
-                )
+                name = f"{type(self).__name__} {self.version}"
+                raise RuntimeError(f"{name} did not start within {timeout} s:\n{tail}")
             time.sleep(0.1)
 
     def stop(self, timeout: float = 30) -> None:
@@ -339,8 +290,76 @@ class Broker(Served):
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+class Broker(Server):
+    """One broker."""
+
+    def __init__(
+        self,
+        version: str,
+        directory: Path,
+        port: int | None = None,
+        *,
+        node: int = 1,
+        controllers: Sequence[int] = (),
+        archive_to: Path | None = None,
+    ) -> None:
+        controllers = controllers or free_ports(1)
+        names = ("plain", "sasl", *LISTENERS)
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        if port is not None:
+            ports["plain"] = port
+        super().__init__(version, directory, {name: f"127.0.0.1:{n}" for name, n in ports.items()})
+        self.node = node
+        libs = libraries(version)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.config = directory / "server.properties"
+        users = " ".join(f'user_{name}="{secret}"' for name, secret in USERS.items())
+        self.config.write_text(
+            PROPERTIES.format(
+                data=directory / "data", node=node,
+                listeners=",".join(f"{n.upper()}://{at}" for n, at in self.listeners.items()),
+                controller=controllers[node - 1], copies=len(controllers),
+                voters=",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(controllers, 1)),
+                in_sync=(len(controllers) + 1) // 2,
+                users=users, stores="\n".join(map(store_properties, LISTENERS)),
+            )
+        )  # fmt: skip
+        for name, text in LOG4J.items():
+            (directory / name).write_text(text)
+        self.java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self.java += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
+        self.java += [f"-Dlog4j2.configurationFile={directory}/log4j2.properties"]
+        self.java += ["-cp", f"{libs}/*"]
+        self._format()
+        if archive_to is not None:
+            self.java.insert(1, f"-XX:ArchiveClassesAtExit={archive_to}")
+        else:
+            self.java.insert(1, f"-XX:SharedArchiveFile={archive(version)}")
+        self.command = [*self.java, "kafka.Kafka", str(self.config)]
+
+    def serves(self, text: bytes) -> bool:
+        return b"Kafka Server started" in text
+
+    def _format(self) -> None:
+        """Make our data folder: what the first broker of our version and number was given."""
+        made = CACHE / f"kafka-{self.version}" / f"formatted-{self.node}"
+        with alone(f"{made.parent.name}-{made.name}"):
+            if not made.exists():
+                command = [*self.java, "kafka.tools.StorageTool", "format", "-t", CLUSTER]
+                for name, secret in USERS.items():
+                    command += ["--add-scram", f"SCRAM-SHA-256=[name={name},password={secret}]"]
+                subprocess.run(
+                    [*command, "-c", str(self.config)],
+                    check=True, timeout=280, stdout=subprocess.DEVNULL,
+                )  # fmt: skip
+                shutil.rmtree(new := made.with_suffix(".new"), ignore_errors=True)
+                (self.directory / "data").rename(new)
+                new.rename(made)
+            shutil.copytree(made, self.directory / "data")
+
+
 def remove(directory: Path) -> None:
-    """Kill the broker of a folder, whoever started it, and delete the folder."""
+    """Kill the server of a folder, whoever started it, and delete the folder."""
     with contextlib.suppress(OSError):  # it never ran, or is gone
         pid = int((directory / "pid").read_text())
         # Not another process that has been given this number since.

@@ -1,0 +1,477 @@
+"""A schema registry over Confluent's REST API: schemas by id, and new ones registered.
+
+What it fails with is of the family in guards.py, so that the worker's patience holds for it too:
+
+ClientError
+├── RetryError     down, slow, overloaded, or no registry that answers: the same call later
+├── DeniedError    credentials or a certificate; the message says what to change
+├── UnknownSchema  the registry answers, and does not have it
+└── RefusedSchema  the registry does not take it; the message holds its words
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, Literal, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, within
+
+Kind = Literal["AVRO", "PROTOBUF", "JSON"]
+T = TypeVar("T")
+
+ANSWER_BYTES = 8 << 20
+"""No answer is larger; the log behind a registry takes schemas of 1 MB."""
+AGAIN_SECONDS = 5.0
+"""What the registry did not know or take is asked again after so long."""
+REFERENCES = 200
+"""A schema refers to so many others at most, all of theirs counted."""
+FAILED = 10_000
+"""Of so many things that the registry did not know or take is remembered that it did not."""
+WORDS = 300
+"""Characters of a registry's own words in a message."""
+REFUSALS = (400, 409, 422)
+"""How a registry answers to a schema that it does not take."""
+TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class UnknownSchema(ClientError):
+    """The registry does not have a schema, or cannot give all that belongs to it."""
+
+    full_name = "stream_can.kafka.UnknownSchema"
+
+
+class RefusedSchema(ClientError):
+    """The registry does not take a schema; the message holds its words."""
+
+    full_name = "stream_can.kafka.RefusedSchema"
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A schema that another one refers to."""
+
+    name: str
+    """As the other one calls it: a record's full name (Avro), a file (Protobuf), a URL (JSON)."""
+    subject: str
+    version: int
+
+
+class RegisteredSchema(NamedTuple):
+    """A schema as the registry has it."""
+
+    kind: Kind
+    text: str
+    references: Mapping[str, str] = {}
+    """By name the texts of all that it refers to, each behind those that it refers to itself."""
+    direct: tuple[Reference, ...] = ()
+    """Those that it names itself: what `Registry.register` is to be given with its text."""
+
+
+class _Schema(msgspec.Struct):
+    schema: str
+    schemaType: str | None = None  # noqa: N815, the registry's name
+    references: list[Reference] | None = None
+
+
+class _Id(msgspec.Struct):
+    id: int
+
+
+class _Verdict(msgspec.Struct):
+    is_compatible: bool
+    messages: list[str] | None = None
+    reason: str | None = None  # Apicurio's for messages
+
+
+class _Failure(msgspec.Struct):
+    error_code: int = 0
+    message: str | None = None
+
+
+class _Answer(NamedTuple):
+    url: str
+    status: int
+    body: bytes
+
+    @property
+    def failure(self) -> _Failure:
+        """What the registry says of a failure; empty where these are not its words."""
+        try:
+            return msgspec.json.decode(self.body, type=_Failure)
+        except msgspec.DecodeError:
+            return _Failure()
+
+    @property
+    def is_unknown(self) -> bool:
+        """404 by a registry: a proxy, or a path that is none of its API, gives no such code."""
+        return self.status == 404 and self.failure.error_code // 100 == 404
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Credentials stay at their host."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
+        headers: http.client.HTTPMessage, newurl: str,
+    ) -> urllib.request.Request | None:  # fmt: skip
+        if req.data is not None or urlsplit(newurl).scheme not in ("http", "https"):
+            return None  # what is registered is not sent elsewhere
+        new = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if new is not None and origin_of(newurl) != origin_of(req.full_url):
+            new.remove_header("Authorization")
+        return new
+
+
+class _Server(NamedTuple):
+    """One address of the registry."""
+
+    url: str
+    """Without credentials."""
+    headers: dict[str, str]
+
+
+class Registry:
+    """A client of a schema registry, for any number of threads; it remembers what it was told.
+
+    Parameters
+    ----------
+    urls
+        Addresses of the registry's API, tried in turn while one does not answer; a text may hold
+        several with commas. Each may carry ``user:password@``.
+    user, password
+        Credentials (HTTP Basic) for every address that carries none of its own.
+    ca
+        PEM file of the certificate authority to trust in place of the system's.
+    timeout
+        Seconds for the whole of one request.
+
+    Raises
+    ------
+    ValueError
+        An address is none.
+    DeniedError
+        The file cannot be read.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str] | str,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        ca: str | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        self.timeout = timeout
+        self._servers = servers_at(urls, user, password)
+        passwords = {*passwords_in(urls), *filter(None, [password])}
+        encoded = {s.headers.get("Authorization", "").partition(" ")[2] for s in self._servers}
+        forms = passwords | {quote(text, safe="") for text in passwords} | encoded
+        self._secrets = sorted(filter(None, forms), key=len, reverse=True)
+        try:
+            context = ssl.create_default_context(cafile=ca)
+        except OSError as error:  # ssl.SSLError is one
+            raise DeniedError(f"schema_registry_ca: {ca}: {error.strerror or error}") from None
+        self._opener = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=context), _Redirects()
+        )
+        self._asking = threading.Lock()
+        self._schemas: dict[int | uuid.UUID, RegisteredSchema] = {}
+        self._ids: dict[tuple[Any, ...], int] = {}
+        self._failed: dict[Any, tuple[float, ClientError]] = {}
+        """By what was asked until when it is not asked again, and what was said."""
+
+    def __repr__(self) -> str:
+        return f"Registry({', '.join(server.url for server in self._servers)})"
+
+    def schema(self, id: int) -> RegisteredSchema:
+        """The schema of an id; the registry is asked once.
+
+        Raises
+        ------
+        UnknownSchema, RetryError, DeniedError
+            An unknown id is asked again after `AGAIN_SECONDS`.
+        """
+        return self._schema(id, f"/schemas/ids/{id}", f"schema id {id}")
+
+    def schema_by_guid(self, guid: uuid.UUID) -> RegisteredSchema:
+        """The schema of a GUID; the errors are those of `schema`.
+
+        Newer clients of Confluent write it into the header ``__value_schema_id``: a byte 1, the 16
+        bytes of ``guid.bytes`` and, for Protobuf, the message's indexes. Registries that know no
+        GUIDs (Apicurio 2) answer as if it were unknown.
+        """
+        return self._schema(guid, f"/schemas/guids/{guid}", f"schema GUID {guid}")
+
+    def register(
+        self, subject: str, kind: Kind, text: str, references: Sequence[Reference] = ()
+    ) -> int:
+        """The id of a schema under a subject, as a new version where it has none yet.
+
+        Raises
+        ------
+        RefusedSchema
+            Not compatible with earlier versions, or no schema; asked again after `AGAIN_SECONDS`.
+        RetryError, DeniedError
+        """
+        key = subject, kind, text, tuple(references)
+        if (known := self._ids.get(key)) is not None:
+            return known
+        with self._asking:
+            if (known := self._ids.get(key)) is not None:
+                return known
+            self._remembered(key)
+            path = f"/subjects/{quote(subject, safe='')}/versions"
+            answer = self._ask(path, _body(kind, text, references))
+            if answer.status in REFUSALS or answer.is_unknown:  # what it refers to may be unknown
+                error = RefusedSchema(
+                    f"the schema registry refuses a schema for the subject {subject!r}:"
+                    f" {self._words(answer)}"
+                )
+                self._failed[key] = time.monotonic() + AGAIN_SECONDS, error
+                raise error
+            self._ids[key] = self._decoded(answer, _Id).id
+            return self._ids[key]
+
+    def compatible(
+        self, subject: str, kind: Kind, text: str, references: Sequence[Reference] = ()
+    ) -> list[str]:
+        """Why `register` would be refused, in the registry's words; empty where it would not.
+
+        Nothing is registered, and nothing remembered. The subject's rule counts; without a version
+        there is nothing to be compatible with.
+
+        Raises
+        ------
+        RetryError, DeniedError
+        """
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
+        answer = self._ask(path, _body(kind, text, references))
+        if answer.is_unknown:
+            return []
+        if answer.status in REFUSALS:
+            return [self._words(answer)]
+        verdict = self._decoded(answer, _Verdict)
+        if verdict.is_compatible:
+            return []
+        reasons = verdict.messages or [verdict.reason or "not compatible"]
+        return [self._short(reason) for reason in reasons]
+
+    def _schema(self, key: int | uuid.UUID, path: str, what: str) -> RegisteredSchema:
+        if (known := self._schemas.get(key)) is not None:
+            return known
+        with self._asking:
+            if (known := self._schemas.get(key)) is not None:
+                return known
+            self._remembered(key)
+            try:
+                # A registry that knows no GUIDs has no code for it.
+                found = self._found(path, what, any_404=isinstance(key, uuid.UUID))
+                kind = found.schemaType or "AVRO"
+                if kind not in ("AVRO", "PROTOBUF", "JSON"):
+                    raise UnknownSchema(f"{what} is of the kind {kind!r}, which is not read")
+                texts: dict[str, str] = {}
+                self._resolve(found, what, texts, {})
+            except UnknownSchema as error:
+                self._failed[key] = time.monotonic() + AGAIN_SECONDS, error
+                raise
+            schema = RegisteredSchema(kind, found.schema, texts, tuple(found.references or ()))  # type: ignore[arg-type]
+            self._schemas[key] = schema
+            return schema
+
+    def _found(self, path: str, what: str, *, any_404: bool = False) -> _Schema:
+        answer = self._ask(path)
+        if answer.is_unknown or (any_404 and answer.status == 404 and answer.failure.message):
+            raise UnknownSchema(f"the schema registry knows no {what}: {self._words(answer)}")
+        return self._decoded(answer, _Schema)
+
+    def _resolve(
+        self, schema: _Schema, what: str, texts: dict[str, str], seen: dict[str, Reference]
+    ) -> None:
+        """Put the texts of all that a schema refers to into ``texts``."""
+        for to in schema.references or ():
+            if (before := seen.setdefault(to.name, to)) is not to:
+                if before != to:
+                    raise UnknownSchema(f"{what}: {to.name!r} is {before} and {to}")
+                continue
+            if len(seen) > REFERENCES:
+                raise UnknownSchema(f"{what} refers to more than {REFERENCES} others")
+            # Also what was deleted since: this schema still needs it.
+            path = f"/subjects/{quote(to.subject, safe='')}/versions/{to.version}?deleted=true"
+            name = f"version {to.version} of {to.subject!r}, which {what} refers to"
+            found = self._found(path, name)
+            self._resolve(found, what, texts, seen)
+            texts[to.name] = found.schema
+
+    def _remembered(self, key: Any) -> None:
+        """Raise what was said to this a few seconds ago."""
+        until, error = self._failed.get(key, (0.0, None))
+        if error is not None and until > time.monotonic():
+            raise type(error)(str(error))
+        if len(self._failed) > FAILED:
+            self._failed.clear()
+
+    def _ask(self, path: str, body: bytes | None = None) -> _Answer:
+        """The first answer of an address: 200, 404 or, to a body, that it is refused."""
+        failures = []
+        for server in list(self._servers):
+            try:
+                answer = within(
+                    self.timeout, self.exchange, server, path, body, otherwise=RetryError
+                )
+                if answer.status in (200, 404) or (body and answer.status in REFUSALS):
+                    return answer
+                raise RetryError(f"answers {answer.status}: {self._words(answer)}")
+            except RetryError as error:
+                failures.append(f"{server.url}: {error}")
+                if self._servers[0] == server:  # the next request begins with another one
+                    self._servers = [*self._servers[1:], server]
+        raise RetryError(f"no schema registry answers: {'; '.join(failures)}")
+
+    def exchange(self, server: _Server, path: str, body: bytes | None) -> _Answer:
+        """One request and its answer."""
+        request = urllib.request.Request(server.url + path, body, server.headers)
+        try:
+            try:
+                reply = self._opener.open(request, timeout=self.timeout)
+            except urllib.error.HTTPError as error:
+                reply = error
+            with reply:
+                answer = _Answer(server.url, reply.status, self._read(reply))
+                at = reply.url
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            raise self._failure(server, error) from None
+        if answer.status in (401, 403):
+            raise DeniedError(self._denial(server, answer, at))
+        return answer
+
+    def _read(self, reply: Any) -> bytes:
+        deadline, body = time.monotonic() + self.timeout, b""
+        while chunk := reply.read1(1 << 16):
+            body += chunk
+            if len(body) > ANSWER_BYTES:
+                raise RetryError(f"an answer of more than {ANSWER_BYTES >> 20} MiB")
+            if time.monotonic() > deadline:
+                raise TimeoutError
+        return body
+
+    def _failure(self, server: _Server, error: Exception) -> ClientError:
+        reason = getattr(error, "reason", None)
+        cause = reason if isinstance(reason, Exception) else error
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return DeniedError(
+                f"the certificate of the schema registry {server.url} is not trusted:"
+                f" {cause.verify_message}; schema_registry_ca names the authority to trust"
+            )
+        if isinstance(cause, TimeoutError):
+            return RetryError(f"no answer within {self.timeout:g} s")
+        words = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+        return RetryError(self._short(words))
+
+    def _denial(self, server: _Server, answer: _Answer, at: str) -> str:
+        """What to say to 401 and 403."""
+        given = "Authorization" in server.headers
+        said = f"the schema registry {server.url} refuses us: {answer.status} {self._words(answer)}"
+        if origin_of(at) != origin_of(server.url):
+            where = "{}://{}:{}".format(*origin_of(at))
+            return f"{said}; it redirects to {where}, where credentials do not go: name that one"
+        if answer.status == 403 and given:
+            return f"{said}; give schema_registry_user the right to read and register schemas"
+        do = "check" if given else "give"
+        return f"{said}; {do} schema_registry_user and schema_registry_password"
+
+    def _decoded(self, answer: _Answer, kind: type[T]) -> T:
+        if answer.status != 200:
+            raise RetryError(
+                f"{answer.url}: answers {answer.status}: {self._words(answer)}; is it the address"
+                " of a schema registry's API?"
+            )
+        try:
+            return msgspec.json.decode(answer.body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            text = self._short(answer.body[: 4 * WORDS].decode(errors="replace"))
+            raise RetryError(f"{answer.url}: no answer of a schema registry: {text}") from None
+
+    def _words(self, answer: _Answer) -> str:
+        """What the registry says of a failure."""
+        text = answer.failure.message or answer.body[: 4 * WORDS].decode(errors="replace")
+        return self._short(text) or http.client.responses.get(answer.status, "no words")
+
+    def _short(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        return text if len(text) <= WORDS else f"{text[:WORDS]}..."
+
+
+def servers_at(
+    urls: Sequence[str] | str, user: str | None = None, password: str | None = None
+) -> list[_Server]:
+    """The addresses, each with its credentials.
+
+    Raises
+    ------
+    ValueError
+        One is no address. It is not shown: it may hold a password.
+    """
+    found = []
+    for number, url in enumerate(_listed(urls), 1):
+        try:
+            parts = urlsplit(url)
+            fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # no port is so
+            fits = False
+        if not fits or parts.query or parts.fragment or not url.isascii() or " " in url:
+            raise ValueError(f"address {number}: expected http[s]://host[:port][/path]")
+        host = parts.netloc.rpartition("@")[2]
+        name, secret = user, password
+        if parts.username is not None:
+            name, secret = unquote(parts.username), unquote(parts.password or "")
+        headers = {"Accept": f"{TYPE}, application/json", "Content-Type": TYPE}
+        if name is not None:
+            both = base64.b64encode(f"{name}:{secret or ''}".encode()).decode()
+            headers["Authorization"] = f"Basic {both}"
+        found.append(_Server(f"{parts.scheme}://{host}{parts.path.rstrip('/')}", headers))
+    if not found:
+        raise ValueError("no address")
+    return found
+
+
+def passwords_in(urls: Sequence[str] | str) -> list[str]:
+    """The passwords that addresses carry, as written and as meant."""
+    found = []
+    for url in _listed(urls):
+        written = url.rpartition("@")[0].partition("://")[2].partition(":")[2]
+        found += [text for text in (written, unquote(written)) if text]
+    return found
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme, parts.hostname or "", port
+
+
+def _listed(urls: Sequence[str] | str) -> list[str]:
+    texts = urls.split(",") if isinstance(urls, str) else urls
+    return [text.strip() for text in texts if text.strip()]
+
+
+def _body(kind: Kind, text: str, references: Sequence[Reference]) -> bytes:
+    body: dict[str, Any] = {"schema": text}
+    if kind != "AVRO":  # what registries took before there were other kinds
+        body["schemaType"] = kind
+    if references:
+        body["references"] = list(references)
+    return msgspec.json.encode(body)
