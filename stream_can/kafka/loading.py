@@ -2,7 +2,8 @@
 
 An option wins over an environment variable (``STREAM_CAN_`` + the name in capitals), that one over
 the file. ``[client]`` passes options through to kafka-python; in the environment they are
-``STREAM_CAN_CLIENT_...``, and each may end in ``_from_file`` to name a file that holds the value.
+``STREAM_CAN_CLIENT_...``, and each may end in ``_from_file`` to name a file that holds the value;
+so may ``schema_registry_password``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from stream_can.kafka.client.options import OURS, option_defaults
 from stream_can.kafka.settings import Settings, SettingsError
 
 PREFIX = "STREAM_CAN_"
+SECRET = "schema_registry_password"
+FILES = ("classes_from_file", "schema_registry_ca", "avro_schema", "protobuf_descriptor")
+"""Settings that name a file: as seen from the one that names it."""
 INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
 ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 """What Kubernetes sets in every pod for a Service named ``stream-can`` or ``stream-can-...``."""
@@ -43,7 +47,7 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
     SettingsError
         Naming the setting and the nearest known name.
     """
-    known = Settings.__struct_fields__
+    known = (*Settings.__struct_fields__, f"{SECRET}_from_file")
     values: dict[str, Any] = {}
     if path is not None:
         try:
@@ -53,8 +57,9 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"{path}: {error}") from None
         _refuse_unknown(values, known, f"{path}: ")
-        if isinstance(values.get("classes_from_file"), str):  # as seen from the file that names it
-            values["classes_from_file"] = str(Path(path).parent / values["classes_from_file"])
+        for name in FILES:
+            if isinstance(values.get(name), str):
+                values[name] = str(Path(path).parent / values[name])
     client = values.pop("client", {})
     if not isinstance(client, dict):
         raise SettingsError(f"{path}: client is a table of kafka-python's options: [client]")
@@ -73,6 +78,8 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
             _refuse_unknown([name], known, "")
             values[name] = value
     client |= _pairs(overrides.get("client") or {})
+    if (file := values.pop(f"{SECRET}_from_file", None)) is not None:
+        values[SECRET] = _secret(file, SECRET)
     values = {name: _listed(name, value) for name, value in values.items()}
     try:
         return msgspec.convert(values | {"client": _client(client)}, Settings, strict=False)
@@ -116,17 +123,21 @@ def _listed(name: str, value: Any) -> Any:
     return value
 
 
+def _secret(path: str, name: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}"
+        raise SettingsError(f"{name}_from_file: {text}") from None
+
+
 def _client(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of kafka-python, typed like its defaults, secrets read from their files."""
     defaults, found = option_defaults(), {}
     for name, value in given.items():
         if name not in defaults and name.endswith("_from_file"):
             name = name.removesuffix("_from_file")
-            try:
-                value = Path(value).read_text().strip()
-            except OSError as error:
-                text = f"{error.filename}: {error.strerror}"
-                raise SettingsError(f"client.{name}_from_file: {text}") from None
+            value = _secret(value, f"client.{name}")
         if name in OURS:
             way = "; use the setting compression" if name == "compression_type" else ""
             raise SettingsError(f"client.{name}: stream_can sets it itself{way}")

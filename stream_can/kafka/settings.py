@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.options import PRODUCER
+from stream_can.kafka.client.registry import passwords_in, servers_at
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import Settings as CorrectorSettings
@@ -21,6 +22,23 @@ from stream_can.stream.fields import Fields
 from stream_can.stream.identity import Identity
 
 Name = str | int | float
+Format = Literal["json", "avro", "protobuf", "json-schema"]
+
+
+FORMATS_OF = {
+    "schema_registry": ("avro", "protobuf", "json-schema"),
+    "avro_schema": ("avro",),
+    "protobuf_descriptor": ("protobuf",),
+    "protobuf_message": ("protobuf",),
+}
+"""Settings that say nothing about other formats than these."""
+NEEDED = {
+    "schema_registry_user": "schema_registry",
+    "schema_registry_password": "schema_registry_user",
+    "schema_registry_ca": "schema_registry",
+    "output_subject": "schema_registry",
+}
+"""Settings that say nothing without another."""
 
 
 class SettingsError(StreamCANError, ValueError):
@@ -92,6 +110,35 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         Normalise, _is("divide rows by their sum where rounding explains it, or always")
     ] = "rounded"
     digits: Annotated[int | None, _is("round the output to so many digits")] = None
+    format: Annotated[Format, _is("what the messages are written in")] = "json"
+    labels_format: Annotated[
+        Format | None, _is("what the labels are written in (as the predictions)")
+    ] = None
+    schema_registry: Annotated[
+        str | None, _is("address of the API of the schemas' registry, or several; may be https")
+    ] = None
+    schema_registry_user: Annotated[str | None, _is("its user, or the key of its API")] = None
+    schema_registry_password: Annotated[
+        str | None, _is("that user's password; better in the environment than here")
+    ] = None
+    schema_registry_ca: Annotated[
+        str | None, _is("PEM file of the authority behind its certificate (the system's)")
+    ] = None
+    output_subject: Annotated[
+        str | None, _is("subject to register the schemas of the output under (OUTPUT-value)")
+    ] = None
+    avro_schema: Annotated[
+        str | None, _is("Avro schema of the messages, a file, where there is no registry")
+    ] = None
+    protobuf_descriptor: Annotated[
+        str | None, _is("file of the messages' types: a FileDescriptorSet, protoc -o")
+    ] = None
+    protobuf_message: Annotated[
+        str | None, _is("full name of the messages' type, package.Message")
+    ] = None
+    protobuf_first_field: Annotated[
+        int, _is("number of the first field that is added to the output", ge=1, le=2**29 - 1)
+    ] = 20001
     segments: Annotated[
         list[str] | None,
         _is("columns that come with predictions: fields, dots reach inside, or header:NAME"),
@@ -206,9 +253,45 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         for name, value in {"application_id": self.application_id, "instance": self.name}.items():
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
                 raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
+        self._check_formats()
         check_settings(self._given(CorrectorSettings.__struct_fields__))
         column_names(self.segments or ())
         _ = self.fields  # refused here what it refuses
+
+    def _check_formats(self) -> None:
+        """Raise ValueError where the settings of formats and registry do not belong together."""
+        formats = self.formats
+        if "avro" in formats and not (self.schema_registry or self.avro_schema):
+            raise ValueError("format avro: needs schema_registry or, without one, avro_schema")
+        if "json-schema" in formats and not self.schema_registry:
+            raise ValueError("format json-schema: needs schema_registry")
+        if "protobuf" in formats and not (self.protobuf_descriptor and self.protobuf_message):
+            raise ValueError("format protobuf: needs protobuf_descriptor and protobuf_message")
+        if self.avro_schema and self.schema_registry:
+            raise ValueError("avro_schema: not with schema_registry, which has the schemas")
+        for name, those in FORMATS_OF.items():
+            if getattr(self, name) is not None and not {*those} & {*formats}:
+                raise ValueError(f"{name}: needs format {' or '.join(those)}")
+        for name, wanted in NEEDED.items():
+            if getattr(self, name) is not None and getattr(self, wanted) is None:
+                raise ValueError(f"{name}: needs {wanted}")
+        if self.schema_registry is not None:
+            try:
+                servers_at(self.schema_registry)
+            except ValueError as error:
+                raise ValueError(f"schema_registry: {error}") from None
+        if 19_000 <= self.protobuf_first_field <= 19_999:
+            raise ValueError("protobuf_first_field: 19000 to 19999 are Protobuf's own")
+
+    @property
+    def formats(self) -> tuple[Format, Format]:
+        """What predictions and labels are written in."""
+        return self.format, self.labels_format or self.format
+
+    @property
+    def subject(self) -> str:
+        """What the schemas of the output are registered under."""
+        return self.output_subject or f"{self.output}-value"
 
     @property
     def has_lanes(self) -> bool:
@@ -243,7 +326,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         """What no log may show."""
         proxy = urlsplit(str(self.client.get("proxy_url") or "")).password
         found = [value for name, value in self.client.items() if "password" in name]
-        return [text for text in (*found, proxy) if isinstance(text, str) and text]
+        found += [proxy, self.schema_registry_password, *passwords_in(self.schema_registry or "")]
+        return [text for text in found if isinstance(text, str) and text]
 
     @property
     def corrector(self) -> dict[str, Any]:

@@ -25,6 +25,8 @@ half_life = 100
 session_timeout_ms = 6000
 """
 
+AVRO = {"format": "avro", "schema_registry": "http://registry:8081"}
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -93,6 +95,35 @@ def test_everything_without_a_file() -> None:
         ({"model": "m", "version": "m"}, {}, "version: 'm' is the place of the model"),
         ({"model": "probs"}, {}, "'probs' is two things at once"),
         ({"model": "m", "max_lanes": "0"}, {}, "max_lanes"),
+        ({"format": "xml"}, {}, "'xml' - at `format`"),
+        ({"format": "avro"}, {}, "format avro: needs schema_registry or, without one, avro_schema"),
+        ({"labels_format": "avro"}, {}, "format avro: needs schema_registry"),
+        ({"format": "json-schema"}, {}, "format json-schema: needs schema_registry"),
+        (
+            {"format": "protobuf", "protobuf_message": "p.M"},
+            {},
+            "format protobuf: needs protobuf_descriptor and protobuf_message",
+        ),
+        ({"schema_registry": "http://r"}, {}, "schema_registry: needs format avro or protobuf or"),
+        ({"avro_schema": "a.avsc"}, {}, "avro_schema: needs format avro"),
+        (AVRO | {"avro_schema": "a.avsc"}, {}, "avro_schema: not with schema_registry, which"),
+        (AVRO | {"protobuf_message": "p.M"}, {}, "protobuf_message: needs format protobuf"),
+        (AVRO | {"protobuf_descriptor": "p"}, {}, "protobuf_descriptor: needs format protobuf"),
+        (AVRO | {"protobuf_first_field": "19500"}, {}, "protobuf_first_field: 19000 to 19999"),
+        (AVRO | {"protobuf_first_field": "0"}, {}, "protobuf_first_field"),
+        ({"output_subject": "x"}, {}, "output_subject: needs schema_registry"),
+        ({"schema_registry_ca": "x"}, {}, "schema_registry_ca: needs schema_registry"),
+        ({"schema_registry_user": "x"}, {}, "schema_registry_user: needs schema_registry"),
+        (
+            AVRO,
+            {"STREAM_CAN_SCHEMA_REGISTRY_PASSWORD": "x"},
+            "schema_registry_password: needs schema_registry_user",
+        ),
+        (
+            AVRO | {"schema_registry": "https://a, registry:8081"},
+            {},
+            r"schema_registry: address 2: expected http\[s\]://host",
+        ),
         ({"client": {"sasl_plain_password": 31415}}, {}, r"sasl_plain_password: not text; write"),
         ({"client": {"ssl_cafile": True}}, {}, r"ssl_cafile: not text; write it in quotes"),
     ],
@@ -125,6 +156,49 @@ def test_secrets_from_files(path: Path) -> None:
     env = {"STREAM_CAN_CLIENT_SSL_PASSWORD_FROM_FILE": "/nowhere/secret"}
     with pytest.raises(SettingsError, match="ssl_password_from_file"):
         load(path, {}, env)
+
+
+def test_the_registry_s_secrets(path: Path) -> None:
+    """From the environment, a file or the address: no log and no error shows them."""
+    secret = path.parent / "secret"
+    secret.write_text("hush\n")
+    user = AVRO | {"schema_registry_user": "me"}
+    env = {"STREAM_CAN_SCHEMA_REGISTRY_PASSWORD": "hush"}
+    from_file = {"STREAM_CAN_SCHEMA_REGISTRY_PASSWORD_FROM_FILE": str(secret)}
+    for given in (env, from_file):
+        settings = load(path, user, given)
+        assert settings.schema_registry_password == "hush"
+        assert settings.secrets == ["hush"]
+    url = "https://me:a%2Fb@r:1/x,http://you:c@s"
+    assert load(path, AVRO | {"schema_registry": url}, {}).secrets == ["a%2Fb", "a/b", "c"]
+    gone = {"STREAM_CAN_SCHEMA_REGISTRY_PASSWORD_FROM_FILE": "/nowhere/secret"}
+    with pytest.raises(SettingsError, match="schema_registry_password_from_file: /nowhere/secret"):
+        load(path, user, gone)
+    for wrong in ("ftp://me:hush@r", "https://me:hush@r:x"):
+        with pytest.raises(SettingsError, match="schema_registry: address 1") as caught:
+            load(path, AVRO | {"schema_registry": wrong}, {})
+        assert "hush" not in str(caught.value)
+
+
+def test_formats(path: Path) -> None:
+    settings = load(path, {}, {})
+    assert (settings.formats, settings.subject) == (("json", "json"), "out-value")
+    settings = load(path, AVRO | {"labels_format": "json", "output_subject": "mine"}, {})
+    assert (settings.formats, settings.subject) == (("avro", "json"), "mine")
+    types = {"protobuf_descriptor": "fraud.desc", "protobuf_message": "p.Fraud"}
+    settings = load(path, types, {"STREAM_CAN_LABELS_FORMAT": "protobuf"})
+    assert settings.formats == ("json", "protobuf")
+    assert settings.protobuf_first_field == 20001
+
+
+def test_files_are_beside_the_settings(path: Path) -> None:
+    more = 'format = "avro"\navro_schema = "fraud.avsc"\n[client]'
+    path.write_text(TOML.replace("[client]", more))
+    assert load(path, {}, {}).avro_schema == str(path.parent / "fraud.avsc")
+    assert load(path, {"avro_schema": "other.avsc"}, {}).avro_schema == "other.avsc"
+    more = 'format = "avro"\nschema_registry = "https://r"\nschema_registry_ca = "ca.pem"\n'
+    path.write_text(TOML.replace("[client]", f"{more}[client]"))
+    assert load(path, {}, {}).schema_registry_ca == str(path.parent / "ca.pem")
 
 
 def test_the_classes_file_is_beside_the_settings(path: Path) -> None:

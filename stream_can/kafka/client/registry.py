@@ -452,8 +452,8 @@ def passwords_in(urls: Sequence[str] | str) -> list[str]:
     found = []
     for url in _listed(urls):
         written = url.rpartition("@")[0].partition("://")[2].partition(":")[2]
-        found += [text for text in (written, unquote(written)) if text]
-    return found
+        found += [written, unquote(written)]
+    return [text for text in dict.fromkeys(found) if text]
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
