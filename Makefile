@@ -34,7 +34,7 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 # Spark is 450 MB and wants another pandas, so it lives in an environment of its own.
 .venv-spark/ready: pyproject.toml constraints.txt constraints-spark.txt $(COMPILED)
 	test -x $(SPARK) || $(PYTHON) -m venv .venv-spark
-	grep -v '^pandas==' constraints.txt | cat - constraints-spark.txt > .venv-spark/constraints.txt
+	grep -vE '^(pandas|protobuf)==' constraints.txt | cat - constraints-spark.txt > .venv-spark/constraints.txt
 	$(SPARK) -m pip install -q -c .venv-spark/constraints.txt pip
 	$(SPARK) -m pip install -q --no-compile -c .venv-spark/constraints.txt --group spark
 	$(SPARK) -m pip install -q --no-compile -c .venv-spark/constraints.txt --no-build-isolation -e '.[cli,report,spark]'
