@@ -49,6 +49,7 @@ def run(settings: Settings) -> int:
     try:
         if settings.check:
             partitions = worker.check()
+            worker.check_schemas()
             worker.client.look()
             worker.learned_log.compare()
             worker.learned_log.close()

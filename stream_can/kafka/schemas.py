@@ -16,7 +16,7 @@ from stream_can.stream.codecs.json import JsonCodec
 from stream_can.stream.messages import BadMessage, Formats
 from stream_can.stream.records import Headers
 
-__all__ = ["Asked", "RegistryAway", "RegistrySchemas", "formats"]
+__all__ = ["Asked", "RegistryAway", "RegistrySchemas", "check", "formats"]
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def formats(settings: Settings) -> Formats:
             password=s.schema_registry_password,
             ca=s.schema_registry_ca,
         )
-    predictions = _codec(s, s.format, registry, s.written_subject, s.protobuf_message)
+    predictions = _codec(s, s.format, registry, s.subject, s.protobuf_message)
     own = s.protobuf_label_message or s.protobuf_message
     labels = _codec(s, s.labels_format or s.format, registry, f"{s.labels}-value", own)
     return Formats(predictions, labels)
@@ -139,6 +139,40 @@ def _codec(
     except ValueError as error:
         raise SettingsError(str(error)) from None
     return JsonCodec()
+
+
+def check(settings: Settings, formats: Formats) -> None:
+    """Ask the registry whether it would take the schema of the outputs, where it has the input's.
+
+    Raises
+    ------
+    DeniedError
+        It would not, in its words; or records of the input cannot be answered.
+    RetryError
+        Nobody answers.
+    """
+    schemas = getattr(formats.predictions, "schemas", None)
+    if not isinstance(schemas, RegistrySchemas):
+        return
+    registry, subject = schemas.registry, f"{settings.input}-value"
+    try:
+        number, found = registry.latest(subject)
+    except UnknownSchema as error:
+        log.info("%s: what the output's schema is will be known with the first record", error)
+        return
+    text = SchemaText(found.kind, found.text, found.references, found.direct)
+    try:
+        made = formats.predictions.answer(text)
+    except BadMessage as error:
+        raise DeniedError(f"schema {number}, the newest of {subject!r}: {error}") from None
+    kind: Any = made.kind
+    refused = registry.compatible(settings.subject, kind, made.text, made.named)
+    if refused:
+        raise DeniedError(
+            f"output_subject {settings.subject!r}: the schema registry would refuse the schema of"
+            f" answers to {subject!r}: {'; '.join(refused)}"
+        )
+    log.info("schema registry: %r takes the schema of answers to %r", settings.subject, subject)
 
 
 class Asked:

@@ -30,6 +30,7 @@ FORMATS_OF = {
     "avro_schema": ("avro",),
     "protobuf_descriptor": ("protobuf",),
     "protobuf_message": ("protobuf",),
+    "protobuf_label_message": ("protobuf",),
 }
 """Settings that say nothing about other formats than these."""
 NEEDED = {
@@ -135,6 +136,9 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     ] = None
     protobuf_message: Annotated[
         str | None, _is("full name of the messages' type, package.Message")
+    ] = None
+    protobuf_label_message: Annotated[
+        str | None, _is("full name of the type of labels (that of predictions)")
     ] = None
     protobuf_first_field: Annotated[
         int, _is("number of the first field that is added to the output", ge=1, le=2**29 - 1)

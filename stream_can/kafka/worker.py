@@ -27,7 +27,7 @@ from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.learned import LearnedLog
 from stream_can.kafka.partitions import Partitions
 from stream_can.kafka.patience import Patience
-from stream_can.kafka.schemas import Asked, RegistryAway
+from stream_can.kafka.schemas import Asked, RegistryAway, check
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.kafka.waiting import Waiting
@@ -140,6 +140,13 @@ class Worker:
         self.start.fit_to(partitions, self.client.transaction.limits[s.output] - OVERHEAD_BYTES)
         return partitions
 
+    def check_schemas(self) -> None:
+        """Ask the schema registry, where there is one, whether it takes the output's schema."""
+        if self.settings.check:
+            check(self.settings, self.start.formats)
+        else:
+            self._patience.until_answered(lambda: check(self.settings, self.start.formats))
+
     def _check(self) -> int:
         s = self.settings
         state, dead_letters = s.own_topics
@@ -167,6 +174,7 @@ class Worker:
         answered = True
         try:
             self.check()
+            self.check_schemas()
             self._patience.until_answered(self.learned_log.compare)
             self._patience.until_joined(self.client.open, self.client.rejoin)
             self._loop()

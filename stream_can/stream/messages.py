@@ -139,7 +139,7 @@ class Messages:
         self._index = ClassIndex(self.classes, "json")
         self.probs_path, raw = self.fields.probs.split("."), self.fields.raw
         self.raw_path = self.predictions.raw_path(self.probs_path, raw) if raw else None
-        self._echo_path = self.labels.raw_path(self.probs_path, raw) if raw else None
+        self.echo_path = self.labels.raw_path(self.probs_path, raw) if raw else None
         self.label_path = self.fields.label.split(".")
         id = self.fields.id
         self._id_header = id[len(HEADER) :] if id and id.startswith(HEADER) else None
@@ -245,8 +245,8 @@ class Messages:
         if text is None:
             raise BadMessage(f"no field {self.fields.label!r}")
         label = Label(self._class_of(text), None, self._id_in(codec, message, key, headers))
-        if self._echo_path is not None:
-            echo = codec.probs(message, self._echo_path, answered=False)
+        if self.echo_path is not None:
+            echo = codec.probs(message, self.echo_path, answered=False)
             if echo is not None:
                 label.row, _ = codec.row(echo, self._forms, self.fields.raw)
                 if self._columns is not None:

@@ -213,6 +213,21 @@ class Registry:
         """
         return self._schema(guid, f"/schemas/guids/{guid}", f"schema GUID {guid}")
 
+    def latest(self, subject: str) -> tuple[int, RegisteredSchema]:
+        """The id and the schema of a subject's newest version, as it is now.
+
+        Raises
+        ------
+        UnknownSchema, RetryError, DeniedError
+            It has no version.
+        """
+        answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        if answer.is_unknown:
+            words = self._words(answer)
+            raise UnknownSchema(f"the schema registry has no subject {subject!r}: {words}")
+        id = self._decoded(answer, _Id).id
+        return id, self.schema(id)
+
     def register(
         self, subject: str, kind: Kind, text: str, references: Sequence[Reference] = ()
     ) -> int:

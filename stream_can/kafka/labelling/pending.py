@@ -23,7 +23,8 @@ from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError,
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
-from stream_can.stream.messages import Messages
+from stream_can.stream.fields import HEADER
+from stream_can.stream.messages import BadMessage, Messages
 from stream_can.stream.requests import RequestMessage
 
 __all__ = ["NotOpen", "Pending", "PendingRequests"]
@@ -68,8 +69,9 @@ class PendingRequests:
             raise DeniedError("labels: name the topic that the answers go to")
         self._requests, self._labels = settings.requests_topic, settings.labels
         self._options = Options(settings.bootstrap_servers, settings.client)
-        self.classes = Start(settings).classes
-        self._messages = Messages(self.classes, settings.fields)
+        start = Start(settings)
+        self.classes, self._formats = start.classes, start.formats
+        self._messages = Messages(self.classes, settings.fields, formats=self._formats)
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()
         self._open: OrderedDict[tuple[int, str], Pending] = OrderedDict()
@@ -200,10 +202,12 @@ class PendingRequests:
             one = self._open.get(name)
             if one is None:
                 return
-            if one.says.classes is None:
-                self._messages.read_opened_label(message, record.key, record.headers)
-            else:
-                Messages(one.says.classes, self._messages.fields).label_in(message)
+            messages = self._messages
+            if one.says.classes is not None:
+                messages = Messages(one.says.classes, messages.fields, formats=self._formats)
+            messages.read_opened_label(message, record.key, record.headers)
+        except ClientError:  # a schema that nobody tells now
+            raise
         except StreamCANError:
             return  # a dead letter of the worker's
         with self._lock:
@@ -242,7 +246,7 @@ class PendingRequests:
                 raise UnknownClass(f"class {column}: there are {m}")
             del self._open[name]
         try:
-            self._send(pending, self._label_message(pending, column))
+            self._send(pending, *self._label_message(pending, column))
         except ClientError:
             with self._lock:
                 self._open[name] = pending
@@ -250,17 +254,29 @@ class PendingRequests:
                 self._open = OrderedDict(by_time)
             raise
 
-    def _label_message(self, pending: Pending, column: int) -> bytes:
-        """The label with its id, and the raw prediction: a worker may have forgotten it by then."""
-        message: dict[str, Any] = {}
-        put(message, self._messages.label_path, self.classes_of(pending)[column])
-        if self._messages.fields.id is not None:
-            put(message, self._messages.fields.id.split("."), pending.says.id)
-        if self.raw_path is not None:
-            put(message, self.raw_path, pending.says.probs_raw)
-        return msgspec.json.encode(message)
+    def _label_message(
+        self, pending: Pending, column: int
+    ) -> tuple[bytes, list[tuple[str, bytes]]]:
+        """The label with its id, and the raw prediction: a worker may have forgotten it by then.
 
-    def _send(self, pending: Pending, value: bytes) -> None:
+        Value and headers.
+        """
+        message: dict[str, Any] = {}
+        headers: list[tuple[str, bytes]] = []
+        put(message, self._messages.label_path, self.classes_of(pending)[column])
+        id = self._messages.fields.id
+        if id is not None and id.startswith(HEADER):
+            headers.append((id.removeprefix(HEADER), pending.says.id.encode()))
+        elif id is not None:
+            put(message, id.split("."), pending.says.id)
+        if self._messages.echo_path is not None:
+            put(message, self._messages.echo_path, pending.says.probs_raw)
+        try:
+            return self._formats.labels.write_label(message), headers
+        except BadMessage as error:
+            raise DeniedError(f"topic {self._labels!r}: {error}") from None
+
+    def _send(self, pending: Pending, value: bytes, headers: list[tuple[str, bytes]]) -> None:
         with errors_as(RetryError):
             with self._lock:
                 if self._producer is None:
@@ -269,7 +285,7 @@ class PendingRequests:
                     )
                 producer = self._producer
             future = producer.send(
-                self._labels, value, key=pending.key, partition=pending.partition
+                self._labels, value, pending.key, headers, partition=pending.partition
             )
             future.get(timeout=ANSWER_SECONDS)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stream_can.stream.codecs.framing import Key
+    from stream_can.stream.codecs.framing import Key, SchemaText
     from stream_can.stream.forms import Form, Forms
     from stream_can.stream.messages import Prediction
     from stream_can.stream.records import Headers
@@ -55,6 +55,9 @@ class Codec(Protocol):
         BadMessage
             There is none, or the answer's is refused. Any other error: nobody answers.
         """
+
+    def answer(self, schema: SchemaText) -> SchemaText:
+        """The schema of the answers to messages of a schema; BadMessage where there can be none."""
 
     def open(self, value: bytes, headers: Headers = ()) -> Any:
         """Open a message; BadMessage where it is none of this format."""

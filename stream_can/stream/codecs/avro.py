@@ -462,7 +462,7 @@ class AvroCodec:
     def __init__(
         self, schemas: Schemas, probs: str = "probs", raw: str = "probs_raw", *, asks: bool = False
     ) -> None:
-        self._schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
+        self.schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
         self._slots: dict[Path, int] = {}
         self._schema_of: dict[Key, SchemaText] = {}
         self._programs: dict[Key, Program | AvroSchemaError] = {}
@@ -480,7 +480,7 @@ class AvroCodec:
         program = self._programs.get(key)
         if program is None:
             if key not in self._schema_of:
-                self._schema_of[key] = self._schemas.schema(key)
+                self._schema_of[key] = self.schemas.schema(key)
             schema = self._schema_of[key]
             try:
                 if schema.kind != "AVRO":
@@ -495,18 +495,24 @@ class AvroCodec:
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
         """The number, GUID or fingerprint."""
-        return self._schemas.key(value, headers)[0]
+        return self.schemas.key(value, headers)[0]
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
         """Asked once a schema."""
-        key, _ = self._schemas.key(value, headers)
+        key, _ = self.schemas.key(value, headers)
         self._program(key)
         if answered:
             self._head(key)
 
+    def answer(self, schema: SchemaText) -> SchemaText:
+        """With the added fields at the end."""
+        if schema.kind != "AVRO":
+            raise AvroSchemaError(f"of kind {schema.kind}, expected AVRO")
+        return output_schema(schema, self._probs, self._raw, asks=self._asks)
+
     def open(self, value: bytes, headers: Headers = ()) -> Opened:
         """Walk a record."""
-        key, start = self._schemas.key(value, headers)
+        key, start = self.schemas.key(value, headers)
         program = self._program(key)
         try:
             spans = program.walker.walk(value, start)
@@ -554,10 +560,10 @@ class AvroCodec:
         head = self._heads.get(key)
         if head is None:
             try:
-                made = output_schema(self._schema_of[key], self._probs, self._raw, asks=self._asks)
+                made = self.answer(self._schema_of[key])
             except AvroSchemaError as error:
                 raise AvroSchemaError(f"schema {shown(key)}: {error}") from None
-            head = self._heads[key] = self._schemas.head(made)
+            head = self._heads[key] = self.schemas.head(made)
         return head
 
     def row(self, original: Found, forms: Forms, where: str) -> tuple[Row, Form | None]:
@@ -642,7 +648,7 @@ class AvroCodec:
 
     def show(self, value: bytes, headers: Headers = ()) -> Raw:
         """A record as JSON: bytes in base64, times and numbers of logical types as text."""
-        key, start = self._schemas.key(value, headers)
+        key, start = self.schemas.key(value, headers)
         self._program(key)
         texts, first = in_union(self._schema_of[key])
         record = io.BytesIO(first + value[start:])
@@ -650,7 +656,7 @@ class AvroCodec:
 
     def write_label(self, values: dict[str, Any]) -> bytes:
         """A record of the newest schema; of the values those that it has fields for."""
-        head, schema = self._schemas.newest()
+        head, schema = self.schemas.newest()
         program, record = program_of(schema), io.BytesIO()
         texts, first = in_union(schema)
         try:

@@ -21,7 +21,7 @@ from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore
 from stream_can.stream.numbers import array_texts, read_array
 
 if TYPE_CHECKING:
-    from stream_can.stream.codecs.framing import Key
+    from stream_can.stream.codecs.framing import Key, SchemaText
     from stream_can.stream.messages import Prediction
     from stream_can.stream.records import Headers
 
@@ -49,6 +49,10 @@ class JsonCodec:
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
         """There is nothing to ask for."""
+
+    def answer(self, schema: SchemaText) -> SchemaText:
+        """The same: none is looked at."""
+        return schema
 
     def open(self, value: bytes, headers: Headers = ()) -> dict[str, Any]:
         """The fields of a JSON object, their values still text; BadMessage where it is none."""

@@ -53,21 +53,27 @@ class JsonSchemaCodec(JsonCodec):
     def __init__(
         self, schemas: Schemas, probs: str = "probs", raw: str = "probs_raw", *, asks: bool = False
     ) -> None:
-        self._schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
+        self.schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
         self._heads: dict[Key, bytes] = {}
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
         """The number or GUID."""
-        return self._schemas.key(value, headers)[0]
+        return self.schemas.key(value, headers)[0]
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
         """Of a message that is not answered, no schema is needed."""
         if answered:
-            self._head(self._schemas.key(value, headers)[0])
+            self._head(self.schemas.key(value, headers)[0])
+
+    def answer(self, schema: SchemaText) -> SchemaText:
+        """With the added properties."""
+        if schema.kind != "JSON":
+            raise BadMessage(f"of kind {schema.kind}, expected JSON")
+        return output_schema(schema, self._probs, self._raw, asks=self._asks)
 
     def open(self, value: bytes, headers: Headers = ()) -> Framed:
         """The fields of the object behind the schema's number."""
-        key, start = self._schemas.key(value, headers)
+        key, start = self.schemas.key(value, headers)
         opened = Framed(super().open(value[start:]))
         opened.key = key
         return opened
@@ -83,11 +89,12 @@ class JsonSchemaCodec(JsonCodec):
     def _head(self, key: Key) -> bytes:
         head = self._heads.get(key)
         if head is None:
-            schema = self._schemas.schema(key)
-            if schema.kind != "JSON":
-                raise BadMessage(f"schema {shown(key)}: of kind {schema.kind}, expected JSON")
-            made = output_schema(schema, self._probs, self._raw, asks=self._asks)
-            head = self._heads[key] = self._schemas.head(made)
+            schema = self.schemas.schema(key)
+            try:
+                made = self.answer(schema)
+            except BadMessage as error:
+                raise BadMessage(f"schema {shown(key)}: {error}") from None
+            head = self._heads[key] = self.schemas.head(made)
         return head
 
     def write_all(
@@ -106,11 +113,11 @@ class JsonSchemaCodec(JsonCodec):
 
     def show(self, value: bytes, headers: Headers = ()) -> Raw:
         """The object without the number of its schema."""
-        return Raw(value[self._schemas.key(value, headers)[1] :])
+        return Raw(value[self.schemas.key(value, headers)[1] :])
 
     def write_label(self, values: dict[str, Any]) -> bytes:
         """An object of the values, behind the number of the newest schema."""
-        return self._schemas.newest()[0] + super().write_label(values)
+        return self.schemas.newest()[0] + super().write_label(values)
 
 
 def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:
@@ -122,7 +129,7 @@ def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: b
     try:
         document = json.loads(schema.text)
     except (ValueError, RecursionError) as error:
-        raise BadMessage(f"schema: {error}") from None
+        raise BadMessage(str(error)) from None
     inner: Any = document
     for name in probs[:-1]:
         inner = _properties(document, inner).get(name)

@@ -1,0 +1,116 @@
+"""The stream of `streams`, in the formats of a schema registry, as confluent-kafka's serializers
+write them and its deserializers read them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from tests.kafka.streams import STAMP, App, prediction
+from tests.kafka.topics import produce
+
+Write = Callable[[Any], bytes]
+
+ARRAY = {"type": "array", "items": "double"}
+FRAUD: dict[str, Any] = {
+    "type": "record", "name": "Fraud", "namespace": "com.example",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "model", "type": {"type": "record", "name": "Model", "fields": [
+            {"name": "name", "type": "string"},
+            {"name": "probs", "type": ARRAY}]}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}  # fmt: skip
+LABEL: dict[str, Any] = {
+    "type": "record", "name": "Label", "namespace": "com.example",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "label", "type": {"type": "enum", "name": "Class", "symbols": list("abcdz")}},
+    ],
+}  # fmt: skip
+JSON_FRAUD: dict[str, Any] = {
+    "$schema": "http://json-schema.org/draft-07/schema#", "title": "Fraud", "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "note": {"type": "string"},
+        "model": {"type": "object", "properties": {
+            "name": {"type": "string"},
+            "probs": {"type": "array", "items": {"type": "number"}}},
+            "additionalProperties": False},
+        "at": {"type": "integer"},
+    },
+    "additionalProperties": False,
+}  # fmt: skip
+JSON_LABEL: dict[str, Any] = {
+    "$schema": "http://json-schema.org/draft-07/schema#", "title": "Label", "type": "object",
+    "properties": {"id": {"type": "integer"}, "label": {"type": "string"}},
+}  # fmt: skip
+AT = {"id": "id", "probs": "model.probs"}
+"""The settings that say where everything is."""
+
+
+CLIENTS: dict[str, SchemaRegistryClient] = {}
+
+
+def client(url: str) -> SchemaRegistryClient:
+    if url not in CLIENTS:
+        CLIENTS[url] = SchemaRegistryClient({"url": url})
+    return CLIENTS[url]
+
+
+def close() -> None:
+    """Close the connections to registries, which confluent-kafka leaves to the collector."""
+    while CLIENTS:
+        CLIENTS.popitem()[1]._rest_client.session.close()
+
+
+def serializer(kind: str, url: str, topic: str, schema: dict[str, Any]) -> Write:
+    """Confluent's, for the values of a topic."""
+    make = {"avro": AvroSerializer, "json-schema": JSONSerializer}[kind]
+    text = json.dumps(schema)
+    write = make(client(url), text) if kind == "avro" else make(text, client(url))
+    context = SerializationContext(topic, MessageField.VALUE)
+    return lambda value: write(value, context)  # type: ignore[no-any-return]
+
+
+def deserializer(kind: str, url: str, topic: str) -> Callable[[bytes], Any]:
+    """Confluent's, by the schema that each value names."""
+    context = SerializationContext(topic, MessageField.VALUE)
+    if kind == "avro":
+        read: Any = AvroDeserializer(client(url))
+    else:
+        read = JSONDeserializer(None, schema_registry_client=client(url))
+    return lambda value: read(value, context)
+
+
+def fraud(number: int, message: dict[str, Any], stamp: int) -> dict[str, Any]:
+    """A prediction of `streams` as a record of Fraud."""
+    model = {"name": "forest", "probs": message["probs"]}
+    return {"id": number, "note": message["note"], "model": model, "at": stamp}
+
+
+def fill(
+    app: App, n: int, write: Write, write_label: Write, seed: int = 0, *, delay: int = 40
+) -> dict[int, dict[str, Any]]:
+    """n predictions and their labels, as `streams.fill`; the records of predictions by id."""
+    rng = random.Random(seed)
+    predictions, labels, made = [], [], {}
+    for i in range(n):
+        key, text, truth = prediction(rng, i)
+        partition, stamp = i % app.partitions, STAMP + seed * 1_000_000 + i
+        number = 1_000_000 * seed + i
+        made[number] = fraud(number, json.loads(text), stamp)
+        value, label = write(made[number]), write_label({"id": number, "label": truth})
+        predictions.append((app.given["input"], partition, key, value, [("h", b"1")], stamp))
+        labels.append((app.given["labels"], partition, key, label, [], stamp + delay))
+    produce(app.servers, predictions, labels)
+    return made

@@ -1,0 +1,228 @@
+"""Topics in the formats of a schema registry: real brokers and registry, others' serializers."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_can.kafka.client.registry import Registry
+from tests.kafka import formats
+from tests.kafka.broker.broker import Served, free_ports
+from tests.kafka.broker.registry import Apicurio, set_rule
+from tests.kafka.formats import AT, FRAUD, JSON_FRAUD, JSON_LABEL, LABEL, serializer
+from tests.kafka.streams import COMMAND, App, caught_up, run_once
+from tests.kafka.topics import read
+from tests.programs import wait
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    formats.close()
+
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def app_of(broker: Served, url: str, kind: str = "avro", **settings: Any) -> App:
+    return App(broker.bootstrap_servers, format=kind, schema_registry=url, **AT, **settings)
+
+
+def letters(app: App) -> list[Any]:
+    return [
+        record
+        for p in range(app.partitions)
+        for record in read(app.servers, app.given.get("dead_letters", f"{app.id}-dead-letters"), p)
+    ]
+
+
+def why(letter: Any) -> str:
+    return dict(letter.headers)["__connect.errors.exception.message"].decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "schemas"),
+    [("avro", (FRAUD, LABEL)), ("json-schema", (JSON_FRAUD, JSON_LABEL))],
+)
+def test_what_others_write_is_corrected_and_read_by_others(
+    broker: Served, registry: Served, kind: str, schemas: Any
+) -> None:
+    """Predictions and labels by Confluent's serializers; the output by its deserializers."""
+    app = app_of(broker, registry.url, kind)
+    writers = [
+        serializer(kind, registry.url, app.given[topic], schema)
+        for topic, schema in zip(("input", "labels"), schemas, strict=True)
+    ]
+    made = formats.fill(app, 600, *writers)
+    worker = run_once(app, learned=600)
+    assert app.verify() == 600
+    assert letters(app) == []
+    task = worker.tasks[0]
+    assert (task.counts.matched, task.counts.unmatched) == (300, 0)
+    decode, changed = formats.deserializer(kind, registry.url, app.given["output"]), 0
+    for record in (one for p in range(app.partitions) for one in app.outputs(p)):
+        got = decode(record.value)
+        given = made[got["id"]]
+        if kind == "avro":
+            got["at"] = round((got["at"] - EPOCH).total_seconds() * 1000)
+            raw = got.pop("probs_raw")
+        else:
+            raw = got["model"].pop("probs_raw")
+        assert raw == given["model"]["probs"]
+        probs = got["model"]["probs"]
+        assert abs(sum(probs) - 1) < 1e-9
+        changed += probs != raw
+        got["model"]["probs"] = raw
+        assert got == given
+    assert changed > 500
+    assert dict(record.headers)["h"] == b"1"
+
+
+def test_the_output_s_schema_stays_backward_compatible(broker: Served, registry: Served) -> None:
+    """A field is added, then a type promoted, while the worker runs; each is registered once."""
+    app = app_of(broker, registry.url, partitions=1)
+    ours = Registry(registry.url)
+    narrow = json.loads(json.dumps(FRAUD))
+    narrow["fields"][2]["type"]["fields"][1]["type"]["items"] = "float"
+    wider = json.loads(json.dumps(FRAUD))
+    wider["fields"].append({"name": "country", "type": "string", "default": ""})
+    renamed = json.loads(json.dumps(wider))
+    renamed["fields"][2]["type"]["fields"][1] |= {"name": "scores", "aliases": ["probs"]}
+    label = serializer("avro", registry.url, app.given["labels"], LABEL)
+    running = app.worker()
+    for seed, schema in enumerate((narrow, FRAUD, wider, renamed)):
+        write = serializer("avro", registry.url, app.given["input"], schema)
+
+        def fit(value: dict[str, Any], schema: Any = schema, write: Any = write) -> bytes:
+            if schema is renamed:
+                value = value | {"model": {"name": "x", "scores": value["model"]["probs"]}}
+            return write(value | {"country": "DE"})  # type: ignore[no-any-return]
+
+        formats.fill(app, 50, fit, label, seed)
+        caught_up(app, running)
+        if not seed:
+            set_rule(registry.url, "BACKWARD", app.settings().subject)
+    running.stop()
+    assert app.verify() == 200
+    assert letters(app) == []
+    versions = json.loads(
+        urllib.request.urlopen(
+            f"{registry.url}/subjects/{app.given['output']}-value/versions"
+        ).read()
+    )
+    assert versions == [1, 2, 3, 4]
+    assert "probs_raw" in ours.latest(app.settings().subject)[1].text
+
+
+def test_what_the_registry_refuses(broker: Served, registry: Served, tmp_path: Path) -> None:
+    """At the start and by --check it is exit 3; while running dead letters, and others go on."""
+    app = app_of(broker, registry.url, partitions=1)
+    subject = app.settings().subject
+    ours = Registry(registry.url)
+    other = json.loads(json.dumps(FRAUD))
+    other["fields"].append({"name": "needed", "type": "string"})
+    label = serializer("avro", registry.url, app.given["labels"], LABEL)
+    formats.fill(app, 20, serializer("avro", registry.url, app.given["input"], FRAUD), label)
+    running = app.worker()
+    caught_up(app, running)
+    set_rule(registry.url, "BACKWARD", subject)
+    write = serializer("avro", registry.url, app.given["input"], other)
+    formats.fill(app, 20, lambda value: write(value | {"needed": "x"}), label, 1)
+    caught_up(app, running)
+    formats.fill(app, 20, serializer("avro", registry.url, app.given["input"], FRAUD), label, 2)
+    caught_up(app, running)
+    running.stop()
+    assert app.verify() == 60
+    found = letters(app)
+    assert len(found) == 20
+    assert f"the schema registry refuses a schema for the subject '{subject}'" in why(found[0])
+    assert "needed" in why(found[0])
+    assert ours.schema(int.from_bytes(found[0].value[1:5], "big")).text.count("needed") == 1
+    for more in ([], ["--check"]):  # now the newest schema of the input is that one
+        process = app.process(tmp_path, command=[*COMMAND, *more])
+        assert process.wait(120) == 3
+        said = (tmp_path / "0.log").read_text()
+        assert f"output_subject '{subject}': the schema registry would refuse the schema" in said
+        assert "needed" in said
+
+
+def test_a_registry_that_is_down_is_waited_for(
+    broker: Served, own_registry: Apicurio, tmp_path: Path
+) -> None:
+    """Known schemas go on from memory; a new one waits, and is no dead letter."""
+    (port,) = free_ports(1)
+    app = app_of(broker, own_registry.url, http_port=port, http_host="127.0.0.1")
+    label = serializer("avro", own_registry.url, app.given["labels"], LABEL)
+    write = serializer("avro", own_registry.url, app.given["input"], FRAUD)
+    other = json.loads(json.dumps(FRAUD))
+    other["fields"].append({"name": "country", "type": "string", "default": ""})
+    write_other = serializer("avro", own_registry.url, app.given["input"], other)
+    write_other(formats.fraud(0, {"probs": [1, 0, 0, 0], "note": ""}, 0) | {"country": "DE"})
+    running = app.worker()
+    formats.fill(app, 40, write, label)
+    caught_up(app, running)
+
+    def ready() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    assert ready()[0] == 200
+    own_registry.stop()
+    try:
+        formats.fill(app, 40, write, label, 1)
+        caught_up(app, running)  # all in memory
+        formats.fill(app, 40, lambda v: write_other(v | {"country": "DE"}), label, 2)
+        wait("it is seen", lambda: ready()[0] == 503)
+        assert "records wait: no schema registry answers" in ready()[1]
+        assert app.lag() > 0
+        page = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json").read())
+        assert page["problems"][0]["what"].startswith("Records wait for the schema registry")
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+        assert "stream_can_registry_away 1.0" in metrics
+    finally:
+        own_registry.start()
+    caught_up(app, running)
+    wait("ready again", lambda: ready()[0] == 200)
+    running.stop()
+    assert app.verify() == 120
+    assert letters(app) == []
+
+
+def test_nobody_waits_for_ever(broker: Served, registry: Served, tmp_path: Path) -> None:
+    """Without a registry a worker ends with 4 after connect_seconds; refused by it with 3."""
+    (port,) = free_ports(1)
+    app = app_of(broker, f"http://127.0.0.1:{port}", connect_seconds=3)
+    process = app.process(tmp_path)
+    assert process.wait(120) == 4
+    assert "no schema registry answers" in (tmp_path / "0.log").read_text()
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://ops:hush@127.0.0.1:{server.server_address[1]}"
+        app = app_of(broker, url)
+        process = app.process(tmp_path, "1")
+        assert process.wait(120) == 3
+        server.shutdown()
+    said = (tmp_path / "1.log").read_text()
+    assert "refuses us: 401" in said
+    assert "hush" not in said
