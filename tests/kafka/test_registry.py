@@ -20,6 +20,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from stream_can.kafka.client import registry as module
 from stream_can.kafka.client.guards import DeniedError, RetryError
@@ -102,6 +111,21 @@ def test_what_is_compatible_is_the_registry_s_rule(registry: Served) -> None:
     assert ours.register(subject, "AVRO", record(ID, PROBS)) > 0
 
 
+def test_protobuf_s_rule(registry: Served) -> None:
+    """Of .proto files: Apicurio 2 answers 500 where it is to compare descriptors in base64."""
+    ours, subject = Registry(registry.url), unique("fraud")
+    text = 'syntax = "proto3"; package x; message Fraud { repeated double probs = 1; %s }'
+    ours.register(subject, "PROTOBUF", text % "")
+    set_rule(registry.url, "BACKWARD", subject)
+    added = text % "repeated double probs_raw = 20001;"
+    assert ours.compatible(subject, "PROTOBUF", added) == []
+    ours.register(subject, "PROTOBUF", added)
+    bad = (text % "").replace("double", "string")
+    assert "not backward compatible" in " ".join(ours.compatible(subject, "PROTOBUF", bad))
+    with pytest.raises(RefusedSchema, match="not backward compatible"):
+        ours.register(subject, "PROTOBUF", bad)
+
+
 def test_asking_registers_nothing(registry: Served) -> None:
     ours, subject = Registry(registry.url), unique("fraud")
     assert ours.compatible(subject, "AVRO", record(ID)) == []
@@ -127,6 +151,40 @@ def test_references_of_references(registry: Served) -> None:
     assert found.direct == (to_customer, to_scores)
     with pytest.raises(RefusedSchema):
         ours.register(fraud, "AVRO", text, [Reference("x.Scores", unique("none"), 1)])
+
+
+def test_what_confluent_s_serializers_register(registry: Served) -> None:
+    """An id behind a byte 0; Protobuf's text is a descriptor in base64, not a .proto file."""
+    ours, theirs = Registry(registry.url), SchemaRegistryClient({"url": registry.url})
+    subject = unique("fraud")
+    topic = subject.removesuffix("-value")
+    context = SerializationContext(topic, MessageField.VALUE, [])
+    value = AvroSerializer(theirs, record(PROBS))({"probs": [0.25, 0.75]}, context)
+    assert (value[0], value[5:6]) == (0, b"\x04")  # two items
+    assert ours.schema(int.from_bytes(value[1:5])).text == record(PROBS)
+    assert ours.register(subject, "AVRO", record(PROBS)) == int.from_bytes(value[1:5])
+
+    context.topic = f"{topic}-json"
+    text = '{"title": "x", "type": "object", "properties": {"probs": {"type": "array"}}}'
+    value = JSONSerializer(text, theirs)({"probs": [0.25, 0.75]}, context)
+    assert (value[0], value[5:6]) == (0, b"{")
+    assert ours.schema(int.from_bytes(value[1:5])) == RegisteredSchema("JSON", text)
+
+    context.topic = f"{topic}-protobuf"
+    file = FileDescriptorProto(name="fraud.proto", package="x", syntax="proto3")
+    file.message_type.add(name="Fraud").field.add(
+        name="probs", number=1, type=Field.TYPE_DOUBLE, label=Field.LABEL_REPEATED
+    )
+    pool = DescriptorPool()
+    pool.Add(file)
+    message = GetMessageClass(pool.FindMessageTypeByName("x.Fraud"))
+    write = ProtobufSerializer(message, theirs, {"use.deprecated.format": False})
+    value = write(message(probs=[0.25, 0.75]), context)
+    assert (value[0], value[5]) == (0, 0)  # the file's first message
+    found = ours.schema(int.from_bytes(value[1:5]))
+    assert found.kind == "PROTOBUF"
+    described = FileDescriptorProto.FromString(base64.b64decode(found.text))
+    assert described.message_type[0].field[0].name == "probs"
 
 
 def test_an_id_that_it_does_not_know(registry: Served) -> None:
