@@ -41,6 +41,7 @@ from stream_can.kafka.client.registry import (
 )
 from tests.kafka.broker.broker import STORE_PASSWORD, Served, free_ports, keystore
 from tests.kafka.broker.registry import Apicurio, set_rule
+from tests.programs import wait
 
 SECRET = "hush/hush"
 QUOTED = "hush%2Fhush"
@@ -371,9 +372,25 @@ def test_an_id_is_asked_once_however_many_ask(stand_in: StandIn) -> None:
     assert sorted(path for path, _ in stand_in.asked) == ["/schemas/ids/3", "/schemas/ids/4"]
 
 
+def test_what_is_known_waits_for_nobody(stand_in: StandIn) -> None:
+    ours = Registry(stand_in.url, timeout=120)
+    ours.schema(7)
+    stand_in.answer = hangs
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(ours.schema, 8)
+        wait("asked", lambda: len(stand_in.asked) == 2)
+        assert ours.schema(7).text == '"string"'
+        assert not other.done()
+        stand_in.ended.set()
+        with pytest.raises(RetryError):
+            other.result()
+
+
 def test_what_failed_is_asked_again_after_a_while(
     stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     ours = Registry(stand_in.url)
     stand_in.answer = UNKNOWN
     for _ in range(3):
@@ -386,8 +403,7 @@ def test_what_failed_is_asked_again_after_a_while(
             ours.register("fraud", "AVRO", '"int"')
         assert len(str(refused.value)) < 400
     assert len(stand_in.asked) == 2
-    later = time.monotonic() + module.AGAIN_SECONDS
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: later))
+    now += module.AGAIN_SECONDS
     stand_in.answer = says(200, schema())
     assert ours.schema(7).text == '"string"'
     stand_in.answer = says(200, b'{"id": 9}')
