@@ -200,6 +200,13 @@ class Asked:
         self.trouble: str | None = None
         """Why records wait, while they do."""
 
+    def ping(self) -> None:
+        """Raise RetryError where no registry answers."""
+        for codec in self._formats:
+            schemas = getattr(codec, "schemas", None)
+            if isinstance(schemas, RegistrySchemas):
+                schemas.registry.ping()
+
     def ready(self, record: Any) -> bool:
         """Whether a record can be taken; where it cannot, its schema is asked for.
 

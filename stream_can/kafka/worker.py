@@ -24,6 +24,7 @@ from stream_can.kafka.client.guards import (
     within,
 )
 from stream_can.kafka.client.member import Assignment
+from stream_can.kafka.client.registry import RegistryDown
 from stream_can.kafka.learned import LearnedLog
 from stream_can.kafka.partitions import Partitions
 from stream_can.kafka.patience import Patience
@@ -240,6 +241,8 @@ class Worker:
                     self._explain()
                 log.warning("%s; restoring from Kafka", error)
                 self._drop()
+                if isinstance(error.__cause__, RegistryDown):
+                    self._patience.until_answered(self._schemas.ping)
                 self._patience.before_restore(error, self._partitions.committed)
                 self._patience.until_joined(self.client.rebuild, self.client.rejoin)
             except FencedError as error:

@@ -18,6 +18,7 @@ SUFFIXES = {
     ".pq": "parquet",
     ".feather": "feather",
     ".arrow": "feather",
+    ".avro": "avro",
     ".npz": "npz",
     ".npy": "npy",
 }
@@ -25,6 +26,7 @@ EXCEL = (".xlsx", ".xls", ".xlsm")
 MAGIC = {
     b"PAR1": "parquet",
     b"ARROW1": "feather",
+    b"Obj\x01": "avro",
     b"PK\x03\x04": "npz",
     b"\x93NUMPY": "npy",
     b"\x28\xb5\x2f\xfd": "a zstd file (unpack it first)",
@@ -58,6 +60,10 @@ def open_table(source: Source, names: Names) -> Table:
         from stream_can.recording.npz import NpzTable
 
         return NpzTable(source, names)
+    if said == "avro":
+        from stream_can.recording.avro import as_lines
+
+        source, said = as_lines(source), "JSON lines"
     if said == "JSON lines":
         from stream_can.recording.jsonlines import JsonTable
 

@@ -37,8 +37,9 @@ with warnings.catch_warnings():
     from kafka.errors import KafkaError
 
 from stream_can.kafka.client.guards import close
-from tests.kafka import faults, fleet
+from tests.kafka import faults, fleet, formats
 from tests.kafka.broker.broker import USERS, VERSIONS, Broker, Cluster
+from tests.kafka.broker.registry import Apicurio
 from tests.kafka.faults import SmallDisk
 from tests.kafka.streams import COMMAND, App, label, prediction, with_clock
 from tests.kafka.users import allow, better, rights, sasl
@@ -59,6 +60,7 @@ STUCK_SECONDS = 75.0
 """Trap: kafka-python's producer can wait for a batch for ever, past its own delivery time-out."""
 
 
+VERSIONS_OF_SCHEMAS = 100
 SEGMENTS = ["carrier", "customer.country"]
 SEGMENTS_MB = 0.01
 """About a hundred values: others are dropped all the while."""
@@ -80,11 +82,51 @@ def with_names(rng: random.Random, number: int, value: bytes) -> bytes:
     return json.dumps(json.loads(value) | names).encode()
 
 
+class Avro:
+    """The messages of the writer as Avro records, of ever newer schemas."""
+
+    def __init__(self, app: App) -> None:
+        url, s = app.given["schema_registry"], app.given
+        self.label = formats.serializer("avro", url, s["labels"], formats.LABEL)
+        self._writers = []
+        for version in range(VERSIONS_OF_SCHEMAS):  # all now: the registry may be down later
+            schema = json.loads(json.dumps(formats.FRAUD))
+            if version % 2:
+                schema["fields"][2]["type"]["fields"][1]["type"]["items"] = "float"
+            for i in range(version):
+                schema["fields"].append({"name": f"f{i}", "type": "string", "default": "x"})
+            self._writers.append(formats.serializer("avro", url, s["input"], schema))
+            empty = {f"f{i}": "" for i in range(version)}
+            probs = {"probs": [1.0, 0.0, 0.0, 0.0], "note": ""}
+            self._writers[-1](formats.fraud(0, probs, 0) | empty)
+        self.label({"id": 0, "label": "a"})
+        self.known = 0
+        """How many of the versions have been written."""
+
+    def prediction(self, rng: random.Random, number: int, value: bytes) -> bytes:
+        """A prediction of one of the schemas of its time."""
+        newest = min(number // 1500, len(self._writers) - 1)
+        version = rng.choice([newest, newest, max(newest - 1, 0), rng.randrange(newest + 1)])
+        self.known = max(self.known, version + 1)
+        more = {f"f{i}": "y" * rng.randrange(3) for i in range(version)}
+        stamp = int(time.time() * 1000)
+        record = formats.fraud(number, json.loads(value), stamp) | more
+        return self._writers[version](record)
+
+    @staticmethod
+    def unreadable(rng: random.Random, value: bytes) -> bytes:
+        """What no worker can read."""
+        return rng.choice([
+            b"", b"{}", b"\0\0\0", b"\0\x7f\xff\xff" + rng.randbytes(8), value[:-3], value + b"x",
+        ])  # fmt: skip
+
+
 class Writer(threading.Thread):
     """Writes the input until told to stop, through every outage."""
 
-    def __init__(self, app: App, rate: float, seed: int) -> None:
+    def __init__(self, app: App, rate: float, seed: int, avro: Avro | None = None) -> None:
         super().__init__(daemon=True)
+        self.avro = avro
         self.app, self.rate, self.rng = app, rate, random.Random(seed)
         self.ended = threading.Event()
         self.open = 0
@@ -123,11 +165,16 @@ class Writer(threading.Thread):
             values = [value]
             if self.app.given.get("model"):
                 values = [with_names(rng, number, value) for _ in range(rng.choice([1, 1, 2]))]
+            labels, avro = [label(truth), b'{"label": "z"}'], self.avro
+            if avro is not None:
+                values = [avro.prediction(rng, number, value)]
+                labels = [avro.label({"id": number, "label": name}) for name in (truth, "z")]
             if rng.random() < 0.01:
-                values[0] = rng.choice(UNREADABLE)
-            due.append((time.monotonic() + LABEL_DELAY, partition, key, label(truth)))
+                bad = rng.choice(UNREADABLE)
+                values[0] = bad if avro is None else avro.unreadable(rng, values[0])
+            due.append((time.monotonic() + LABEL_DELAY, partition, key, labels[0]))
             if rng.random() < 0.01:
-                due.append((time.monotonic() + LABEL_DELAY, partition, key, b'{"label": "z"}'))
+                due.append((time.monotonic() + LABEL_DELAY, partition, key, labels[1]))
             try:
                 producer = producer or KafkaProducer(
                     bootstrap_servers=self.app.servers, linger_ms=20, delivery_timeout_ms=60_000,
@@ -172,6 +219,7 @@ class Chaos:
     def __init__(
         self, broker: Broker | Cluster, directory: Path, seed: int, *, partitions: int = 4,
         rate: float = 300, learn: str = "together", segments: bool = False, lanes: bool = False,
+        registry: Apicurio | None = None,
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.brokers = broker.brokers if isinstance(broker, Cluster) else [broker]
@@ -179,6 +227,9 @@ class Chaos:
         columns: dict[str, Any] = (
             {"segments": SEGMENTS, "segments_mb": SEGMENTS_MB} if segments else {}
         ) | (fleet.FIELDS if lanes else {})
+        self.registry = registry
+        if registry is not None:
+            columns |= {"format": "avro", "schema_registry": registry.url, **formats.AT}
         self.app = App(
             broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn, ask=0.05,
             **columns,
@@ -197,7 +248,7 @@ class Chaos:
         """What to do first; afterwards it is drawn."""
         self.behind = 0.0
         """Seconds from the last fault until everything written was committed."""
-        self.writer = Writer(self.app, rate, seed)
+        self.writer = Writer(self.app, rate, seed, None if registry is None else Avro(self.app))
 
     def run(self, seconds: float) -> int:
         """Cause trouble for so long, let the workers catch up, compare. Returns the records."""
@@ -260,7 +311,10 @@ class Chaos:
     @property
     def around(self) -> dict[Callable[[], None], float]:
         """What befalls an application beside its processes."""
-        found: dict[Callable[[], None], float] = {
+        registry: dict[Callable[[], None], float] = (
+            {self.stop_registry: 2} if self.registry is not None else {}
+        )
+        found: dict[Callable[[], None], float] = registry | {
             partial(faults.add_partition, self): 1,
             partial(faults.revoke_right, self): 1,
             partial(faults.wrong_clocks, self): 1,
@@ -353,6 +407,17 @@ class Chaos:
         self.sleep(1, 20)
         os.kill(process.pid, signal.SIGCONT)
 
+    def stop_registry(self) -> None:
+        """Meanwhile schemas come that no worker knows."""
+        self.counts["registry kill -9"] += 1
+        assert self.registry is not None
+        self.registry.kill()
+        if self.rng.random() < 0.5:
+            self.kill_worker()
+            self.revive()
+        self.sleep(1, 12)
+        self.registry.start()
+
     def kill_all_brokers(self) -> None:
         self.counts["all brokers kill -9"] += 1
         for broker in self.brokers:
@@ -380,14 +445,18 @@ def main() -> None:
     parser.add_argument("--learn", choices=["together", "apart"], default="together")
     parser.add_argument("--segments", action="store_true", help="predictions have columns")
     parser.add_argument("--lanes", action="store_true", help="predictions are of many models")
+    parser.add_argument("--avro", action="store_true", help="records of Avro, with a registry")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
     make = Cluster if options.brokers > 1 else Broker
     broker = make(options.version, directory / "broker")
-    disk = None
+    disk, registry = None, None
     try:
+        if options.avro:
+            registry = Apicurio(directory / "registry")
+            registry.start()
         first = broker.brokers[0] if isinstance(broker, Cluster) else broker
         try:
             disk = SmallDisk(first)
@@ -396,7 +465,7 @@ def main() -> None:
         broker.start()
         chaos = Chaos(
             broker, directory, options.seed, learn=options.learn, segments=options.segments,
-            lanes=options.lanes,
+            lanes=options.lanes, registry=registry,
         )  # fmt: skip
         chaos.disk = disk
         chaos.script = [chaos.kill_worker, *chaos.around]
@@ -407,6 +476,11 @@ def main() -> None:
         raise
     finally:
         broker.kill()
+        formats.close()
+        if registry is not None:
+            registry.kill()
+            if not options.keep:
+                registry.remove()
         if disk is not None:
             disk.remove()
         if not options.keep:
@@ -418,6 +492,7 @@ def main() -> None:
     done = ", ".join(f"{n} x {what}" for what, n in sorted(chaos.counts.items()) if n)
     checked = chaos.app.checked
     columns = " with columns" if options.segments else " with lanes" if options.lanes else ""
+    columns += " in Avro" if options.avro else ""
     print(
         f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
         f" {checked.learned} labels in {checked.entries} entries,"

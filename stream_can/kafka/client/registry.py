@@ -45,6 +45,10 @@ REFUSALS = (400, 409, 422)
 TYPE = "application/vnd.schemaregistry.v1+json"
 
 
+class RegistryDown(RetryError):
+    """No address of the registry answers."""
+
+
 class UnknownSchema(ClientError):
     """The registry does not have a schema, or cannot give all that belongs to it."""
 
@@ -213,6 +217,10 @@ class Registry:
         """
         return self._schema(guid, f"/schemas/guids/{guid}", f"schema GUID {guid}")
 
+    def ping(self) -> None:
+        """Raise RetryError or DeniedError where the registry does not answer, or not us."""
+        self._ask("/schemas/types")
+
     def latest(self, subject: str) -> tuple[int, RegisteredSchema]:
         """The id and the schema of a subject's newest version, as it is now.
 
@@ -351,7 +359,7 @@ class Registry:
                 failures.append(f"{server.url}: {error}")
                 if self._servers[0] == server:  # the next request begins with another one
                     self._servers = [*self._servers[1:], server]
-        raise RetryError(f"no schema registry answers: {'; '.join(failures)}")
+        raise RegistryDown(f"no schema registry answers: {'; '.join(failures)}")
 
     def exchange(self, server: _Server, path: str, body: bytes | None) -> _Answer:
         """One request and its answer."""
