@@ -1,4 +1,4 @@
-"""``stream-can pipe``: JSON lines from standard input to standard output."""
+"""``stream-can pipe``: JSON lines or Avro records from standard input to standard output."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def pipe_command(
     errors: Literal["dead-letter", "fail"] = "dead-letter",
     recent_mb: float = 64,
     ask: float | None = None,
+    format: Literal["json", "avro"] = "json",
     validation: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
 ) -> int:
@@ -74,6 +75,8 @@ def pipe_command(
     ask
         Ask for the labels of about this share of the predictions, more at first: these lines say
         "ask": "random" or "ask": "margin".
+    format
+        JSON lines, or an Avro object container file in and one out.
     validation
         A file as replay takes it, with validation rows to fit; only for a new state.
     """
@@ -104,6 +107,7 @@ def pipe_command(
         errors=errors,
         recent_bytes=int(recent_mb * (1 << 20)),
         ask=ask,
+        format=format,
         validation=rows,
         **settings,
     )

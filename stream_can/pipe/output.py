@@ -13,17 +13,18 @@ import msgspec
 
 from stream_can.stream.records import Output
 
-__all__ = ["complain", "letter_of", "naming", "write_all"]
+__all__ = ["complain", "letter_of", "naming", "write_all", "write_lines"]
 
 
-def letter_of(output: Output, first: int) -> bytes:
-    """A dead letter as a JSON line; ``first`` is the task's number of the input's first line."""
+def letter_of(output: Output, first: int, unit: str = "line") -> bytes:
+    """A dead letter as a JSON line; ``first`` is the task's number of the input's first line, or
+    whatever else it is made of."""
     headers = {name: value.decode() for name, value in output.headers if value is not None}
     kind = headers["__connect.errors.exception.class.name"].rpartition(".")[2]
     line, source = output.value or b"", output.source
     assert source is not None
     letter: dict[str, Any] = {
-        "line": source.offset - first + 1,
+        unit: source.offset - first + 1,
         "error": f"{kind}: {headers['__connect.errors.exception.message']}",
     }
     try:
@@ -47,6 +48,11 @@ def write_all(file: BinaryIO, data: bytes) -> None:
             select.select([], [raw], [])
         else:
             left = left[written:]
+
+
+def write_lines(file: BinaryIO, lines: list[bytes]) -> None:
+    """Write lines, each with its end."""
+    write_all(file, b"\n".join([*lines, b""]))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One Task between standard input and output: JSON lines in, JSON lines out, state in a file."""
+"""One Task between standard input and output: JSON lines or Avro records, state in a file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import signal
 import sys
 from collections.abc import Hashable, Iterable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from stream_can.errors import StreamCANError
 from stream_can.method.asking import LabelRequests
 from stream_can.pipe.lines import Stop, read_lines
-from stream_can.pipe.output import complain
+from stream_can.pipe.output import complain, write_lines
 from stream_can.pipe.statefile import locked, open_task
 from stream_can.pipe.work import LABELS, BadLine, Run, Saver
+from stream_can.stream.codecs import Codec
 from stream_can.stream.fields import Fields
+from stream_can.stream.messages import Formats
 
 __all__ = ["pipe"]
 
@@ -33,6 +36,7 @@ def pipe(
     errors: Literal["dead-letter", "fail"] = "dead-letter",
     recent_bytes: int = 64 << 20,
     ask: float | None = None,
+    format: Literal["json", "avro"] = "json",
     validation: tuple[Any, ...] | None = None,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
@@ -79,6 +83,10 @@ def pipe(
     ask
         Ask for the labels of about this share of the predictions, more at first: these lines say
         ``"ask": "random"`` or ``"ask": "margin"``, see :class:`stream_can.LabelRequests`.
+    format
+        "json" for lines, or "avro": an object container file in, one out, with the fields that are
+        added. A label is then a record with a label and no probabilities, or of which they are
+        null. Of a container file a run reads all, or from its first record on with ``skip``.
     validation
         Rows (n, m) and labels (n,) for :meth:`stream_can.Corrector.fit`, and where columns are
         declared {column: n values}; only for a new state.
@@ -111,6 +119,14 @@ def pipe(
                 raise ValueError(f"save_every: {save_every}, expected at least 1")
             if ask is not None:
                 options["requests"] = LabelRequests(ask)
+            stop = stack.enter_context(Stop())
+            container = None
+            if format == "avro":
+                container = open_container(source, stop)
+                codec = avro_codec(container, fields, asks=ask is not None)
+                options["formats"] = Formats(codec, codec)
+            elif format != "json":
+                raise ValueError(f"format: {format!r}, expected 'json' or 'avro'")
             stack.enter_context(locked(path))
             task = open_task(path, classes, settings, options, validation)
         except (StreamCANError, ValueError, TypeError) as error:
@@ -118,15 +134,21 @@ def pipe(
         except OSError as error:
             return complain(error, 1)
         try:
-            stop = stack.enter_context(Stop())
             letters = sys.stderr.buffer
             if dead_letters is not None:
                 letters = stack.enter_context(open(dead_letters, "ab", buffering=0))
-            run = Run(task, Saver(task, path, save_every), sink, letters, skip)
-            for lines in read_lines(source, stop, run.saver.seconds_left):
+            saver = Saver(task, path, save_every)
+            if container is None:
+                run = Run(task, saver, partial(write_lines, sink), letters, skip)
+                inputs = read_lines(source, stop, saver.seconds_left)
+            else:
+                write = container.writer(sink)
+                run = Run(task, saver, write, letters, skip, lines=False)
+                inputs = container.records(saver.seconds_left)
+            for lines in inputs:
                 run.take(lines)
             run.finish()
-        except BadLine as error:
+        except (BadLine, StreamCANError) as error:
             return complain(error, 1)
         except OSError as error:
             # Python flushes at exit and would complain once more.
@@ -136,3 +158,23 @@ def pipe(
         if stop.signum is None or stop.signum == signal.SIGTERM:
             return 0
         return 128 + stop.signum
+
+
+def open_container(source: BinaryIO, stop: Stop) -> Any:
+    """The Avro container file on standard input; StreamCANError where it is none."""
+    try:
+        from stream_can.pipe.container import Container
+    except ModuleNotFoundError:
+        raise StreamCANError(
+            "format: avro needs fastavro: pip install 'stream_can[avro]'"
+        ) from None
+    return Container(source, stop)
+
+
+def avro_codec(container: Any, fields: Fields, *, asks: bool) -> Codec:
+    """What reads its records; BadMessage where they cannot be answered."""
+    from stream_can.stream.codecs.avro import AvroCodec
+
+    codec = AvroCodec(container, fields.probs, fields.raw, asks=asks)
+    container.head(codec.answer(container.schema(0)))
+    return codec

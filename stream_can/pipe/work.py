@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -80,12 +80,15 @@ class Run:
         self,
         task: Task,
         saver: Saver,
-        sink: BinaryIO,
+        write: Callable[[list[bytes]], None],
         letters: BinaryIO,
         skip: bool,
+        *,
+        lines: bool = True,
     ) -> None:
         self.task, self.saver = task, saver
-        self.sink, self.letters = sink, letters
+        self.write, self.letters = write, letters
+        self.of_lines, self.unit = lines, "line" if lines else "record"
         self.covered = next_line(task)
         self.first = self.line = 0 if skip else self.covered
         self.told_of_both = self.told_of_sums = self.told_of_values = False
@@ -121,13 +124,13 @@ class Run:
         records = [
             Record(self.topic_of(line), 0, number, 0, None, line)
             for number, line in enumerate(lines, self.line)
-            if number >= self.covered and line and not line.isspace()
+            if number >= self.covered and (not self.of_lines or (line and not line.isspace()))
         ]
         result = self.task.handle(records)
         if result.outputs:
             with naming("standard output"):
                 lines_out = [output.value for output in result.outputs if output.value is not None]
-                write_all(self.sink, b"\n".join([*lines_out, b""]))
+                self.write(lines_out)
         if result.normalised:
             self.normalised += result.normalised
             if not self.told_of_sums:
@@ -136,17 +139,19 @@ class Run:
         if result.faults and not self.told_of_values:
             self.told_of_values = True
             at, fault = result.faults[0]
-            complain(f"line {at.offset - self.first + 1}: {fault}; others are not told of")
+            complain(f"{self.unit} {at.offset - self.first + 1}: {fault}; others are not told of")
         with naming("dead letters"):
             for letter in result.dead_letters:
-                write_all(self.letters, letter_of(letter, self.first))
+                write_all(self.letters, letter_of(letter, self.first, self.unit))
         self.line += len(lines)
         if result.stopped is not None:
             record, error = result.stopped
             self.saver.save()
             number = record.offset - self.first + 1
-            saved = "" if self.saver.path is None else "; the lines before it are out and saved"
-            raise BadLine(f"line {number}: {type(error).__name__}: {error}{saved}")
+            saved = (
+                "" if self.saver.path is None else f"; the {self.unit}s before it are out and saved"
+            )
+            raise BadLine(f"{self.unit} {number}: {type(error).__name__}: {error}{saved}")
 
     def topic_of(self, line: bytes) -> str:
         """The topic that a line stands for, "predictions" or "labels".
@@ -155,7 +160,7 @@ class Run:
         them. Lines that cannot be read count as predictions, so that the task makes them dead
         letters.
         """
-        if self.task.reading.labelled or self.in_labels not in line:
+        if self.task.reading.labelled or (self.of_lines and self.in_labels not in line):
             return "predictions"
         messages = self.task.lane.messages
         find = messages.predictions.find
@@ -163,19 +168,20 @@ class Run:
             message = messages.open(line)
         except BadMessage:
             return "predictions"
-        label = find(message, messages.label_path)
+        label, probs = find(message, messages.label_path), find(message, messages.probs_path)
         if label is None or bytes(label) == b"null":
             return "predictions"
-        if find(message, messages.probs_path) is None:
+        if probs is None or bytes(probs) == b"null":
             return LABELS
-        if messages.raw_path is not None and find(message, messages.raw_path) is not None:
+        raw = None if messages.raw_path is None else find(message, messages.raw_path)
+        if raw is not None and bytes(raw) != b"null":
             return LABELS
         if not self.told_of_both:
             self.told_of_both = True
             names = messages.fields
             complain(
-                f"a line has both {names.probs!r} and {names.label!r}: it is corrected, its label "
-                "is not learned; if lines carry their own label, say so with labelled"
+                f"a {self.unit} has both {names.probs!r} and {names.label!r}: it is corrected, its label "
+                f"is not learned; if {self.unit}s carry their own label, say so with labelled"
             )
         return "predictions"
 
@@ -186,7 +192,7 @@ class Run:
             counts, raw, sent = self.task.counts, self.task.raw_scores, self.task.sent_scores
             text = (
                 f"{counts.corrected} predictions, {counts.matched} labels learned with theirs, "
-                f"{counts.unmatched} without, {counts.dead_letters} bad lines"
+                f"{counts.unmatched} without, {counts.dead_letters} bad {self.unit}s"
             )
             if self.normalised:
                 text += f", {self.normalised} rows divided by their sum"

@@ -254,6 +254,19 @@ cdef class Walker:
         return spans
 
 
+    def end(self, bytes data, Py_ssize_t start):
+        """Where the record that starts here ends; ValueError as :meth:`walk`."""
+        cdef array.array spans = array.clone(LONGS, 3 * self.slots, False)
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
+        cdef Py_ssize_t pos = walk(
+            <const int32_t *>self.program.data.as_ints, self.root, p, start,
+            PyBytes_GET_SIZE(data), <int64_t *>spans.data.as_longlongs, 0,
+        )
+        if pos < 0:
+            raise ValueError(FAULTS[pos])
+        return pos
+
+
 def read_numbers(bytes data, Py_ssize_t start, Py_ssize_t end, int width):
     """The numbers of an array of floats (width 4) or doubles (8) that was walked: array("d")."""
     cdef array.array row = array.clone(FLOATS, (end - start) // width, False)
