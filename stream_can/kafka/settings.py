@@ -116,7 +116,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         Format | None, _is("what the labels are written in (as the predictions)")
     ] = None
     schema_registry: Annotated[
-        str | None, _is("address of the API of the schemas' registry, or several; may be https")
+        str | None, _is("http(s) address of the schema registry's API, or several with commas")
     ] = None
     schema_registry_user: Annotated[str | None, _is("its user, or the key of its API")] = None
     schema_registry_password: Annotated[

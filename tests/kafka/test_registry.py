@@ -190,8 +190,12 @@ def test_what_confluent_s_serializers_register(registry: Served) -> None:
 
 def test_an_id_that_it_does_not_know(registry: Served) -> None:
     ours = Registry(registry.url)
-    with pytest.raises(UnknownSchema, match=r"knows no schema id 2000000000: .*2000000000"):
-        ours.schema(2_000_000_000)
+    for unknown in (0, 2**31 - 1):
+        with pytest.raises(UnknownSchema, match=f"knows no schema id {unknown}: .*{unknown}"):
+            ours.schema(unknown)
+    for none in (-1, 2**31, 2**32 - 1):
+        with pytest.raises(UnknownSchema, match=f"{none} is no id of a schema"):
+            ours.schema(none)
     with pytest.raises(UnknownSchema, match="schema GUID 00000000-0000-0000-0000-000000000007"):
         ours.schema_by_guid(uuid.UUID(int=7))
 
@@ -332,6 +336,9 @@ def drips_a_header(handler: Handler) -> None:
             says(500, b'{"error_code": 50001, "message": "Store\\n down"}'),
             "answers 500: Store down",
         ),
+        (says(500, b'{"message": "\xff"}'), "answers 500: "),
+        (says(500, b"[" * 200_000), "answers 500: "),
+        (says(200, b'{"x":' * 200_000), "no answer of a schema registry"),
         (says(503, b""), "answers 503: Service Unavailable"),
         (says(429, b"slow\x1b[2J down"), r"answers 429: slow \[2J down"),
         (says(200, b"<html>a login"), "no answer of a schema registry: <html>a login"),
@@ -408,6 +415,17 @@ def test_what_failed_is_asked_again_after_a_while(
     assert ours.schema(7).text == '"string"'
     stand_in.answer = says(200, b'{"id": 9}')
     assert ours.register("fraud", "AVRO", '"int"') == 9
+
+
+@pytest.mark.parametrize("status", [400, 409, 413, 422])
+def test_refusals(stand_in: StandIn, status: int) -> None:
+    stand_in.answer = says(status, b"<html>no")
+    ours = Registry(stand_in.url)
+    with pytest.raises(RefusedSchema, match=r"'fraud': <html>no$"):
+        ours.register("fraud", "AVRO", '"int"')
+    assert ours.compatible("fraud", "AVRO", '"int"') == ["<html>no"]
+    with pytest.raises(RetryError, match=f"answers {status}"):
+        ours.schema(7)
 
 
 def test_confluent_s_verdict(stand_in: StandIn) -> None:

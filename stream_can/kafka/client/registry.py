@@ -38,10 +38,14 @@ REFERENCES = 200
 """A schema refers to so many others at most, all of theirs counted."""
 FAILED = 10_000
 """Of so many things that the registry did not know or take is remembered that it did not."""
+LARGEST_ID = 2**31 - 1
+"""A registry's are Java's int; some answer to a larger one as if they were none."""
 WORDS = 300
 """Characters of a registry's own words in a message."""
-REFUSALS = (400, 409, 422)
+REFUSALS = (400, 409, 413, 422)
 """How a registry answers to a schema that it does not take."""
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises."""
 TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -112,7 +116,7 @@ class _Answer(NamedTuple):
         """What the registry says of a failure; empty where these are not its words."""
         try:
             return msgspec.json.decode(self.body, type=_Failure)
-        except msgspec.DecodeError:
+        except NO_JSON:
             return _Failure()
 
     @property
@@ -206,6 +210,8 @@ class Registry:
         UnknownSchema, RetryError, DeniedError
             An unknown id is asked again after `AGAIN_SECONDS`.
         """
+        if not 0 <= id <= LARGEST_ID:
+            raise UnknownSchema(f"{id} is no id of a schema, expected 0 to {LARGEST_ID}")
         return self._schema(id, f"/schemas/ids/{id}", f"schema id {id}")
 
     def schema_by_guid(self, guid: uuid.UUID) -> RegisteredSchema:
@@ -421,7 +427,7 @@ class Registry:
             )
         try:
             return msgspec.json.decode(answer.body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except NO_JSON:
             text = self._short(answer.body[: 4 * WORDS].decode(errors="replace"))
             raise RetryError(f"{answer.url}: no answer of a schema registry: {text}") from None
 
