@@ -56,7 +56,7 @@ def compare_command(
     ----------
     file
         Recorded predictions in the order they were made: .csv, .tsv, .jsonl, .json, .parquet,
-        .feather, .npz or .npy, also packed (.gz); - for standard input.
+        .feather, .avro, .npz or .npy, also packed (.gz); - for standard input.
     probs
         The column of the probabilities, or the beginning of the names of one column per class:
         probs_cat, probs_dog; a star stands for the class: P(*).

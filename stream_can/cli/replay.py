@@ -63,7 +63,7 @@ def replay_command(
     ----------
     file
         Recorded predictions in the order they were made: .csv, .tsv, .jsonl, .json, .parquet,
-        .feather, .npz or .npy, also packed (.gz); - for standard input.
+        .feather, .avro, .npz or .npy, also packed (.gz); - for standard input.
     probs
         The column of the probabilities (a list in the order of the classes, an object {class:
         probability}, a list of label and score, one number for two classes), or the beginning of

@@ -147,6 +147,7 @@ class _Input:
         self._source, self._stop = source, stop
         self._left = b""
         self._ended = False
+        self._taken = 0
 
     @property
     def stopped(self) -> bool:
@@ -171,7 +172,12 @@ class _Input:
             self._more()
         n = len(self._left) if n < 0 else n
         data, self._left = self._left[:n], self._left[n:]
+        self._taken += len(data)
         return data
+
+    def tell(self) -> int:
+        """How many bytes were read."""
+        return self._taken
 
 
 def _why(error: Exception) -> str:

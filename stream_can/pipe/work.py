@@ -178,10 +178,10 @@ class Run:
             return LABELS
         if not self.told_of_both:
             self.told_of_both = True
-            names = messages.fields
+            names, what = messages.fields, self.unit
             complain(
-                f"a {self.unit} has both {names.probs!r} and {names.label!r}: it is corrected, its label "
-                f"is not learned; if {self.unit}s carry their own label, say so with labelled"
+                f"a {what} has both {names.probs!r} and {names.label!r}: it is corrected, its"
+                f" label is not learned; if {what}s carry their own label, say so with labelled"
             )
         return "predictions"
 

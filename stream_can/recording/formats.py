@@ -60,10 +60,6 @@ def open_table(source: Source, names: Names) -> Table:
         from stream_can.recording.npz import NpzTable
 
         return NpzTable(source, names)
-    if said == "avro":
-        from stream_can.recording.avro import as_lines
-
-        source, said = as_lines(source), "JSON lines"
     if said == "JSON lines":
         from stream_can.recording.jsonlines import JsonTable
 

@@ -54,8 +54,8 @@ class JsonTable:
         self._found: dict[int, tuple[Any, int]] = {}
         """Row -> its label, and how many rows stood before the label's line."""
         self.labels_apart = False
-        # Where the first prediction has no field for a label, labels may be lines of their own.
-        if field(first, names.label) is None and names.label.split(".")[0] not in first:
+        # Where the first prediction has no label, labels may be lines of their own.
+        if field(first, names.label) is None:
             self.rows = self._join()
             self.labels_apart = bool(self._found)
         elif self._whole:
@@ -109,7 +109,11 @@ class JsonTable:
         return (
             field(row, label) is not None
             and field(row, probs) is None
-            and not any(name.startswith(probs.partition("*")[0]) for name in row if name != label)
+            and not any(
+                name.startswith(probs.partition("*")[0])
+                for name, cell in row.items()
+                if name != label and cell is not None
+            )
         )
 
     def _join(self) -> int:

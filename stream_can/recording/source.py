@@ -1,4 +1,5 @@
-"""A recording as one plain file: standard input and packed files are copied to a temporary one."""
+"""A recording as one plain file: standard input, packed files and Avro's container files are
+copied to a temporary one."""
 
 from __future__ import annotations
 
@@ -15,11 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
+from stream_can.errors import StreamCANError
 from stream_can.recording.table import InvalidRecording
 
 __all__ = ["Source", "open_source"]
 
 PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+CONTAINER = b"Obj\x01"
+"""How an Avro object container file begins."""
 SUFFIXES = (".gz", ".bz2", ".xz")
 START = 4096
 
@@ -53,6 +59,8 @@ def open_source(path: str | Path) -> Source:
                 source = _copy(packed, source.name, suffix)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise InvalidRecording(f"{source.name}: cannot be unpacked: {error}") from None
+    if source.start.startswith(CONTAINER) and source.suffix in ("", ".avro"):
+        source = _lines_of(source)
     if not source.start.strip():
         raise InvalidRecording(f"{source.name}: the file is empty")
     return source
@@ -70,6 +78,31 @@ def _copy(stream: IO[bytes], name: str, suffix: str) -> Source:
         raise
     weakref.finalize(source, Path(path).unlink, missing_ok=True)
     return source
+
+
+def _lines_of(source: Source) -> Source:
+    """The records of an Avro container file as JSON lines, and so all their shapes.
+
+    Times of logical types become dates, enums their symbols, bytes base64.
+    """
+    try:
+        import fastavro
+    except ImportError:
+        text = "Avro is read by fastavro: pip install 'stream_can[avro]'"
+        raise StreamCANError(text) from None
+    write, records = msgspec.json.Encoder(enc_hook=str).encode, 0
+    with tempfile.TemporaryFile() as lines, source.path.open("rb") as file:
+        try:
+            for record in fastavro.reader(file):
+                lines.write(write(record) + b"\n")
+                records += 1
+        except Exception as error:  # fastavro's are of many kinds
+            why = str(error) or type(error).__name__
+            raise InvalidRecording(f"{source.name}: after record {records}: {why}") from None
+        if not records:
+            raise InvalidRecording(f"{source.name}: no records, only the schema")
+        lines.seek(0)
+        return _copy(lines, source.name, ".jsonl")
 
 
 def _start(path: Path) -> bytes:
