@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import random
 import threading
 import urllib.error
 import urllib.request
@@ -14,13 +15,15 @@ from typing import Any
 
 import pytest
 
+from stream_can.kafka.backfill import backfill
 from stream_can.kafka.client.registry import Registry
+from stream_can.kafka.labelling.pending import PendingRequests
 from tests.kafka import formats
 from tests.kafka.broker.broker import Served, free_ports
 from tests.kafka.broker.registry import Apicurio, set_rule
 from tests.kafka.formats import AT, FRAUD, JSON_FRAUD, JSON_LABEL, LABEL, serializer
-from tests.kafka.streams import COMMAND, App, caught_up, run_once
-from tests.kafka.topics import read
+from tests.kafka.streams import COMMAND, STAMP, App, caught_up, prediction, run_once
+from tests.kafka.topics import produce, read
 from tests.programs import wait
 
 
@@ -226,3 +229,103 @@ def test_nobody_waits_for_ever(broker: Served, registry: Served, tmp_path: Path)
     said = (tmp_path / "1.log").read_text()
     assert "refuses us: 401" in said
     assert "hush" not in said
+
+
+def test_what_was_sent_is_scored_after_a_restart_and_backfill_reads_it(
+    broker: Served, registry: Served
+) -> None:
+    """Positions, recent predictions and outputs of Avro are read back; so is all by backfill."""
+    app = app_of(broker, registry.url, partitions=1)
+    label = serializer("avro", registry.url, app.given["labels"], LABEL)
+    write = serializer("avro", registry.url, app.given["input"], FRAUD)
+    formats.fill(app, 300, write, label, delay=100)
+    first = app.worker(commit_every=150)
+    wait("something is committed", lambda: app.lag() < 500 or first.error)
+    first.stop()
+    second = app.worker()
+    caught_up(app, second)
+    (task,) = second.worker.tasks.values()
+    counts = task.counts
+    second.stop()
+    assert (counts.matched, counts.unmatched) == (300, 0)
+    assert app.verify() == 300
+    found = backfill(app.settings(application_id=f"{app.id}-anew", create_topics=True))
+    assert found.corrector.n_labels == 300
+    ((_, replayed),) = found.tasks.items()
+    assert (replayed.counts.matched, replayed.counts.dead_letters) == (300, 0)
+
+
+def test_label_requests_are_answered_in_the_labels_format(broker: Served, registry: Served) -> None:
+    """The labelling page shows Avro as JSON, and writes labels of the newest schema."""
+    app = app_of(broker, registry.url, partitions=1, ask=0.5)
+    label = serializer("avro", registry.url, app.given["labels"], LABEL)
+    write = serializer("avro", registry.url, app.given["input"], FRAUD)
+    formats.fill(app, 40, write, label)
+    running = app.worker()
+    caught_up(app, running)
+    made = formats.fill(app, 40, write, lambda _: label({"id": -1, "label": "a"}), 1)
+    caught_up(app, running)
+    pending = PendingRequests(app.settings())
+    stop = threading.Event()
+    reader = threading.Thread(target=pending.read, args=(stop.is_set,), daemon=True)
+    reader.start()
+    wait("requests", lambda: pending.first(1)[0] > 5)
+    _, (one,) = pending.first(1)
+    message = json.loads(bytes(one.says.message))
+    record = made[message["id"]]
+    assert message["model"]["name"] == "forest"
+    assert message["probs_raw"] == record["model"]["probs"]
+    assert message["ask"] == one.says.reason
+    before = running.worker.tasks[0].counts.matched
+    pending.answer(one.partition, one.offset, 2)
+    wait("it is learned", lambda: running.worker.tasks[0].counts.matched == before + 1)
+    sent = read(app.servers, app.given["labels"], 0)[-1].value
+    says = formats.deserializer("avro", registry.url, app.given["labels"])(sent)
+    assert says == {"id": message["id"], "label": "c"}
+    stop.set()
+    reader.join(30)
+    pending.close()
+    running.stop()
+    assert letters(app) == []
+
+
+def test_cloud_events_binary_and_structured(broker: Served, registry: Served) -> None:
+    """Ids and models in headers beside Avro, and whole events as JSON."""
+    app = App(
+        broker.bootstrap_servers, partitions=1, format="avro", schema_registry=registry.url,
+        probs="model.probs", id="header:ce_id", model="header:ce_source",
+    )  # fmt: skip
+    write = serializer("avro", registry.url, app.given["input"], FRAUD)
+    label = serializer("avro", registry.url, app.given["labels"], LABEL)
+    rng = random.Random(0)
+    predictions, labels = [], []
+    for i in range(60):
+        _, text, truth = prediction(rng, i)
+        record = write(formats.fraud(i, json.loads(text), STAMP))
+        headers = [("ce_id", b"e%d" % i), ("ce_source", b"/m%d" % (i % 2)), ("ce_type", b"x")]
+        predictions.append((app.given["input"], 0, None, record, headers, STAMP + i))
+        # A label is an event of its own kind, about the prediction whose id it has.
+        value = label({"id": i, "label": truth})
+        labels.append((app.given["labels"], 0, None, value, headers[:1], STAMP + i + 100))
+    produce(app.servers, predictions, labels)
+    worker = run_once(app)
+    counts = worker.tasks[0].counts
+    assert (counts.corrected, counts.matched, counts.dead_letters) == (60, 60, 0)
+    names = {str(lane.name) for lane in worker.tasks[0].lanes if lane.name.model}
+    assert names == {"/m0", "/m1"}
+
+    app = App(broker.bootstrap_servers, partitions=1, probs="data.probs", id="id",
+              label="data.label", model="source")  # fmt: skip
+    predictions, labels = [], []
+    for i in range(20):
+        _, text, truth = prediction(rng, i)
+        event = {"specversion": "1.0", "type": "x", "source": "/m", "id": f"e{i}"}
+        value = json.dumps(event | {"data": {"probs": json.loads(text)["probs"]}}).encode()
+        predictions.append((app.given["input"], 0, None, value, [], STAMP + i))
+        value = json.dumps(event | {"data": {"label": truth}}).encode()
+        labels.append((app.given["labels"], 0, None, value, [], STAMP + i + 100))
+    produce(app.servers, predictions, labels)
+    counts = run_once(app).tasks[0].counts
+    assert (counts.corrected, counts.matched, counts.dead_letters) == (20, 20, 0)
+    out = json.loads(app.outputs(0)[-1].value)
+    assert out["data"].keys() == {"probs", "probs_raw"}
