@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 import subprocess
 import time
 from typing import Any
 
 from stream_can.stream.records import Record
-from tests.kafka.broker.broker import HERE, Broker, libraries
+from tests.kafka import formats
+from tests.kafka.broker.broker import HERE, Broker, Served, jars, libraries
 from tests.kafka.streams import App, label, prediction, run_once
 from tests.kafka.topics import read
 from tests.programs import PATIENCE, wait
@@ -26,6 +28,18 @@ def peer(broker: Broker, *arguments: str, lines: list[str] | None = None) -> str
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def read_by_avro(broker: Broker, topic: str, registry: str, schema: dict[str, Any]) -> list[Any]:
+    """The records of a topic by Apache Avro: each as it was written, and as a schema has it."""
+    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
+    command += [f"{jars('avro-1.11.4', 'pom-avro.xml')}/*:{libraries(broker.version)}/*"]
+    command += [str(HERE / "AvroPeer.java"), broker.bootstrap_servers, topic, registry]
+    done = subprocess.run(
+        [*command, json.dumps(schema)], text=True, capture_output=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def encode(value: bytes | None) -> str:
@@ -145,3 +159,27 @@ def test_a_compacted_input_has_gaps(our_broker: Broker) -> None:
         seen = [told(record) for record in app.outputs(partition) if record.value is None]
         kept = [told(record) for record in read(app.servers, topic, partition)]
         assert [key for key, *_ in seen] == [key for key, value, *_ in kept if value is None]
+
+
+def test_avro_is_read_by_java(our_broker: Broker, registry: Served) -> None:
+    """By who knows the schema of the answers, and by who knows that of the input alone."""
+    app = App(
+        our_broker.bootstrap_servers, format="avro", schema_registry=registry.url, **formats.AT
+    )
+    writers = [
+        formats.serializer("avro", registry.url, app.given[topic], schema)
+        for topic, schema in (("input", formats.FRAUD), ("labels", formats.LABEL))
+    ]
+    made = formats.fill(app, 200, *writers)
+    formats.close()
+    run_once(app)
+    topic = app.given["output"]
+    found = read_by_avro(our_broker, topic, registry.url, formats.FRAUD)
+    assert len(found) == 2 * len(made)
+    for whole, known in zip(found[::2], found[1::2], strict=True):
+        given = made[whole["id"]]
+        assert whole.pop("probs_raw") == given["model"]["probs"]
+        assert whole == known
+        assert abs(sum(whole["model"].pop("probs")) - 1) < 1e-9
+        given["model"].pop("probs")
+        assert whole == given

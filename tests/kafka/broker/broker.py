@@ -110,11 +110,16 @@ def alone(what: str) -> Iterator[None]:
 
 def libraries(version: str) -> Path:
     """The folder of a version's jars, fetched from Maven Central the first time."""
-    libs = CACHE / f"kafka-{version}" / "libs"
-    with alone(f"kafka-{version}"):
+    return jars(f"kafka-{version}", f"pom-{version}.xml")
+
+
+def jars(name: str, pom: str) -> Path:
+    """The folder of the jars that a project needs, fetched from Maven Central the first time."""
+    libs = CACHE / name / "libs"
+    with alone(name):
         if not (libs.parent / "complete").exists():
             shutil.rmtree(libs, ignore_errors=True)
-            command = ["mvn", "-B", "-q", "-f", str(HERE / f"pom-{version}.xml")]
+            command = ["mvn", "-B", "-q", "-f", str(HERE / pom)]
             command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
             subprocess.run([*command, f"-DoutputDirectory={libs}"], check=True, timeout=600)
             (libs.parent / "complete").touch()
