@@ -86,8 +86,8 @@ broker-stop: setup  ## stop it
 chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1 BROKERS=3 SEGMENTS=1 LANES=1 FORMAT=avro
 	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA) --brokers $(BROKERS) $(if $(SEGMENTS),--segments) $(if $(LANES),--lanes) $(if $(filter avro,$(FORMAT)),--avro)
 
-kafka-demo: setup  ## the flights through a broker and two workers, one of which is killed
-	$(PY) examples/kafka_demo.py
+kafka-demo: setup  ## the flights through a broker and two workers, one of which is killed: make kafka-demo FORMAT=avro
+	$(PY) examples/kafka_demo.py --format $(FORMAT)
 
 test-spark: .venv-spark/ready  ## the tests that need Spark, and Java 17
 	$(SPARK) -m pytest tests/spark

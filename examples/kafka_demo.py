@@ -3,7 +3,9 @@
 Starts Apache Kafka (from Maven Central, cached in .cache/), two `stream-can run` and a producer of
 real flights with their labels; shows accuracy before and after as the labels arrive; kills one
 worker half-way and starts it again; at the end reads what came out and checks that every flight is
-there exactly once. Needs Java 17 and Maven. Run it: `make kafka-demo`.
+there exactly once. Needs Java 17 and Maven. Run it: `make kafka-demo`; with `FORMAT=avro` a schema
+registry is started too, the flights are Avro records of Confluent's serializer, and what comes out
+is read by its deserializer.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ import time
 import urllib.request
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from flights import Stream, stream
 from kafka import KafkaConsumer, TopicPartition
-from kafka_producer import create_topics, produce
+from kafka_producer import LABELS, PREDICTIONS, as_json, create_topics, produce
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_can.scores import Scores
@@ -37,8 +40,8 @@ EVERY_SECONDS = 2.0
 class Workers:
     """Two processes of `stream-can run`, and what their /metrics say together."""
 
-    def __init__(self, servers: str, ports: list[int], folder: Path) -> None:
-        self.servers, self.folder = servers, folder
+    def __init__(self, servers: str, ports: list[int], folder: Path, *options: str) -> None:
+        self.servers, self.folder, self.options = servers, folder, options
         self.ports = dict(zip("01", ports, strict=True))
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.seen: dict[int, Counter[str]] = {}
@@ -47,7 +50,7 @@ class Workers:
     def start(self, name: str) -> None:
         command = [sys.executable, "-m", "stream_can", "run", str(HERE / "kafka_flights.toml")]
         command += ["--bootstrap-servers", self.servers, "--instance", name, "--create-topics"]
-        command += ["--http-host", "127.0.0.1", "--http-port", str(self.ports[name])]
+        command += [*self.options, "--http-host", "127.0.0.1", "--http-port", str(self.ports[name])]
         with open(self.folder / f"worker-{name}.log", "ab") as log:
             self.running[name] = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL
@@ -138,30 +141,80 @@ class Board:
         print(f"{'':>{len(self.HEAD[0])}}  -- {text}", flush=True)
 
 
-def outputs(servers: str) -> tuple[Counter[int], dict[int, tuple[list[float], list[float]]]]:
+class Json:
+    """The format of the messages, unless another one is asked for."""
+
+    options: tuple[str, ...] = ()
+    """Of `stream-can run`."""
+    write = staticmethod(as_json)
+
+    def read(self, value: bytes) -> dict:
+        return json.loads(value)
+
+
+class Avro:
+    """Avro records by Confluent's serializers, which a schema registry at a URL knows."""
+
+    FLIGHT: ClassVar[dict] = {"type": "record", "name": "Flight", "fields": [
+        {"name": "flight", "type": "int"},
+        {"name": "probs", "type": {"type": "array", "items": "double"}}]}  # fmt: skip
+    LABEL: ClassVar[dict] = {"type": "record", "name": "Label", "fields": [
+        {"name": "label", "type": "string"}]}  # fmt: skip
+
+    def __init__(self, url: str) -> None:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+        from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+        self.options = ("--format", "avro", "--schema-registry", url)
+        registry = SchemaRegistryClient({"url": url})
+        self._writers = {
+            topic: (
+                AvroSerializer(registry, json.dumps(schema)),
+                SerializationContext(topic, MessageField.VALUE),
+            )
+            for topic, schema in ((PREDICTIONS, self.FLIGHT), (LABELS, self.LABEL))
+        }
+        self._reader = AvroDeserializer(registry)
+        self._output = SerializationContext(OUTPUT, MessageField.VALUE)
+
+    def write(self, topic: str, message: dict) -> bytes:
+        writer, context = self._writers[topic]
+        return writer(message, context)
+
+    def read(self, value: bytes) -> dict:
+        return self._reader(value, self._output)
+
+
+def outputs(
+    servers: str, read=json.loads
+) -> tuple[Counter[int], dict[int, tuple[list[float], list[float]]]]:
     """How often each flight came out (read_committed), and its row before and after."""
     consumer = KafkaConsumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
     )
     tps = [TopicPartition(OUTPUT, p) for p in range(PARTITIONS)]
     consumer.assign(tps)
-    ends = consumer.end_offsets(tps)
+    # Of all that was written: the marks that end the last transactions may still be on their way.
+    everything = KafkaConsumer(bootstrap_servers=servers)
+    ends = everything.end_offsets(tps)
+    everything.close()
     times: Counter[int] = Counter()
     rows: dict[int, tuple[list[float], list[float]]] = {}
     deadline = time.monotonic() + 120
     while any(consumer.position(tp) < ends[tp] for tp in tps) and time.monotonic() < deadline:
         for records in consumer.poll(500).values():
             for record in records:
-                message = json.loads(record.value)
+                message = read(record.value)
                 times[message["flight"]] += 1
                 rows[message["flight"]] = message["probs_raw"], message["probs"]
     consumer.close()
     return times, rows
 
 
-def verify(servers: str, flights: Stream, n: int) -> bool:
+def verify(servers: str, flights: Stream, n: int, read=json.loads) -> bool:
     """Print what came out; whether it is every flight exactly once, its prediction untouched."""
-    times, rows = outputs(servers)
+    times, rows = outputs(servers, read)
     missing = [flight for flight in range(n) if not times[flight]]
     twice = [flight for flight, count in times.items() if count > 1]
     strange = [f for f, (raw, _) in rows.items() if f >= n or raw != flights.probs[f].tolist()]
@@ -180,10 +233,12 @@ def verify(servers: str, flights: Stream, n: int) -> bool:
     return True
 
 
-def run(servers: str, ports: list[int], flights: Stream, n: int, folder: Path) -> bool:
+def run(
+    servers: str, ports: list[int], flights: Stream, n: int, folder: Path, form: Json | Avro
+) -> bool:
     """The demo against a broker that runs."""
     create_topics(servers, PARTITIONS)
-    workers = Workers(servers, ports, folder)
+    workers = Workers(servers, ports, folder, *form.options)
     try:
         for name in "01":
             workers.start(name)
@@ -198,7 +253,7 @@ def run(servers: str, ports: list[int], flights: Stream, n: int, folder: Path) -
 
         def send() -> None:
             try:
-                produce(servers, flights, n, each=sent)
+                produce(servers, flights, n, each=sent, write=form.write)
                 board.sent = 2 * n
             except BaseException as error:
                 errors.append(error)
@@ -230,7 +285,7 @@ def run(servers: str, ports: list[int], flights: Stream, n: int, folder: Path) -
         board.say(f"all records are committed: {2 * n} in {seconds:.0f} s")
         codes = workers.stop()
         print(f"workers stopped in order: exit codes {codes}")
-        return verify(servers, flights, n) and codes == [0, 0]
+        return verify(servers, flights, n, form.read) and codes == [0, 0]
     finally:
         for process in workers.running.values():
             if process.poll() is None:
@@ -252,23 +307,33 @@ def lag(servers: str) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--flights", type=int, default=60_000, help="only so many of 284,821")
+    parser.add_argument("--format", choices=["json", "avro"], default="json")
     arguments = parser.parse_args()
     sys.path.insert(0, str(HERE.parent))
     from tests.kafka.broker.broker import Broker, free_ports
+    from tests.kafka.broker.registry import Apicurio
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # it, too, must clean up
     with tempfile.TemporaryDirectory(prefix="kafka-demo-") as name:
         folder = Path(name)
         print("starting Apache Kafka", flush=True)
-        broker = Broker("4.4.0", folder / "broker")
+        broker, registry = Broker("4.4.0", folder / "broker"), None
         try:
             broker.start()
+            form: Json | Avro = Json()
+            if arguments.format == "avro":
+                print("starting a schema registry (Apicurio)", flush=True)
+                registry = Apicurio(folder / "registry")
+                registry.start()
+                form = Avro(registry.url)
             print("training a model on January and February", flush=True)
             flights = stream()
             n = min(arguments.flights, len(flights.labels))
-            good = run(broker.bootstrap_servers, free_ports(2), flights, n, folder)
+            good = run(broker.bootstrap_servers, free_ports(2), flights, n, folder, form)
         finally:
             broker.remove()
+            if registry is not None:
+                registry.remove()
     print("every flight came out exactly once" if good else "NOT exactly once", flush=True)
     sys.exit(not good)
 

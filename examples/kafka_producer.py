@@ -31,7 +31,12 @@ def create_topics(servers: str, partitions: int) -> None:
     admin.close()
 
 
-def messages(flights: Stream, n: int) -> Iterator[tuple[str, bytes, bytes, int]]:
+def as_json(topic: str, message: dict) -> bytes:
+    """A message of a topic as its record has it."""
+    return json.dumps(message).encode()
+
+
+def messages(flights: Stream, n: int, write=as_json) -> Iterator[tuple[str, bytes, bytes, int]]:
     """(topic, key, value, timestamp in ms) of the first n flights and their labels, by time."""
     made = flights.time[:n].astype("datetime64[ms]").astype(np.int64).tolist()
     known = flights.label_time[:n].astype("datetime64[ms]").astype(np.int64)
@@ -40,19 +45,21 @@ def messages(flights: Stream, n: int) -> Iterator[tuple[str, bytes, bytes, int]]
 
     def label(row: int) -> tuple[str, bytes, bytes, int]:
         value = {"label": flights.classes[flights.labels[row]]}
-        return LABELS, b"%d" % row, json.dumps(value).encode(), known[row]
+        return LABELS, b"%d" % row, write(LABELS, value), known[row]
 
     for row, when in enumerate(made):
         while next_label < len(order) and known[order[next_label]] < when:
             yield label(order[next_label])
             next_label += 1
         value = {"flight": row, "probs": flights.probs[row].tolist()}
-        yield PREDICTIONS, b"%d" % row, json.dumps(value).encode(), when
+        yield PREDICTIONS, b"%d" % row, write(PREDICTIONS, value), when
     for row in order[next_label:]:
         yield label(row)
 
 
-def produce(servers: str, flights: Stream, n: int, rate: float = 0, each=None) -> None:
+def produce(
+    servers: str, flights: Stream, n: int, rate: float = 0, each=None, write=as_json
+) -> None:
     """Send them, at most `rate` a second; `each` is called now and then with the number sent.
 
     Predictions and labels have the same key, so the same partition. Idempotent: each lies in its
@@ -62,7 +69,7 @@ def produce(servers: str, flights: Stream, n: int, rate: float = 0, each=None) -
         bootstrap_servers=servers, enable_idempotence=True, linger_ms=20, batch_size=65_536
     )
     begin, failed = time.monotonic(), []
-    for sent, (topic, key, value, when) in enumerate(messages(flights, n), 1):
+    for sent, (topic, key, value, when) in enumerate(messages(flights, n, write), 1):
         producer.send(topic, value, key, timestamp_ms=when).add_errback(failed.append)
         if rate and sent % 20 == 0:
             time.sleep(max(0, begin + sent / rate - time.monotonic()))

@@ -29,9 +29,11 @@ def processes_of(folder: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_every_flight_once_and_nothing_left_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["json", "avro"])
+def test_every_flight_once_and_nothing_left_behind(tmp_path: Path, form: str) -> None:
+    command = [sys.executable, str(EXAMPLES / "kafka_demo.py"), "--flights", "5000"]
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "kafka_demo.py"), "--flights", "5000"],
+        [*command, "--format", form],
         capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
@@ -62,7 +64,7 @@ def test_the_check_of_the_demo_can_fail(monkeypatch: pytest.MonkeyPatch) -> None
         ({0: 1, 1: 1, 2: 1, 3: 1}, good | {3: good[0]}, False),
     ):
         monkeypatch.setattr(
-            kafka_demo, "outputs", lambda _, t=times, r=rows: (kafka_demo.Counter(t), r)
+            kafka_demo, "outputs", lambda *_, t=times, r=rows: (kafka_demo.Counter(t), r)
         )
         assert kafka_demo.verify("", flights, 3) is exact
 
