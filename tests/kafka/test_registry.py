@@ -80,6 +80,21 @@ def test_what_is_registered_is_read(registry: Served) -> None:
     assert "probs_raw" in Registry([registry.url]).schema(other).text
 
 
+def test_workers_that_register_at_once_are_not_refused(registry: Served) -> None:
+    """A registry may answer to the second of them that the subject is there already."""
+    for _ in range(10):
+        subject, text = unique("fraud"), record(ID, PROBS)
+        start = threading.Barrier(8)
+
+        def register(_: int, subject: str = subject, start: Any = start, text: str = text) -> int:
+            ours = Registry(registry.url)
+            start.wait(60)
+            return ours.register(subject, "AVRO", text)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(register, range(8)))) == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [

@@ -34,6 +34,8 @@ ANSWER_BYTES = 8 << 20
 """No answer is larger; the log behind a registry takes schemas of 1 MB."""
 AGAIN_SECONDS = 5.0
 """What the registry did not know or take is asked again after so long."""
+AT_ONCE_SECONDS = (0.1, 0.4)
+"""Pauses before what a registry does not take is sent to it again."""
 REFERENCES = 200
 """A schema refers to so many others at most, all of theirs counted."""
 FAILED = 10_000
@@ -261,8 +263,16 @@ class Registry:
                 return known
             self._remembered(key)
             path = f"/subjects/{quote(subject, safe='')}/versions"
-            answer = self._ask(path, _body(kind, text, references))
-            if answer.status in REFUSALS or answer.is_unknown:  # what it refers to may be unknown
+            for pause in (*AT_ONCE_SECONDS, None):
+                answer = self._ask(path, _body(kind, text, references))
+                # What it refers to may be unknown.
+                refused = answer.status in REFUSALS or answer.is_unknown
+                # Who comes second, while another worker registers the same, may be told that the
+                # subject is there already (Apicurio does): a moment later it gets the same id.
+                if not refused or pause is None:
+                    break
+                time.sleep(pause)
+            if refused:
                 error = RefusedSchema(
                     f"the schema registry refuses a schema for the subject {subject!r}:"
                     f" {self._words(answer)}"
