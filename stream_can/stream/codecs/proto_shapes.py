@@ -1,0 +1,177 @@
+"""What stands at a place of a Protobuf message: a value, or probabilities in one of the shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, message_factory  # type: ignore[import-untyped]
+
+from stream_can.method.classes import json_name
+from stream_can.stream.forms import BadMessage
+
+__all__ = [
+    "FLOATS", "INTEGERS", "Entries", "F", "NumberMap", "NumberMessage", "Numbers", "Other",
+    "Place", "Scalar", "Shape", "place_at", "repeats", "require_shape",
+]  # fmt: skip
+
+F = descriptor_pb2.FieldDescriptorProto
+FLOATS = {F.TYPE_DOUBLE, F.TYPE_FLOAT}
+INTEGERS = {
+    F.TYPE_INT32, F.TYPE_INT64, F.TYPE_UINT32, F.TYPE_UINT64, F.TYPE_SINT32, F.TYPE_SINT64,
+    F.TYPE_FIXED32, F.TYPE_FIXED64, F.TYPE_SFIXED32, F.TYPE_SFIXED64,
+}  # fmt: skip
+MESSAGES = {F.TYPE_MESSAGE, F.TYPE_GROUP}
+
+Names = tuple[str, ...]
+
+
+class Scalar(NamedTuple):
+    """A value without parts."""
+
+    type: int
+    called: str = "string"
+    symbols: Mapping[int, str] = {}
+    """Of an enum, by number."""
+
+    def value(self, given: Any) -> Any:
+        """It, as JSON has it; bytes are text, what is none with backslashes."""
+        if isinstance(given, bytes):  # a string of proto2 may be no text, too
+            return given.decode(errors="backslashreplace")
+        return self.symbols.get(given, given) if self.symbols else given
+
+
+class Numbers(NamedTuple):
+    """Repeated double or float."""
+
+
+class NumberMap(NamedTuple):
+    """A map from string to double or float."""
+
+
+class NumberMessage(NamedTuple):
+    """A message whose fields are doubles and floats."""
+
+    names: Names
+
+
+class Entries(NamedTuple):
+    """Repeated messages of a label and a score."""
+
+    label: Scalar
+    make: Callable[..., Any]
+    known: dict[Any, Any]
+    """The labels of classes, as they are set."""
+
+    def lacks(self, names: Sequence[Any]) -> Any:
+        """The first class that cannot be a label; None where all can."""
+        for name in names:
+            if name not in self.known:
+                text = json_name(name)
+                try:
+                    label = int(text) if self.label.type in INTEGERS else text
+                    self.known[name] = self.make(label=label).label
+                except (ValueError, TypeError):
+                    return name
+        return None
+
+
+class Other(NamedTuple):
+    """Something else."""
+
+    what: str
+    repeated: bool
+
+
+Shape = Scalar | Numbers | NumberMap | NumberMessage | Entries | Other
+
+
+class Place(NamedTuple):
+    """A field at a path from the top."""
+
+    parents: Names
+    name: str
+    presence: bool
+    shape: Shape
+
+
+def place_at(top: Any, path: Sequence[str]) -> Place | None:
+    """Where a path leads to in messages of a type; None where there is no such field."""
+    (*parents, name), inner = path, top
+    for parent in parents:
+        field = inner.fields_by_name.get(parent)
+        if field is None or field.type not in MESSAGES or repeats(field):
+            return None
+        inner = field.message_type
+    field = inner.fields_by_name.get(name)
+    if field is None:
+        return None
+    return Place(tuple(parents), name, field.has_presence, _shape(field))
+
+
+def repeats(field: Any) -> bool:
+    """Whether a field is repeated, or a map."""
+    if hasattr(field, "is_repeated"):
+        return bool(field.is_repeated)
+    return bool(field.label == F.LABEL_REPEATED)  # protobuf before 6.31
+
+
+def _shape(field: Any) -> Shape:
+    """What the value of a field is to us."""
+    inner, repeated = field.message_type, repeats(field)
+    if inner is None:
+        if not repeated:
+            return _scalar(field)
+        return Numbers() if field.type in FLOATS else Other(f"repeated {_called(field)}", True)
+    fields = inner.fields_by_name
+    if inner.GetOptions().map_entry:
+        key, value = fields["key"], fields["value"]
+        if key.type == F.TYPE_STRING and value.type in FLOATS:
+            return NumberMap()
+        return Other(f"a map from {_called(key)} to {_called(value)}", False)
+    if repeated:
+        plain = set(fields.keys()) == {"label", "score"} and all(map(_is_plain, inner.fields))
+        if plain and fields["score"].type in FLOATS:
+            label = _scalar(fields["label"])
+            if label.type in INTEGERS | {F.TYPE_STRING, F.TYPE_ENUM}:
+                return Entries(label, message_factory.GetMessageClass(inner), {})
+        return Other(f"repeated {inner.full_name}", True)
+    if fields and all(_is_plain(one) and one.type in FLOATS for one in inner.fields):
+        return NumberMessage(tuple(one.name for one in inner.fields))
+    return Other(f"a message {inner.full_name}", False)
+
+
+def _scalar(field: Any) -> Scalar:
+    symbols = [] if field.enum_type is None else field.enum_type.values
+    return Scalar(field.type, _called(field), {one.number: one.name for one in reversed(symbols)})
+
+
+def _is_plain(field: Any) -> bool:
+    """Whether a field is one value, which does not take the place of another's."""
+    union = field.containing_oneof
+    return (
+        not repeats(field)
+        and field.message_type is None
+        and (union is None or len(union.fields) == 1)
+    )
+
+
+def _called(field: Any) -> str:
+    """The type of a field, in a message."""
+    kind = field.message_type or field.enum_type
+    if kind is not None:
+        return str(kind.full_name)
+    name: str = F.Type.Name(field.type)
+    return name.removeprefix("TYPE_").lower()
+
+
+def require_shape(shape: Shape, where: str) -> None:
+    """Probabilities have one of the shapes; BadMessage where these have not."""
+    if isinstance(shape, Scalar) and shape.type not in FLOATS:
+        shape = Other(shape.called, False)
+    if isinstance(shape, Other):
+        raise BadMessage(
+            f"{where}: {shape.what}, expected repeated double or float, a map from string to double"
+            " or float, a message with such a field for each class, or repeated messages of label"
+            " and score"
+        )

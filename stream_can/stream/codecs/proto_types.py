@@ -1,0 +1,303 @@
+"""The types of a descriptor set, and those of answers, which have more fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+)
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from stream_can.stream.codecs import ASKED
+from stream_can.stream.codecs.proto_shapes import (
+    F,
+    NumberMap,
+    NumberMessage,
+    Numbers,
+    Scalar,
+    Shape,
+    place_at,
+    require_shape,
+)
+
+__all__ = ["Types", "messages_of", "output_types"]
+
+LARGEST_NUMBER, RESERVED = 2**29 - 1, range(19_000, 20_000)
+"""Of a field; those that are Protobuf's own."""
+
+
+class Types(NamedTuple):
+    """The types of a stream's messages and answers."""
+
+    make: Any
+    """The class of both: a message that is no answer has none of the added fields."""
+    pool: Any
+    file: Any
+    """The file of the message with the added fields, a FileDescriptorProto."""
+    indexes: tuple[int, ...]
+    """Which message of the file it is: at the top, inside of that, and so on."""
+
+
+def output_types(
+    descriptor: bytes,
+    message: str,
+    probs: Sequence[str],
+    raw: str,
+    *,
+    asks: bool,
+    first_field: int,
+) -> Types:
+    """The types of a descriptor set, and those of the answers to messages of one of them.
+
+    Parameters
+    ----------
+    descriptor
+        A FileDescriptorSet, all that its files import among them.
+    message
+        The full name of the messages' type.
+    probs
+        Where the probabilities are.
+    raw
+        The field that keeps the original; empty: none does.
+    asks
+        Whether answers say that their label is asked for.
+    first_field
+        The number of the first field that is added; the next one has the next.
+
+    Raises
+    ------
+    ValueError
+        It is no descriptor set, or no whole one; there is no such message, or nothing at ``probs``;
+        or the name or the number of a field that is ours is taken.
+    """
+    files = _files(descriptor)
+    name, indexes = _find(files, message)
+    pool = _pool(files)
+    if raw or asks:
+        top = pool.FindMessageTypeByName(message)
+        files[name] = file = _copy(files[name])
+        added = _Added(file, _message_at(file, indexes), top, pool.FindAllExtensions(top))
+        if raw:
+            place, like = place_at(top, probs), _field_at(top, probs)
+            if place is None:
+                raise ValueError(f"message {message}: no field {'.'.join(probs)!r}")
+            require_shape(place.shape, ".".join(probs))
+            added.raw(raw, first_field, like, place.shape)
+        if asks:
+            added.text(ASKED, first_field + 1)
+        pool = _pool(files)
+    make = message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
+    return Types(make, pool, files[name], indexes)
+
+
+def _files(descriptor: bytes) -> dict[str, Any]:
+    """The files of a descriptor set by name, each behind those that it imports."""
+    given = descriptor_pb2.FileDescriptorSet()
+    try:
+        given.ParseFromString(descriptor)
+    except DecodeError as error:
+        raise ValueError(f"no FileDescriptorSet: {error}") from None
+    if not given.file:
+        raise ValueError("a FileDescriptorSet without files")
+    by_name = {file.name: file for file in given.file}
+    if len(by_name) < len(given.file):
+        raise ValueError("two files of the same name")
+    ordered: dict[str, Any] = {}
+    begun: set[str] = set()
+    waiting = [(name, name) for name in reversed(by_name)]
+    while waiting:
+        name, importer = waiting[-1]
+        if name not in by_name:
+            raise ValueError(
+                f"{importer} imports {name}, which is not there: write it with protoc"
+                " --include_imports"
+            )
+        needs = [one for one in by_name[name].dependency if one not in ordered]
+        if name in begun and any(one in begun for one in needs):
+            raise ValueError(f"{name} imports itself")
+        begun.add(name)
+        if needs:
+            waiting += [(one, name) for one in needs]
+            continue
+        waiting.pop()
+        ordered[name] = by_name[name]
+    return ordered
+
+
+def _pool(files: Mapping[str, Any]) -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    for name, file in files.items():
+        try:
+            pool.AddSerializedFile(file.SerializeToString())
+        except Exception as error:  # a stranger's types: whatever it is that they make it raise
+            raise ValueError(f"{name}: {str(error)[:500]}") from None
+    return pool
+
+
+def _find(files: Mapping[str, Any], message: str) -> tuple[str, tuple[int, ...]]:
+    """The file of a message, and its indexes."""
+    for name, file in files.items():
+        for full_name, indexes in messages_of(file):
+            if full_name == message:
+                return name, indexes
+    names = [one for file in files.values() for one, _ in messages_of(file)]
+    some = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    raise ValueError(f"no message {message!r}; there are {some or 'none'}")
+
+
+def messages_of(file: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The messages of a file and their indexes; entries of maps are none."""
+    waiting: list[tuple[str, tuple[int, ...], Any]] = [(file.package, (), file)]
+    while waiting:
+        scope, at, holder = waiting.pop()
+        for i, one in enumerate(holder.nested_type if at else holder.message_type):
+            if not one.options.map_entry:
+                name = f"{scope}.{one.name}" if scope else one.name
+                yield name, (*at, i)
+                waiting.append((name, (*at, i), one))
+
+
+def _message_at(file: Any, indexes: Sequence[int]) -> Any:
+    message = file.message_type[indexes[0]]
+    for index in indexes[1:]:
+        message = message.nested_type[index]
+    return message
+
+
+def _field_at(top: Any, path: Sequence[str]) -> Any:
+    """The field at a path; None where there is none."""
+    if place_at(top, path) is None:
+        return None
+    for name in path[:-1]:
+        top = top.fields_by_name[name].message_type
+    return top.fields_by_name[path[-1]]
+
+
+def _copy(message: Any) -> Any:
+    copied = type(message)()
+    copied.CopyFrom(message)
+    return copied
+
+
+class _Added:
+    """Adds fields to a message, whose names and numbers it must not have yet."""
+
+    def __init__(self, file: Any, own: Any, top: Any, extensions: Sequence[Any]) -> None:
+        self._file, self._own, self._top = file, own, top
+        parts = (
+            ("field", own.field), ("type", own.nested_type), ("type", own.enum_type),
+            ("oneof", own.oneof_decl), ("extension", own.extension),
+        )  # fmt: skip
+        self._names = {one.name: what for what, given in parts for one in given}
+        self._names |= {one.name: "symbol" for enum in own.enum_type for one in enum.value}
+        self._names |= dict.fromkeys(own.reserved_name, "reserved name")
+        self._in_json = {_in_json(one.name): one.name for one in own.field}
+        self._numbers = {one.number: f"field {one.name!r}" for one in own.field}
+        self._numbers |= {one.number: f"extension {one.full_name!r}" for one in extensions}
+
+    def text(self, name: str, number: int) -> None:
+        """Add a string."""
+        self._optional(name, number, F.TYPE_STRING)
+
+    def raw(self, name: str, number: int, like: Any, shape: Shape) -> None:
+        """Add a field of the type of another."""
+        if not (name.isidentifier() and name.isascii()):
+            raise ValueError(f"raw: {name!r} is no name of a field in Protobuf")
+        type_ = F.TYPE_MESSAGE if like.type == F.TYPE_GROUP else like.type
+        inner = like.message_type
+        if inner is not None and not isinstance(shape, NumberMap):
+            self._import(inner.file)
+        if isinstance(shape, Scalar | NumberMessage):
+            field = self._optional(name, number, type_)
+        else:
+            field = self._field(name, number, type_)
+            field.label = F.LABEL_REPEATED
+        if isinstance(shape, Numbers) and like.GetOptions().HasField("packed"):
+            field.options.packed = like.GetOptions().packed
+        if isinstance(shape, NumberMap):
+            entry = self._own.nested_type.add()
+            inner.CopyToProto(entry)
+            entry.name = "".join(one[:1].upper() + one[1:] for one in name.split("_")) + "Entry"
+            self._call(entry.name, "type", f" for the entries of {name!r}")
+            field.type_name = f".{self._top.full_name}.{entry.name}"
+        elif inner is not None:
+            field.type_name = f".{inner.full_name}"
+
+    def _optional(self, name: str, number: int, type_: int) -> Any:
+        """A field with presence."""
+        field = self._field(name, number, type_)
+        field.label = F.LABEL_OPTIONAL
+        if type_ != F.TYPE_MESSAGE:
+            if self._file.syntax == "proto3":
+                field.proto3_optional, field.oneof_index = True, len(self._own.oneof_decl)
+                self._own.oneof_decl.add(name=f"_{name}")
+                self._call(f"_{name}", "oneof", f" for {name!r}")
+            elif self._file.syntax == "editions":
+                field.options.features.field_presence = descriptor_pb2.FeatureSet.EXPLICIT
+        return field
+
+    def _field(self, name: str, number: int, type_: int) -> Any:
+        self._call(name, "field")
+        other = self._in_json.get(_in_json(name))
+        if other is not None:
+            raise ValueError(
+                f"message {self._top.full_name} has a field {other!r}, which JSON calls as it does"
+                f" our {name!r}{_way(name)}"
+            )
+        self._in_json[_in_json(name)] = name
+        self._require_free(number)
+        return self._own.field.add(name=name, number=number, type=type_)
+
+    def _call(self, name: str, what: str, purpose: str = "") -> None:
+        """Have a name for something of ours."""
+        if (has := self._names.get(name)) is not None:
+            raise ValueError(
+                f"message {self._top.full_name} has a {has} {name!r}, which is ours{purpose}"
+                f"{_way(name)}"
+            )
+        self._names[name] = what
+
+    def _require_free(self, number: int) -> None:
+        what = self._numbers.get(number)
+        for ranges, called in (
+            (self._own.reserved_range, "the reserved numbers"),
+            (self._own.extension_range, "the numbers for extensions"),
+        ):
+            for one in ranges:
+                if one.start <= number < one.end:
+                    what = what or f"{called} {one.start} to {one.end - 1}"
+        if what is not None:
+            raise ValueError(
+                f"message {self._top.full_name}: number {number} of an added field is taken by"
+                f" {what}; set protobuf_first_field to the first of two that are free"
+            )
+        if not 1 <= number <= LARGEST_NUMBER or number in RESERVED:
+            raise ValueError(
+                f"protobuf_first_field: {number} is no number of a field; those are 1 to"
+                f" {LARGEST_NUMBER} without {RESERVED[0]} to {RESERVED[-1]}"
+            )
+
+    def _import(self, file: Any) -> None:
+        """Have the types of a file known in that of the message."""
+        seen, waiting = {self._top.file.name}, list(self._top.file.dependencies)
+        while waiting:
+            one = waiting.pop()
+            if one.name not in seen:
+                seen.add(one.name)
+                waiting += one.public_dependencies
+        if file.name not in seen:
+            self._file.dependency.append(file.name)
+
+
+def _way(name: str) -> str:
+    return "" if name in (ASKED, f"_{ASKED}") else "; give raw another name"
+
+
+def _in_json(name: str) -> str:
+    """The name of a field in JSON."""
+    first, *others = name.split("_")
+    return first + "".join(one[:1].upper() + one[1:] for one in others)

@@ -1,0 +1,452 @@
+"""Protobuf messages, of one type of a descriptor set.
+
+The answer is the same message with other numbers in place of the probabilities, and the fields that
+are added: the original probabilities, and the reason for which the label is asked for. Both are
+optional, so who reads the input's type reads the answer, and who reads the answer's reads the
+input. What a newer writer has put into fields that the descriptor set does not know stays.
+
+The probabilities are repeated double or float, a map from string to double or float, a message with
+such a field for each class, repeated messages of a label and a score, or with two classes one
+number. A field without presence that is empty counts as absent: one number of 0 needs ``optional``.
+"""
+
+from __future__ import annotations
+
+import base64
+from array import array
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+import numpy as np
+from google.protobuf import json_format  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from stream_can.errors import UnknownClass
+from stream_can.method.classes import json_name
+from stream_can.stream.codecs import ASKED
+from stream_can.stream.codecs.framing import GUID, GUID_HEADER, Key, Schemas, SchemaText, shown
+from stream_can.stream.codecs.proto_shapes import (
+    INTEGERS,
+    Entries,
+    F,
+    NumberMap,
+    NumberMessage,
+    Numbers,
+    Place,
+    Scalar,
+    place_at,
+    repeats,
+    require_shape,
+)
+from stream_can.stream.codecs.proto_source import source
+from stream_can.stream.codecs.proto_types import messages_of, output_types
+from stream_can.stream.columns import header_bytes
+from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
+
+if TYPE_CHECKING:
+    from stream_can.stream.messages import Prediction
+    from stream_can.stream.records import Headers
+
+    Row = array[float]
+
+__all__ = ["ProtobufCodec"]
+
+_write = msgspec.json.Encoder().encode
+
+DEEPEST = 100
+"""So many messages may be inside of each other, as in the library."""
+
+
+class Found(NamedTuple):
+    """A field that is there."""
+
+    holder: Any
+    """The message that it is a field of."""
+    place: Place
+
+    @property
+    def value(self) -> Any:
+        """What the field holds."""
+        return getattr(self.holder, self.place.name)
+
+
+class Opened(msgspec.Struct, gc=False):
+    """A message, parsed."""
+
+    key: Key | None
+    message: Any
+
+
+class ProtobufCodec:
+    """Messages of one type of a descriptor set, bare or behind what names their schema.
+
+    What the registry has under the number or GUID before a message is not compared with the
+    descriptor set: of what the writer says, only which message of the file it is must be so.
+
+    Parameters
+    ----------
+    schemas
+        Where the schemas of outputs go; None where nothing stands before a message.
+    descriptor
+        A FileDescriptorSet, as ``protoc --include_imports -o`` writes it, or its path.
+    message
+        The full name of the messages' type.
+    probs
+        Where the probabilities are.
+    raw
+        The field that keeps the original; empty: none does.
+    asks
+        Whether answers say that their label is asked for.
+    first_field
+        The number of the first field that is added.
+
+    Raises
+    ------
+    ValueError
+        As :func:`output_types`, or the file cannot be read.
+    """
+
+    dropped = frozenset({GUID_HEADER})
+
+    def __init__(
+        self,
+        schemas: Schemas | None,
+        descriptor: bytes | str | PathLike[str],
+        message: str,
+        probs: str = "probs",
+        raw: str = "probs_raw",
+        *,
+        asks: bool = False,
+        first_field: int = 20001,
+    ) -> None:
+        self.schemas, self._name, self._raw, self._asks = schemas, message, raw, asks
+        path = None if isinstance(descriptor, bytes) else fspath(descriptor)
+        try:
+            data = descriptor if isinstance(descriptor, bytes) else Path(descriptor).read_bytes()
+            self._types = output_types(
+                data, message, probs.split("."), raw, asks=asks, first_field=first_field
+            )
+        except OSError as error:
+            raise ValueError(f"protobuf_descriptor: {path}: {error.strerror}") from None
+        except ValueError as error:
+            at = "" if path is None else f"{path}: "
+            raise ValueError(f"protobuf_descriptor: {at}{error}") from None
+        self._make, self._top = self._types.make, self._types.make.DESCRIPTOR
+        self._indexes = _written(self._types.indexes)
+        self._places: dict[tuple[str, ...], Place | None] = {}
+        self._heads: dict[Key | None, bytes] = {None: b""}
+
+    def key(self, value: bytes, headers: Headers) -> Key | None:
+        """The number or GUID."""
+        return None if self.schemas is None else self.schemas.key(value, headers)[0]
+
+    def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
+        """Of a message that is not answered, no schema is needed."""
+        if answered:
+            self._head(self.key(value, headers))
+
+    def answer(self, schema: SchemaText) -> SchemaText:
+        """The file of the descriptor set with the added fields, written as the schema is: the text
+        of a .proto file, or a descriptor in base64. What it imports is what the schema does."""
+        if schema.kind != "PROTOBUF":
+            raise BadMessage(f"of kind {schema.kind}, expected PROTOBUF")
+        try:
+            base64.b64decode(schema.text, validate=True)
+        except ValueError:
+            return schema._replace(text=source(self._types.file))
+        file = self._types.file.SerializeToString()
+        return schema._replace(text=base64.b64encode(file).decode())
+
+    def open(self, value: bytes, headers: Headers = ()) -> Opened:
+        """Parse a message."""
+        key, start = self._begin(value, headers)
+        message = self._make()
+        try:
+            message.ParseFromString(value[start:] if start else value)
+        except DecodeError as error:
+            raise BadMessage(f"no message {self._name}: {error}") from None
+        if not message.IsInitialized():
+            missing = ", ".join(message.FindInitializationErrors())
+            raise BadMessage(f"no message {self._name}: without the required {missing}")
+        return Opened(key, message)
+
+    def _begin(self, value: bytes, headers: Headers) -> tuple[Key | None, int]:
+        """What a message calls its schema by, and where it begins; BadMessage where it is another
+        message of the file."""
+        if self.schemas is None:
+            return None, 0
+        key, start = self.schemas.key(value, headers)
+        if isinstance(key, UUID):
+            guid = header_bytes(headers, GUID_HEADER)
+            assert guid is not None
+            self._require_own(guid, GUID)
+            return key, start
+        if value.startswith(self._indexes, start):
+            return key, start + len(self._indexes)
+        return key, self._require_own(value, start)
+
+    def _require_own(self, data: bytes, start: int) -> int:
+        """The place behind indexes, which are those of our message."""
+        indexes, end = _read_indexes(data, start)
+        if indexes != self._types.indexes:
+            given, own = list(indexes), list(self._types.indexes)
+            names = {at: name for name, at in messages_of(self._types.file)}
+            other = names.get(indexes, f"one that {self._types.file.name} does not have")
+            raise BadMessage(
+                f"message indexes {given}: {other}, expected {self._name}, which has {own}"
+            )
+        return end
+
+    def _place(self, path: Sequence[str]) -> Place | None:
+        path = tuple(path)
+        try:
+            return self._places[path]
+        except KeyError:
+            place = self._places[path] = place_at(self._top, path)
+            return place
+
+    def _found(self, message: Opened, path: Sequence[str]) -> Found | None:
+        place = self._place(path)
+        if place is None:
+            return None
+        holder = message.message
+        for name in place.parents:
+            if not holder.HasField(name):
+                return None
+            holder = getattr(holder, name)
+        is_there = holder.HasField(place.name) if place.presence else getattr(holder, place.name)
+        return Found(holder, place) if is_there else None
+
+    def find(self, message: Opened, path: Sequence[str]) -> Raw | None:
+        """The JSON text of the value at a path; of what is repeated or a message an empty one."""
+        found = self._found(message, path)
+        if found is None:
+            return None
+        shape = found.place.shape
+        if isinstance(shape, Scalar):
+            return Raw(_write(shape.value(found.value)))
+        is_array = isinstance(shape, Numbers | Entries) or getattr(shape, "repeated", False)
+        return Raw(b"[]" if is_array else b"{}")
+
+    def probs(self, message: Opened, path: Sequence[str], *, answered: bool) -> Found | None:
+        """The field of the probabilities; where it is to be answered, its original is kept."""
+        found = self._found(message, path)
+        if found is None or not answered:
+            return found
+        require_shape(found.place.shape, ".".join(path))
+        self._head(message.key)
+        if self._raw:
+            top = message.message
+            top.ClearField(self._raw)
+            if isinstance(found.place.shape, Scalar):
+                setattr(top, self._raw, found.value)
+            else:
+                getattr(top, self._raw).MergeFrom(found.value)
+        return found
+
+    def _head(self, key: Key | None) -> bytes:
+        """What stands before answers to messages of a schema."""
+        head = self._heads.get(key)
+        if head is None:
+            assert self.schemas is not None
+            assert key is not None
+            schema = self.schemas.schema(key)
+            try:
+                made = self.answer(schema)
+            except BadMessage as error:
+                raise BadMessage(f"schema {shown(key)}: {error}") from None
+            head = self._heads[key] = self.schemas.head(made) + self._indexes
+        return head
+
+    def row(self, original: Found, forms: Forms, where: str) -> tuple[Row, Form | None]:
+        """The numbers of the shapes."""
+        shape = original.place.shape
+        if isinstance(shape, Numbers):
+            row = array("d", original.value[:])
+            if len(row) != forms.m:
+                raise BadMessage(f"{where}: {len(row)} probabilities for {forms.m} classes")
+            return row, None
+        require_shape(shape, where)
+        try:
+            numbers, form = forms.read(_given(original))
+            if isinstance(shape, NumberMessage) and isinstance(form, Largest):
+                raise BadMessage(f"a message with {form.k} fields for {forms.m} classes")
+            if isinstance(shape, Entries) and isinstance(form, Largest):
+                missing = shape.lacks(form.names)
+                if missing is not None:
+                    raise BadMessage(f"class {missing!r} cannot be a label: {shape.label.called}")
+        except (BadMessage, UnknownClass) as error:
+            raise type(error)(f"{where}: {error}") from None
+        return array("d", numbers), form
+
+    def names(self, message: Opened, path: Sequence[str]) -> list[Any] | None:
+        """The keys of a map, the fields of a message, the labels of entries."""
+        found = self._found(message, path)
+        if found is None or not isinstance(found.place.shape, NumberMap | NumberMessage | Entries):
+            return None
+        given = _given(found)
+        return [one.label for one in given] if isinstance(given, list) else list(given)
+
+    def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
+        """At the top: inside of it, a type may be used at several places."""
+        return [raw]
+
+    def write_all(
+        self,
+        predictions: Sequence[Prediction],
+        rows: NDArray[np.float64],
+        path: Sequence[str],
+        raw: str,
+    ) -> list[bytes]:
+        """The messages with other numbers; entries of maps in the order of their keys, so that the
+        same message is always the same bytes."""
+        out = []
+        for prediction, row in zip(predictions, rows.tolist(), strict=True):
+            opened, found = prediction.message, prediction.original
+            _put(found, prediction.form, row)
+            if self._asks:
+                opened.message.ClearField(ASKED)
+                if prediction.asked is not None:
+                    setattr(opened.message, ASKED, prediction.asked)
+            written = opened.message.SerializeToString(deterministic=True)
+            out.append(self._head(opened.key) + written)
+        return out
+
+    def show(self, value: bytes, headers: Headers = ()) -> Raw:
+        """A message as Protobuf's own JSON, with the names that the fields have."""
+        try:
+            text = json_format.MessageToJson(
+                self.open(value, headers).message,
+                preserving_proto_field_name=True,
+                indent=None,
+                ensure_ascii=False,
+                descriptor_pool=self._types.pool,
+            )
+        except BadMessage:
+            raise
+        except Exception as error:  # an Any of an unknown type, a time out of range, ...
+            raise BadMessage(f"message {self._name} as JSON: {error}") from None
+        return Raw(text.encode(errors="replace"))
+
+    def write_label(self, values: dict[str, Any]) -> bytes:
+        """A message of those of the values that it has fields for."""
+        head = b"" if self.schemas is None else self.schemas.newest()[0] + self._indexes
+        message = self._make()
+        try:
+            _fill(message, values)
+            return head + bytes(message.SerializeToString(deterministic=True))
+        except (ValueError, TypeError, AttributeError, EncodeError) as error:
+            raise BadMessage(f"a label as message {self._name}: {error}") from None
+
+
+def _given(found: Found) -> Any:
+    """Probabilities that are not repeated numbers, as forms are read from."""
+    value = found.value
+    match shape := found.place.shape:
+        case NumberMap():
+            return {Scalar(F.TYPE_STRING).value(name): number for name, number in value.items()}
+        case NumberMessage():
+            return {name: getattr(value, name) for name in shape.names}
+        case Entries():
+            return [LabelScore(shape.label.value(one.label), one.score) for one in value]
+    return value
+
+
+def _put(found: Found, form: Form | None, row: list[float]) -> None:
+    """Set the probabilities, in the form in which they came."""
+    holder, place = found
+    if form is None:
+        numbers = getattr(holder, place.name)
+        del numbers[:]
+        numbers.extend(row)
+        return
+    match shape := place.shape:
+        case Scalar():
+            setattr(holder, place.name, form.of(row))
+        case NumberMap():
+            numbers = getattr(holder, place.name)
+            if not isinstance(form, Named):
+                numbers.clear()
+            for name, number in form.of(row).items():
+                numbers[name] = number
+        case NumberMessage():
+            message = getattr(holder, place.name)
+            for name, number in form.of(row).items():
+                setattr(message, name, number)
+        case Entries():
+            entries = getattr(holder, place.name)
+            del entries[:]
+            for one in form.of(row):
+                entries.add(label=shape.known[one["label"]], score=one["score"])
+
+
+def _fill(message: Any, values: Mapping[str, Any]) -> None:
+    """Set those fields of a message that values are given of."""
+    for name, field in message.DESCRIPTOR.fields_by_name.items():
+        value = values.get(name)
+        if value is None:
+            continue
+        inner = field.message_type
+        if repeats(field):
+            target = getattr(message, name)
+            if isinstance(value, Mapping):
+                target.update(value)
+            elif inner is not None:
+                for one in value:
+                    _fill(target.add(), one)
+            else:
+                target.extend(value)
+        elif inner is not None:
+            getattr(message, name).SetInParent()
+            _fill(getattr(message, name), value)
+        elif isinstance(value, str) and field.type == F.TYPE_BYTES:
+            setattr(message, name, value.encode())
+        elif isinstance(value, str) and field.type in INTEGERS:
+            setattr(message, name, int(value))
+        elif not isinstance(value, str) and field.type == F.TYPE_STRING:
+            setattr(message, name, json_name(value))
+        else:
+            setattr(message, name, value)
+
+
+def _written(indexes: tuple[int, ...]) -> bytes:
+    """Indexes as they stand before a message."""
+    if indexes == (0,):
+        return b"\0"
+    out = bytearray()
+    for number in (len(indexes), *indexes):
+        bits = number << 1
+        while bits > 0x7F:
+            out.append(bits & 0x7F | 0x80)
+            bits >>= 7
+        out.append(bits)
+    return bytes(out)
+
+
+def _read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Indexes before a message, and the place behind them."""
+    count, at = _varint(data, at)
+    if count == 0:
+        return (0,), at
+    if not 0 < count <= DEEPEST:
+        raise BadMessage(f"{count} message indexes, expected 1 to {DEEPEST}")
+    indexes = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    bits = 0
+    for shift, byte in enumerate(data[at : at + 10]):
+        bits |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return (bits >> 1) ^ -(bits & 1), at + shift + 1
+    raise BadMessage("the message indexes have no end")
