@@ -246,6 +246,8 @@ class ProtobufCodec:
             top.ClearField(self._raw)
             if isinstance(found.place.shape, Scalar):
                 setattr(top, self._raw, found.value)
+            elif isinstance(found.place.shape, NumberMap):
+                getattr(top, self._raw).update(_given(found))
             else:
                 getattr(top, self._raw).MergeFrom(found.value)
         return found
@@ -350,7 +352,10 @@ def _given(found: Found) -> Any:
     value = found.value
     match shape := found.place.shape:
         case NumberMap():
-            return {Scalar(F.TYPE_STRING).value(name): number for name, number in value.items()}
+            try:
+                return dict(value)
+            except UnicodeDecodeError as error:  # proto2 has strings that are no text
+                raise BadMessage(f"a name in the map: {error}") from None
         case NumberMessage():
             return {name: getattr(value, name) for name in shape.names}
         case Entries():
