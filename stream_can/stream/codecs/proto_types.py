@@ -219,9 +219,13 @@ class _Added:
         if isinstance(shape, Numbers) and like.GetOptions().HasField("packed"):
             field.options.packed = like.GetOptions().packed
         if isinstance(shape, NumberMap):
-            entry = self._own.nested_type.add()
-            inner.CopyToProto(entry)
-            entry.name = "".join(one[:1].upper() + one[1:] for one in name.split("_")) + "Entry"
+            camel = "".join(one[:1].upper() + one[1:] for one in name.split("_"))
+            entry = self._own.nested_type.add(name=f"{camel}Entry")
+            entry.options.map_entry = True
+            for number, part in enumerate(inner.fields, 1):
+                entry.field.add(
+                    name=part.name, number=number, type=part.type, label=F.LABEL_OPTIONAL
+                )
             self._call(entry.name, "type", f" for the entries of {name!r}")
             field.type_name = f".{self._top.full_name}.{entry.name}"
         elif inner is not None:

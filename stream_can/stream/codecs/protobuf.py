@@ -169,7 +169,7 @@ class ProtobufCodec:
         message = self._make()
         try:
             message.ParseFromString(value[start:] if start else value)
-        except DecodeError as error:
+        except (DecodeError, UnicodeDecodeError) as error:
             raise BadMessage(f"no message {self._name}: {error}") from None
         if not message.IsInitialized():
             missing = ", ".join(message.FindInitializationErrors())
