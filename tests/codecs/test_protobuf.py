@@ -247,6 +247,24 @@ def test_two_classes_are_one_number() -> None:
                 messages.read(zero)
 
 
+def test_a_file_of_an_edition_without_presence() -> None:
+    """What is added has presence all the same."""
+    file = File(name="m.proto", syntax="editions", edition=descriptor_pb2.EDITION_2023, package="p")
+    file.options.features.field_presence = descriptor_pb2.FeatureSet.IMPLICIT
+    add(file.message_type.add(name="M"), "probs", 1, DOUBLE)
+    schemas = InMemory()
+    codec = ProtobufCodec(schemas, set_of(file), "p.M", asks=True)
+    messages = Messages(["no", "yes"], formats=Formats(codec, codec))
+    value = types_of(file)("p.M")(probs=0.25).SerializeToString()
+    prediction = messages.read(schemas.head(text_of(file)) + b"\0" + value)
+    answer = messages.write(prediction, np.array([0.25, 0.75]))
+    found = registered(schemas, answer).FromString(answer[6:])
+    assert (found.probs, found.probs_raw) == (0.75, 0.25)
+    assert not found.HasField("ask")
+    assert found.HasField("probs_raw")
+    assert not type(found)().HasField("probs_raw")
+
+
 def test_a_task_corrects_protobuf_as_json_bit_for_bit() -> None:
     file = message_file("proto3", "doubles")
     labels = File(name="l.proto", syntax="proto3", package="p")

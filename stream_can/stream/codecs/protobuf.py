@@ -69,11 +69,8 @@ class Found(NamedTuple):
     holder: Any
     """The message that it is a field of."""
     place: Place
-
-    @property
-    def value(self) -> Any:
-        """What the field holds."""
-        return getattr(self.holder, self.place.name)
+    value: Any
+    """What it holds: of what is repeated or a message, a view."""
 
 
 class Opened(msgspec.Struct, gc=False):
@@ -203,16 +200,12 @@ class ProtobufCodec:
             )
         return end
 
-    def _place(self, path: Sequence[str]) -> Place | None:
+    def _found(self, message: Opened, path: Sequence[str]) -> Found | None:
         path = tuple(path)
         try:
-            return self._places[path]
+            place = self._places[path]
         except KeyError:
             place = self._places[path] = place_at(self._top, path)
-            return place
-
-    def _found(self, message: Opened, path: Sequence[str]) -> Found | None:
-        place = self._place(path)
         if place is None:
             return None
         holder = message.message
@@ -220,8 +213,10 @@ class ProtobufCodec:
             if not holder.HasField(name):
                 return None
             holder = getattr(holder, name)
-        is_there = holder.HasField(place.name) if place.presence else getattr(holder, place.name)
-        return Found(holder, place) if is_there else None
+        if place.presence and not holder.HasField(place.name):
+            return None
+        value = getattr(holder, place.name)
+        return Found(holder, place, value) if place.presence or value else None
 
     def find(self, message: Opened, path: Sequence[str]) -> Raw | None:
         """The JSON text of the value at a path; of what is repeated or a message an empty one."""
@@ -239,7 +234,6 @@ class ProtobufCodec:
         found = self._found(message, path)
         if found is None or not answered:
             return found
-        require_shape(found.place.shape, ".".join(path))
         self._head(message.key)
         if self._raw:
             top = message.message
@@ -365,30 +359,26 @@ def _given(found: Found) -> Any:
 
 def _put(found: Found, form: Form | None, row: list[float]) -> None:
     """Set the probabilities, in the form in which they came."""
-    holder, place = found
+    holder, place, value = found
     if form is None:
-        numbers = getattr(holder, place.name)
-        del numbers[:]
-        numbers.extend(row)
+        del value[:]
+        value.extend(row)
         return
     match shape := place.shape:
         case Scalar():
             setattr(holder, place.name, form.of(row))
         case NumberMap():
-            numbers = getattr(holder, place.name)
             if not isinstance(form, Named):
-                numbers.clear()
+                value.clear()
             for name, number in form.of(row).items():
-                numbers[name] = number
+                value[name] = number
         case NumberMessage():
-            message = getattr(holder, place.name)
             for name, number in form.of(row).items():
-                setattr(message, name, number)
+                setattr(value, name, number)
         case Entries():
-            entries = getattr(holder, place.name)
-            del entries[:]
+            del value[:]
             for one in form.of(row):
-                entries.add(label=shape.known[one["label"]], score=one["score"])
+                value.add(label=shape.known[one["label"]], score=one["score"])
 
 
 def _fill(message: Any, values: Mapping[str, Any]) -> None:
