@@ -534,7 +534,7 @@ def as_text(probs: Any) -> str:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_mutated_records_are_answered_or_refused(shape: str) -> None:
-    """2,000 of each shape: no crash, and what is answered can be read."""
+    """11,500 of each shape, 10^5 together: no crash, and what is answered can be read."""
     file, of = message_file("proto2" if len(shape) % 2 else "proto3", shape), SHAPES[shape][1]
     schemas = InMemory()
     codec, head = ProtobufCodec(schemas, set_of(file), "p.M"), framed(schemas, file)
@@ -544,7 +544,7 @@ def test_mutated_records_are_answered_or_refused(shape: str) -> None:
     ).SerializeToString()
     rng = np.random.default_rng(len(shape))
     values = []
-    for _ in range(2000):
+    for _ in range(11_500):
         data = bytearray(value)
         for _ in range(rng.integers(1, 4)):
             kind, at = rng.integers(4), int(rng.integers(len(data)))
@@ -564,13 +564,14 @@ def test_mutated_records_are_answered_or_refused(shape: str) -> None:
     result = task.handle(records)
     assert len(result.outputs) + len(result.dead_letters) == len(values)
     assert 10 < len(result.outputs) < len(values)
+    make_answer = registered(schemas, result.outputs[0].value or b"")
     for output in result.outputs:
         source, answer = output.source, output.value
         assert source is not None
         assert source.value is not None
         assert answer is not None
         was, found = make.FromString(source.value[7:]), make.FromString(answer[7:])
-        original = registered(schemas, answer).FromString(answer[7:]).probs_raw
+        original = make_answer.FromString(answer[7:]).probs_raw
         assert as_text(original) == as_text(was.probs)
         for message in (was, found):
             message.ClearField("probs")
@@ -583,14 +584,9 @@ def test_cut_anywhere_and_a_huge_claimed_length() -> None:
     codec = ProtobufCodec(None, set_of(file), "p.M")
     messages = Messages(CLASSES, formats=Formats(codec, codec))
     value = types_of(file)("p.M")(id="abc", probs=ROW, count=7).SerializeToString()
-    whole = 0
-    for cut in range(len(value)):
-        try:
+    for cut in range(len(value)):  # the probabilities are the last field
+        with pytest.raises(BadMessage):
             messages.read(value[:cut])
-            whole += 1
-        except BadMessage:
-            pass
-    assert whole == 0 or codec.find(codec.open(value[:-1]), ["probs"]) is not None
     for claim in (b"\x3a\xff\xff\xff\xff\x07", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"):
         with pytest.raises(BadMessage, match=r"no message p\.M"):
             messages.read(claim + b"x" * 100)
