@@ -7,18 +7,22 @@ StreamCANError
 │   └── stream.head.LearnedAlone            one of a partition that learned alone
 ├── recording.InvalidRecording (ValueError) a file that cannot be replayed
 ├── stream.forms.BadMessage    (ValueError) a message that cannot be read
+│   └── stream.codecs.avro.AvroSchemaError  no record of an Avro schema can be read or answered
 ├── stream.entry.BadEntry      (ValueError) a record of the learned log that cannot be read
 ├── stream.entry.NewerEntry                 a record of the log that needs a newer release
 ├── stream.replica.BegunAnew                the learned log of a task began anew
 ├── report.NoLabels            (ValueError) a replay without a label: nothing to draw
 ├── pipe.StateInUse                         another pipe has the state file
 ├── pipe.BadLine                            the line at which `--errors fail` stopped
+├── pipe.container.NoContainer              the input of a pipe is no Avro container file
 ├── cli.watch.NoAnswer                      a worker that says nothing to `stream-can watch`
 ├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
 ├── kafka.refusals.RefusedOutput            what the output topic would not take: a dead letter
 ├── kafka.labelling.pending.NotOpen         a label request that was answered already
 ├── kafka.ClientError                       what a Kafka client cannot do, and what to do about it
 │   ├── kafka.client.guards.RetryError      wait and try again
+│   │   ├── kafka.client.registry.RegistryDown  no schema registry answers
+│   │   └── kafka.schemas.RegistryAway      nor did one for as long as one waits
 │   ├── kafka.client.guards.RebuildError    make the client anew
 │   ├── kafka.client.guards.FencedError     another process has this one's name
 │   ├── kafka.client.guards.DeniedError     no retry helps

@@ -10,7 +10,7 @@ from typing import Any
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError
 from stream_can.kafka.client.registry import RefusedSchema, Registry, UnknownSchema
 from stream_can.kafka.settings import Settings, SettingsError
-from stream_can.stream.codecs import Codec
+from stream_can.stream.codecs.codec import Codec
 from stream_can.stream.codecs.framing import HEAD, Key, SchemaText, key_of, shown
 from stream_can.stream.codecs.json import JsonCodec
 from stream_can.stream.messages import BadMessage, Formats
@@ -99,38 +99,46 @@ def formats(settings: Settings) -> Formats:
             password=s.schema_registry_password,
             ca=s.schema_registry_ca,
         )
-    predictions = _codec(s, s.format, registry, s.subject, s.protobuf_message)
-    own = s.protobuf_label_message or s.protobuf_message
-    labels = _codec(s, s.labels_format or s.format, registry, f"{s.labels}-value", own)
+    fields = {"probs": s.probs, "raw": s.raw, "asks": s.ask is not None}
+    predictions = _codec(s, s.format, registry, s.subject, s.protobuf_message, fields)
+    own = s.protobuf_label_message
+    if own not in (None, s.protobuf_message):  # it has no probabilities, and is not answered
+        fields = {"probs": s.probs, "raw": "", "asks": False}
+    message = own or s.protobuf_message
+    labels = _codec(s, s.formats[1], registry, f"{s.labels}-value", message, fields)
     return Formats(predictions, labels)
 
 
 def _codec(
-    s: Settings, format: str, registry: Registry | None, subject: str, message: str | None
+    s: Settings,
+    format: str,
+    registry: Registry | None,
+    subject: str,
+    message: str | None,
+    fields: dict[str, Any],
 ) -> Codec:
     """One that writes under a subject."""
     schemas: Any = None if registry is None else RegistrySchemas(registry, subject)
-    options: Any = {"probs": s.probs, "raw": s.raw, "asks": s.ask is not None}
     try:
         match format:
             case "avro":
                 from stream_can.stream.codecs.avro import AvroCodec
                 from stream_can.stream.codecs.single_object import SchemaFile
 
-                return AvroCodec(schemas or SchemaFile(s.avro_schema or ""), **options)
+                return AvroCodec(schemas or SchemaFile(s.avro_schema or ""), **fields)
             case "json-schema":
                 from stream_can.stream.codecs.json_schema import JsonSchemaCodec
 
-                return JsonSchemaCodec(schemas, **options)
+                return JsonSchemaCodec(schemas, **fields)
             case "protobuf":
                 from stream_can.stream.codecs.protobuf import ProtobufCodec
 
                 return ProtobufCodec(
                     schemas,
-                    s.protobuf_descriptor,
-                    message,
+                    s.protobuf_descriptor or "",
+                    message or "",
                     first_field=s.protobuf_first_field,
-                    **options,
+                    **fields,
                 )
     except ModuleNotFoundError as error:
         raise SettingsError(

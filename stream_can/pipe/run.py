@@ -17,7 +17,7 @@ from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, write_lines
 from stream_can.pipe.statefile import locked, open_task
 from stream_can.pipe.work import LABELS, BadLine, Run, Saver
-from stream_can.stream.codecs import Codec
+from stream_can.stream.codecs.codec import Codec
 from stream_can.stream.fields import Fields
 from stream_can.stream.messages import Formats
 

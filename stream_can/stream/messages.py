@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.method.classes import ClassIndex
-from stream_can.stream.codecs import ASKED, Codec
+from stream_can.stream.codecs.codec import ASKED, Codec, Prediction
 from stream_can.stream.codecs.json import UNREADABLE, JsonCodec
 from stream_can.stream.columns import Columns, Given, header_bytes
 from stream_can.stream.fields import HEADER, Fields
-from stream_can.stream.forms import BadMessage, Form, Forms, Largest
+from stream_can.stream.forms import BadMessage, Forms, Largest
 
 if TYPE_CHECKING:
     from stream_can.stream.records import Headers
@@ -48,28 +48,6 @@ class Formats(NamedTuple):
 
 
 JSON = Formats()
-
-
-class Prediction(msgspec.Struct, gc=False):
-    """A prediction's message, opened: its row, and what it takes to write it back."""
-
-    row: Row
-    message: Any
-    """As its format opens it."""
-    original: Any
-    """What stands where the probabilities are."""
-    form: Form | None
-    """How the answer is written; None for an array."""
-    label: int | None = None
-    """The column of the label that the same message carries, where that is looked for."""
-    number: int = -1
-    """Which of the rows of a batch is its own."""
-    given: Given | None = None
-    """What it gives of the declared columns."""
-    fault: str | None = None
-    """What is wrong with a value of a column, which counts as not given."""
-    asked: str | None = None
-    """Why its label is asked for, where it is."""
 
 
 class Label(msgspec.Struct, gc=False):

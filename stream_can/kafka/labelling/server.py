@@ -30,7 +30,7 @@ from stream_can.errors import UnknownClass
 from stream_can.kafka.client.guards import ClientError, DeniedError
 from stream_can.kafka.labelling.pending import NotOpen, Pending, PendingRequests
 from stream_can.kafka.watch.server import Handler, Server
-from stream_can.stream.codecs import ASKED
+from stream_can.stream.codecs.codec import ASKED
 
 __all__ = ["LabellingServer"]
 

@@ -28,7 +28,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.stream.codecs import ASKED
+from stream_can.stream.codecs.codec import ASKED
 from stream_can.stream.codecs.framing import GUID_HEADER, Key, Schemas, SchemaText, shown
 from stream_can.stream.codecs.walk import (
     Kind,
@@ -41,7 +41,7 @@ from stream_can.stream.codecs.walk import (
 from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
 
 if TYPE_CHECKING:
-    from stream_can.stream.messages import Prediction
+    from stream_can.stream.codecs.codec import Prediction
     from stream_can.stream.records import Headers
 
     Row = array[float]

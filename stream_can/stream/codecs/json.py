@@ -16,13 +16,13 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.stream.codecs import ASKED
+from stream_can.stream.codecs.codec import ASKED
 from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore
 from stream_can.stream.numbers import array_texts, read_array
 
 if TYPE_CHECKING:
+    from stream_can.stream.codecs.codec import Prediction
     from stream_can.stream.codecs.framing import Key, SchemaText
-    from stream_can.stream.messages import Prediction
     from stream_can.stream.records import Headers
 
     Row = array[float]

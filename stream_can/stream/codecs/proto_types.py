@@ -12,7 +12,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
 )
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from stream_can.stream.codecs import ASKED
+from stream_can.stream.codecs.codec import ASKED
 from stream_can.stream.codecs.proto_shapes import (
     F,
     NumberMap,

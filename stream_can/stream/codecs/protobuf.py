@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.method.classes import json_name
-from stream_can.stream.codecs import ASKED
+from stream_can.stream.codecs.codec import ASKED
 from stream_can.stream.codecs.framing import GUID, GUID_HEADER, Key, Schemas, SchemaText, shown
 from stream_can.stream.codecs.proto_shapes import (
     INTEGERS,
@@ -50,7 +50,7 @@ from stream_can.stream.columns import header_bytes
 from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
 
 if TYPE_CHECKING:
-    from stream_can.stream.messages import Prediction
+    from stream_can.stream.codecs.codec import Prediction
     from stream_can.stream.records import Headers
 
     Row = array[float]
