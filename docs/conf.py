@@ -82,6 +82,7 @@ REFERENCE = {
         "stream_can.stream.task",
         "stream_can.stream.replica",
         "stream_can.stream.messages",
+        "stream_can.stream.codecs.codec",
         "stream_can.stream.fields",
         "stream_can.stream.forms",
         "stream_can.stream.requests",

@@ -68,7 +68,7 @@ def test_compose_accepts_the_file(tmp_path: Path) -> None:
 @pytest.mark.fast
 def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> None:
     promtool = program("promtool", install="apt-get install prometheus")
-    assert "16 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
+    assert "17 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
     (job,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     services = compose(DOCKER / "compose.yaml")["services"]
     targets = job["static_configs"][0]["targets"]
@@ -104,6 +104,7 @@ HEALTHY = {
     'silent_classes{partition="0"}': "0x500",
     'learned_age_seconds{partition="0"}': "1x500",
     'foreign_records{partition="0"}': "3x500",
+    "registry_away": "0x500",
     "scored_total": "0+5000x500",
     'log_loss_total{stage="before"}': "0+5000x500",
     'log_loss_total{stage="after"}': "0+4800x500",
@@ -116,6 +117,7 @@ TROUBLE = [
     ("StreamCanStuck", {"corrected": "9x500", '"dead_letter"': "1x500"}),
     ("StreamCanFallsBehind", {"lag": "5+500x500"}),
     ("StreamCanDeadLetters", {'"dead_letter"': "0+100x500"}),
+    ("StreamCanRegistryAway", {"registry_away": "1x500"}),
     ("StreamCanLabelsNotJoined", {'"unmatched"': "0+900x500"}),
     ("StreamCanNoLabels", {'"matched"': "5x500", '"unmatched"': "5x500"}),
     ("StreamCanLogStalls", {"learned_age": "200x500"}),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
     Row = array  # which Python 3.11 cannot subscript, as the site's generator would
 
-__all__ = ["ASKED", "Codec", "Prediction"]
+__all__ = ["Codec", "Prediction"]
 
 ASKED = "ask"
 """The name, in the message of a prediction whose label is asked for, of the reason."""
