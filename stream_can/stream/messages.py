@@ -110,6 +110,8 @@ class Messages:
     ) -> None:
         self.classes, self.fields = tuple(classes), fields or Fields()
         self.predictions, self.labels = formats
+        self._open, self._probs = self.predictions.open, self.predictions.probs
+        self._row, self._where = self.predictions.row, self.fields.probs
         self._m = len(self.classes)
         self._forms = Forms(self.classes, train)
         self.slack = 24 * self._m + self._forms.names_size
@@ -121,7 +123,7 @@ class Messages:
         self.label_path = self.fields.label.split(".")
         id = self.fields.id
         self._id_header = id[len(HEADER) :] if id and id.startswith(HEADER) else None
-        self._id_path = None if id is None else id.split(".")
+        self._by_key, self._id_path = id is None, (id or "").split(".")
         others = {self.fields.probs: "the probabilities", self.fields.label: "the label"}
         if self.raw_path:
             others[".".join(self.raw_path)] = "the original probabilities"
@@ -139,7 +141,7 @@ class Messages:
         UnknownClass
             Where an object of probabilities names a class that there is not.
         """
-        return self.read_opened(self.predictions.open(value, headers), headers)
+        return self.read_opened(self._open(value, headers), headers)
 
     def open(self, value: bytes, headers: Headers = (), *, label: bool = False) -> Any:
         """Open the message of a prediction, or a label, no further; BadMessage where it is none."""
@@ -147,11 +149,10 @@ class Messages:
 
     def read_opened(self, message: Any, headers: Headers = ()) -> Prediction:
         """:meth:`read` of a message that its format has opened."""
-        where = self.fields.probs
-        original = self.predictions.probs(message, self.probs_path, answered=True)
+        original = self._probs(message, self.probs_path, answered=True)
         if original is None:
-            raise BadMessage(f"no field {where!r}")
-        row, form = self.predictions.row(original, self._forms, where)
+            raise BadMessage(f"no field {self._where!r}")
+        row, form = self._row(original, self._forms, self._where)
         prediction = Prediction(row, message, original, form)
         if self._columns is not None:
             find = self.predictions.find
@@ -222,7 +223,9 @@ class Messages:
         text = codec.find(message, self.label_path)
         if text is None:
             raise BadMessage(f"no field {self.fields.label!r}")
-        label = Label(self._class_of(text), None, self._id_in(codec, message, key, headers))
+        index = self._class_of(text)
+        id = key if self._by_key else self._id_in(codec, message, headers)
+        label = Label(index, None, id)
         if self.echo_path is not None:
             echo = codec.probs(message, self.echo_path, answered=False)
             if echo is not None:
@@ -266,17 +269,13 @@ class Messages:
     def id_of(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
         """What joins a prediction's opened message with its label: the record's key, a header, or
         the text of its id field; None where it has none."""
-        return self._id_in(self.predictions, message, key, headers)
+        return key if self._by_key else self._id_in(self.predictions, message, headers)
 
     def id_of_label(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
         """:meth:`id_of` for the opened message of a label."""
-        return self._id_in(self.labels, message, key, headers)
+        return key if self._by_key else self._id_in(self.labels, message, headers)
 
-    def _id_in(
-        self, codec: Codec, message: Any, key: bytes | None, headers: Headers
-    ) -> bytes | None:
-        if self._id_path is None:
-            return key
+    def _id_in(self, codec: Codec, message: Any, headers: Headers) -> bytes | None:
         if self._id_header is not None:
             return header_bytes(headers, self._id_header)
         text = codec.find(message, self._id_path)

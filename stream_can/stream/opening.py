@@ -59,6 +59,7 @@ def open_records(
     opened: list[Opened] = []
     rows: list[array[float]] = []
     m = len(messages.classes)
+    open_prediction, open_label = messages.predictions.open, messages.labels.open
     # Nearly every message is far below the limit; only the others are measured.
     far_below = (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
     for i, record in enumerate(records):
@@ -67,19 +68,13 @@ def open_records(
         try:
             if record.topic == labels_topic:
                 if value is not None:
-                    says = (
-                        messages.read_label(value, record.key, record.headers)
-                        if given is None
-                        else messages.read_opened_label(given[i], record.key, record.headers)
-                    )
+                    message = open_label(value, record.headers) if given is None else given[i]
+                    says = messages.read_opened_label(message, record.key, record.headers)
             elif value is not None:
-                says = (
-                    messages.read(value, record.headers)
-                    if given is None
-                    else messages.read_opened(given[i], record.headers)
-                )
+                message = open_prediction(value, record.headers) if given is None else given[i]
+                says = messages.read_opened(message, record.headers)
                 if labelled:
-                    says.label = messages.label_in(says.message)
+                    says.label = messages.label_in(message)
                 if len(value) > far_below or record.headers or len(record.key or b"") > 100:
                     check_size(record, says, messages, max_bytes)
             elif record.key is None:

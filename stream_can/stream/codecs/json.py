@@ -83,20 +83,23 @@ class JsonCodec:
     def probs(self, message: dict[str, Any], path: Sequence[str], *, answered: bool) -> Raw | None:
         """The text of the probabilities; the objects that they are inside of are opened too."""
         inner = message
-        for name in path[:-1]:
-            inside = inner.get(name)
-            if inside is None:
-                return None
-            if type(inside) is Raw:
-                try:
-                    inside = inner[name] = _read_object(inside)
-                except UNREADABLE as error:
-                    if not answered:
-                        return None
-                    raise BadMessage(f"{'.'.join(path)}: at {name!r}: {error}") from None
-            inner = inside
+        if len(path) > 1:
+            for name in path[:-1]:
+                inside = inner.get(name)
+                if inside is None:
+                    return None
+                if type(inside) is Raw:
+                    try:
+                        inside = inner[name] = _read_object(inside)
+                    except UNREADABLE as error:
+                        if not answered:
+                            return None
+                        raise BadMessage(f"{'.'.join(path)}: at {name!r}: {error}") from None
+                inner = inside
         found: Raw | None = inner.get(path[-1])
-        return None if found is not None and not answered and bytes(found) == b"null" else found
+        if answered or found is None:
+            return found
+        return None if bytes(found) == b"null" else found
 
     def row(self, original: Raw, forms: Forms, where: str) -> tuple[Row, Form | None]:
         """The row in a text; compiled code reads a plain array."""

@@ -253,7 +253,6 @@ cdef class Walker:
             raise ValueError(f"{end - pos} bytes stand behind the end of the record")
         return spans
 
-
     def end(self, bytes data, Py_ssize_t start):
         """Where the record that starts here ends; ValueError as :meth:`walk`."""
         cdef array.array spans = array.clone(LONGS, 3 * self.slots, False)
