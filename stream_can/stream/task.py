@@ -299,7 +299,11 @@ class Task:
         ------
         BegunAnew
             The task is ``stale``: nobody may learn that any more.
+        ValueError
+            The task has lanes, each of which teaches apart.
         """
+        if self.lanes.named:
+            raise ValueError("take: the task has lanes; take_all gives what each has to teach")
         ((_, part),), end = self.take_all()
         return part, end
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
+import threading
 from typing import Any
 
 import numpy as np
@@ -649,3 +651,32 @@ def test_what_is_no_probability_is_a_dead_letter() -> None:
     names = {dict(one.headers)["__connect.errors.exception.class.name"] for one in letters}
     assert len(letters) == 4
     assert names == {InvalidPrediction.full_name.encode()}
+
+
+def test_schemas_are_compiled_in_another_thread_meanwhile() -> None:
+    """As a worker asks for them; paths that are new come at any time."""
+    schemas = InMemory()
+    codec = AvroCodec(schemas)
+    schema = record_of(
+        field("probs", SHAPES["doubles"][0]), *[field(f"f{i}", "int") for i in range(200)]
+    )
+    body = encoded(schema, {"probs": ROW} | {f"f{i}": i for i in range(200)})
+    heads = [schemas.add(schema | {"doc": str(i)}) for i in range(200)]
+    ended = threading.Event()
+
+    def prepare() -> None:
+        for head in itertools.cycle(heads):
+            codec.prepare(head + body, (), answered=True)
+            if ended.is_set():
+                return
+
+    thread = threading.Thread(target=prepare)
+    thread.start()
+    try:
+        for i in range(200):
+            message = codec.open(heads[i] + body)
+            assert bytes(codec.find(message, [f"f{i}"]) or b"") == b"%d" % i
+            assert codec.find(message, [f"f{i}", "inside"]) is None
+    finally:
+        ended.set()
+        thread.join(60)

@@ -399,6 +399,15 @@ def test_a_lane_needs_a_log():
         Task(Corrector(CLASSES), fields=FIELDS)
 
 
+def test_what_lanes_have_to_teach_is_taken_lane_by_lane():
+    task = task_of(Log())
+    task.handle([prediction(0, ROW, b"1"), prediction(1, ROW, b"1", version="2")])
+    with pytest.raises(ValueError, match="take: the task has lanes; take_all gives"):
+        task.take()
+    parts, end = task.take_all()
+    assert (len(parts), end) == (2, (2, 0))
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

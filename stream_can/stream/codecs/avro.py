@@ -157,8 +157,8 @@ class Program:
         self.top, self._named, self._code = schema, named, array("i")
         self._at: dict[str, int] = {}
         self.types: list[Type] = []
-        wants = {path: slot for path, slot in places.items()}
-        self.walker = Walker(self._code, self._node(schema, wants), len(places))
+        self.slots = len(places)
+        self.walker = Walker(self._code, self._node(schema, places), self.slots)
 
     def _add(self, *numbers: int) -> int:
         at = len(self._code)
@@ -439,7 +439,6 @@ class Opened(msgspec.Struct, gc=False):
     """Where the record begins, behind what names its schema."""
     program: Program
     spans: Any
-    slots: int
 
 
 class AvroCodec:
@@ -469,23 +468,22 @@ class AvroCodec:
         self._heads: dict[Key, bytes] = {}
 
     def _slot(self, path: Sequence[str]) -> int:
-        """The number of a path; a new one has every schema compiled again."""
+        """The number of a path; for a new one schemas are compiled again when they come."""
         slot = self._slots.get(path := tuple(path))
         if slot is None:
             slot = self._slots[path] = len(self._slots)
-            self._programs.clear()
         return slot
 
     def _program(self, key: Key) -> Program:
         program = self._programs.get(key)
-        if program is None:
+        if program is None or (isinstance(program, Program) and program.slots < len(self._slots)):
             if key not in self._schema_of:
                 self._schema_of[key] = self.schemas.schema(key)
             schema = self._schema_of[key]
             try:
                 if schema.kind != "AVRO":
                     raise AvroSchemaError(f"of kind {schema.kind}, expected AVRO")
-                program = program_of(schema, self._slots)
+                program = program_of(schema, dict(self._slots))
             except AvroSchemaError as error:
                 program = error
             self._programs[key] = program
@@ -518,14 +516,13 @@ class AvroCodec:
             spans = program.walker.walk(value, start)
         except ValueError as error:
             raise BadMessage(f"no record of schema {shown(key)}: {error}") from None
-        return Opened(key, value, start, program, spans, len(self._slots))
+        return Opened(key, value, start, program, spans)
 
     def _found(self, message: Opened, path: Sequence[str]) -> Found | None:
         slot = self._slot(path)
-        if slot >= message.slots:  # asked for the first time
+        if slot >= message.program.slots:  # asked for the first time
             program = message.program = self._program(message.key)
             message.spans = program.walker.walk(message.data, message.start)
-            message.slots = len(self._slots)
         start, end, type_ = message.spans[3 * slot : 3 * slot + 3]
         if type_ < 0:
             return None
