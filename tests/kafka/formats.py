@@ -11,7 +11,10 @@ from typing import Any
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.json_format import MessageToDict, ParseDict
 
 from tests.kafka.streams import STAMP, App, prediction
 from tests.kafka.topics import produce
@@ -54,6 +57,65 @@ JSON_LABEL: dict[str, Any] = {
     "$schema": "http://json-schema.org/draft-07/schema#", "title": "Label", "type": "object",
     "properties": {"id": {"type": "integer"}, "label": {"type": "string"}},
 }  # fmt: skip
+
+
+def proto(*, answered: bool = False) -> Any:
+    """The types of predictions and labels, in two files; with what is added to answers."""
+    kind = descriptor_pb2.FieldDescriptorProto
+    model = descriptor_pb2.FileDescriptorProto(
+        name="model.proto", package="com.example", syntax="proto3"
+    )
+    fraud = descriptor_pb2.FileDescriptorProto(
+        name="fraud.proto", package="com.example", syntax="proto3", dependency=["model.proto"]
+    )
+
+    def add(file: Any, name: str, *fields: tuple[str, int, int, bool]) -> Any:
+        message = file.message_type.add(name=name)
+        for field, number, type_, many in fields:
+            label = kind.LABEL_REPEATED if many else kind.LABEL_OPTIONAL
+            message.field.add(name=field, number=number, type=type_, label=label)
+        return message
+
+    add(model, "Model", ("name", 1, kind.TYPE_STRING, False), ("probs", 2, kind.TYPE_DOUBLE, True))
+    one = add(
+        fraud, "Fraud", ("id", 1, kind.TYPE_INT64, False), ("note", 2, kind.TYPE_STRING, False),
+        ("model", 3, kind.TYPE_MESSAGE, False), ("at", 4, kind.TYPE_INT64, False),
+        *[("probs_raw", 20001, kind.TYPE_DOUBLE, True)] * answered,
+    )  # fmt: skip
+    one.field[2].type_name = ".com.example.Model"
+    add(fraud, "Outcome", ("id", 1, kind.TYPE_INT64, False), ("label", 2, kind.TYPE_STRING, False))
+    return descriptor_pb2.FileDescriptorSet(file=[model, fraud])
+
+
+def proto_class(files: Any, name: str) -> Any:
+    """The class of a message."""
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"com.example.{name}"))
+
+
+def proto_serializer(url: str, topic: str, name: str) -> Write:
+    """Confluent's, of dictionaries."""
+    made = proto_class(proto(), name)
+    write = ProtobufSerializer(made, client(url), {"use.deprecated.format": False})
+    context = SerializationContext(topic, MessageField.VALUE)
+    return lambda value: write(ParseDict(value, made()), context)  # type: ignore[no-any-return]
+
+
+def proto_deserializer(topic: str) -> Callable[[bytes], Any]:
+    """Confluent's, of answers; with all fields as dictionaries."""
+    read = ProtobufDeserializer(
+        proto_class(proto(answered=True), "Fraud"), {"use.deprecated.format": False}
+    )
+    context = SerializationContext(topic, MessageField.VALUE)
+    return lambda value: MessageToDict(
+        read(value, context),
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+    )
+
+
 AT = {"id": "id", "probs": "model.probs"}
 """The settings that say where everything is."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import random
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from stream_can.kafka import Settings, SettingsError, Worker
 from stream_can.kafka.backfill import backfill
 from stream_can.kafka.client.registry import Registry
 from stream_can.kafka.labelling.pending import PendingRequests
@@ -329,3 +331,60 @@ def test_cloud_events_binary_and_structured(broker: Served, registry: Served) ->
     assert (counts.corrected, counts.matched, counts.dead_letters) == (20, 20, 0)
     out = json.loads(app.outputs(0)[-1].value)
     assert out["data"].keys() == {"probs", "probs_raw"}
+
+
+def test_protobuf_of_others_is_corrected_and_read_by_others(
+    broker: Served, registry: Served, tmp_path: Path
+) -> None:
+    """Predictions and labels are of two types; the types come from a descriptor set."""
+    path = tmp_path / "fraud.desc"
+    path.write_bytes(formats.proto().SerializeToString())
+    app = app_of(
+        broker, registry.url, "protobuf", protobuf_descriptor=str(path),
+        protobuf_message="com.example.Fraud", protobuf_label_message="com.example.Outcome",
+    )  # fmt: skip
+    made = formats.fill(
+        app, 300,
+        formats.proto_serializer(registry.url, app.given["input"], "Fraud"),
+        formats.proto_serializer(registry.url, app.given["labels"], "Outcome"),
+    )  # fmt: skip
+    worker = run_once(app, learned=300)
+    assert app.verify() == 300
+    assert letters(app) == []
+    assert worker.tasks[0].counts.matched == 150
+    decode, changed = formats.proto_deserializer(app.given["output"]), 0
+    for record in (one for p in range(app.partitions) for one in app.outputs(p)):
+        got = decode(record.value)
+        given = made[int(got["id"])]
+        assert got.pop("probs_raw") == given["model"]["probs"]
+        changed += got["model"]["probs"] != given["model"]["probs"]
+        got["model"]["probs"] = given["model"]["probs"]
+        assert got == given | {"id": str(given["id"]), "at": str(given["at"])}
+    assert changed > 200
+    subject = app.settings().subject
+    assert Registry(registry.url).latest(subject)[1].kind == "PROTOBUF"
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"protobuf_message": "com.example.Nothing"}, "com.example.Nothing"),
+        ({"protobuf_descriptor": "nowhere.desc"}, "nowhere.desc"),
+        ({"protobuf_first_field": 2}, "protobuf_first_field"),
+        ({"probs": "model.name"}, "model.name"),
+    ],
+)
+def test_types_that_do_not_fit_are_named_at_once(
+    broker: Served, registry: Served, tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
+    path = tmp_path / "fraud.desc"
+    path.write_bytes(formats.proto().SerializeToString())
+    given = {"protobuf_descriptor": str(path), "protobuf_message": "com.example.Fraud"}
+    with pytest.raises((SettingsError, ValueError), match=re.escape(says)):
+        Worker(
+            Settings(
+                bootstrap_servers=broker.bootstrap_servers.split(","), application_id="x",
+                input="in", output="out", classes=["a", "b"], format="protobuf",
+                schema_registry=registry.url, **(AT | given | changed),
+            )
+        )  # fmt: skip

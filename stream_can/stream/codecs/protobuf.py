@@ -7,7 +7,8 @@ input. What a newer writer has put into fields that the descriptor set does not 
 
 The probabilities are repeated double or float, a map from string to double or float, a message with
 such a field for each class, repeated messages of a label and a score, or with two classes one
-number. A field without presence that is empty counts as absent: one number of 0 needs ``optional``.
+number. Of fields without presence, a number of 0, the first symbol of an enum and false are values,
+since nothing else stands for these; what is empty counts as absent.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ _write = msgspec.json.Encoder().encode
 
 DEEPEST = 100
 """So many messages may be inside of each other, as in the library."""
+
+EMPTY = ("", b"")
+"""Texts that say nothing, where a field has no presence."""
 
 
 class Found(NamedTuple):
@@ -216,7 +220,10 @@ class ProtobufCodec:
         if place.presence and not holder.HasField(place.name):
             return None
         value = getattr(holder, place.name)
-        return Found(holder, place, value) if place.presence or value else None
+        is_value = (
+            place.presence or value or (isinstance(place.shape, Scalar) and value not in EMPTY)
+        )
+        return Found(holder, place, value) if is_value else None
 
     def find(self, message: Opened, path: Sequence[str]) -> Raw | None:
         """The JSON text of the value at a path; of what is repeated or a message an empty one."""
