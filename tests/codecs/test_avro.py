@@ -6,6 +6,7 @@ import itertools
 import json
 import struct
 import threading
+import uuid
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from stream_can import Corrector, InvalidPrediction, UnknownClass
 from stream_can.method.asking import LabelRequests
 from stream_can.stream.codecs.avro import AvroCodec, output_schema
 from stream_can.stream.codecs.framing import SchemaText
+from stream_can.stream.codecs.json import JsonCodec
 from stream_can.stream.codecs.single_object import SchemaFile, single
 from stream_can.stream.messages import BadMessage, Fields, Formats, Messages
 from stream_can.stream.records import Record
@@ -680,3 +682,61 @@ def test_schemas_are_compiled_in_another_thread_meanwhile() -> None:
     finally:
         ended.set()
         thread.join(60)
+
+
+def test_a_schema_named_by_a_guid_in_a_header() -> None:
+    """The answer has the number of its schema before it, and the header no more."""
+    schemas = InMemory()
+    codec = AvroCodec(schemas)
+    schema = record_of(field("probs", SHAPES["doubles"][0]))
+    guid = uuid.UUID(int=7)
+    schemas.known[guid] = SchemaText("AVRO", json.dumps(schema))
+    headers = [("h", b"1"), ("__value_schema_id", b"\x01" + guid.bytes)]
+    body = encoded(schema, {"probs": ROW})
+    task = Task(Corrector(CLASSES), formats=Formats(codec, codec))
+    records = [Record("in", 0, 0, 0, b"k", body, headers)]
+    for bad in (b"", b"\x01", b"\x02" + guid.bytes, b"\x01" + uuid.UUID(int=8).bytes):
+        other = [("__value_schema_id", bad)]
+        records.append(Record("in", 0, len(records), 0, b"k", body, other))
+    result = task.handle(records)
+    (output,) = result.outputs
+    assert [name for name, _ in output.headers] == ["h", "stream-can-version"]
+    assert output.value is not None
+    assert decoded(schemas.text(output.value), output.value[5:])["probs_raw"] == ROW
+    assert [letter.value for letter in result.dead_letters] == [body] * 4
+    assert all(dict(one.headers)["__value_schema_id"] is not None for one in result.dead_letters)
+
+
+def test_a_type_that_is_defined_before_the_probabilities() -> None:
+    """And used once more by what is added, in a namespace that types inherit."""
+    schema = record_of(
+        field("before", {**BY_FIELD, "name": "Scores"}), field("probs", "Scores"),
+        field("inner", record_of(field("again", "Scores"), name="Inner", namespace="com.other.x")),
+        namespace="com.example",
+    )  # fmt: skip
+    schema["fields"][2]["type"]["fields"][0]["type"] = "com.example.Scores"
+    values = dict(zip(CLASSES, ROW, strict=True))
+    datum = {"before": values, "probs": values, "inner": {"again": values}}
+    schemas, messages, _, prediction = opened(schema, datum)
+    answer = messages.write(prediction, np.array(NEW))
+    found = decoded(schemas.text(answer), answer[5:])
+    assert same(found.pop("probs"), NEW)
+    assert found == {k: v for k, v in datum.items() if k != "probs"} | {"probs_raw": values}
+    assert json.loads(schemas.text(answer))["fields"][-1]["type"] == ["null", "com.example.Scores"]
+
+
+def test_labels_in_json_beside_predictions_in_avro() -> None:
+    schemas = InMemory()
+    codec = AvroCodec(schemas, "model.probs")
+    schema = record_of(field("model", record_of(field("probs", SHAPES["doubles"][0]), name="M")))
+    head = schemas.add(schema)
+    options: Any = {"fields": Fields(probs="model.probs"), "labels_topic": "labels"}
+    task = Task(Corrector(CLASSES), formats=Formats(codec, JsonCodec()), **options)
+    value = head + encoded(schema, {"model": {"probs": ROW}})
+    echo = json.dumps({"label": "dog", "model": {"probs_raw": ROW}}).encode()
+    result = task.handle([
+        Record("in", 0, 0, 0, b"a", value), Record("labels", 0, 0, 1, b"a", b'{"label": "cat"}'),
+        Record("labels", 0, 1, 2, b"b", echo), Record("labels", 0, 2, 3, b"a", value),
+    ])  # fmt: skip
+    assert (len(result.outputs), len(result.dead_letters)) == (1, 1)
+    assert task.counts.matched == 2
