@@ -245,6 +245,7 @@ def test_what_was_sent_is_scored_after_a_restart_and_backfill_reads_it(
     wait("something is committed", lambda: app.lag() < 500 or first.error)
     first.stop()
     second = app.worker()
+    wait("its partition", lambda: second.worker.tasks or second.error)
     caught_up(app, second)
     (task,) = second.worker.tasks.values()
     counts = task.counts
