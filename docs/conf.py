@@ -72,6 +72,7 @@ napoleon_custom_sections = ["Returns", "Yields"]  # prose: the signature says th
 REFERENCE = {
     "corrector": ["stream_can"],
     "scores": ["stream_can.scores"],
+    "sets": ["stream_can.trust.sets"],
     "recordings": ["stream_can.recording", "stream_can.replay", "stream_can.report"],
     "snapshot": ["stream_can.snapshot"],
     "calibration": ["stream_can.calibration"],

@@ -1,0 +1,1 @@
+"""What lets people act on a row: which classes it can be."""
