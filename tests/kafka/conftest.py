@@ -17,7 +17,7 @@ from tests.conftest import OWN, SHARED
 from tests.kafka.broker.broker import VERSIONS, Broker, Served
 from tests.kafka.broker.registry import Apicurio
 from tests.kafka.brokers import REGISTRY, Own, Shared
-from tests.kafka.streams import App
+from tests.kafka.streams import App, Running
 
 HERE = Path(__file__).parent
 
@@ -56,6 +56,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(autouse=True)
 def _close_apps() -> Iterator[None]:
     yield
+    Running.end_all()
     while App.opened:
         App.opened.pop().close()
 

@@ -195,10 +195,13 @@ class App:
 
 
 class Running:
-    """A worker in a thread."""
+    """A worker in a thread, which ends with its test, also with one that failed."""
+
+    started: ClassVar[list[Running]] = []
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
+        self.started.append(self)
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -224,6 +227,13 @@ class Running:
         """Stop in order; raises what the worker raised."""
         self.worker.stop()
         self.join()
+
+    @classmethod
+    def end_all(cls) -> None:
+        for one in cls.started:
+            one.worker.stop()
+        while cls.started:
+            cls.started.pop().thread.join(PATIENCE)
 
     def join(self, seconds: float = PATIENCE) -> None:
         self.thread.join(seconds)
