@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # kafka-python 3.0.12 leaves the socket of a refused connection or a failed handshake to the
     # garbage collector, which may run in any test.
     config.addinivalue_line("filterwarnings", r"ignore:unclosed <(socket|ssl)\.:ResourceWarning")
+
+
+def pytest_sessionfinish() -> None:
+    gc.collect()  # those sockets, while that filter holds
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
