@@ -36,6 +36,11 @@ app.command(
     help="Learn from what Kafka topics hold, offline, so that a deployment starts warm.",
 )
 app.command(
+    "stream_can.cli.serve:serve_command",
+    name="serve",
+    help="Answer HTTP: predictions in, corrected predictions out; labels by id; state in one file.",
+)
+app.command(
     "stream_can.cli.label:label",
     name="label",
     help="Serve a page on 127.0.0.1 to give the labels that a worker asks for.",

@@ -15,6 +15,7 @@ __all__ = ["main"]
 
 EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
 EXTRAS |= {"prometheus_client": "kafka", "sklearn": "compare", "scipy": "compare"}
+EXTRAS |= {"uvicorn": "serve", "httptools": "serve"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -357,23 +357,12 @@ class LearnedLog:
         those that have learned since their last one."""
         replica, learn = self.replicas[number], self.settings.learn
         self._shared[number] = replica.offset, time.monotonic()
-        lanes, before = replica.lanes, self._written.get(number, {})
-        changed = {name for name, one in lanes.items() if one.last >= before.get(name, -1)}
-        at = {name: replica.offset if name in changed else before[name] for name in lanes}
-        found = [
-            SharedRecord(
-                number, shared.lane_key(number, name), shared.pack_lane(name, lanes[name], at[name])
-            )
-            for name in at
-            if name in changed
-        ]
-        found += [
-            SharedRecord(number, shared.lane_key(number, name), None)
-            for name in before
-            if name not in lanes
-        ]
+        lanes, at = shared.records(replica, self._written.get(number, {}), number)
         self._written[number] = at
-        return [*found, SharedRecord(number, shared.key(learn, number), shared.pack(replica, at))]
+        return [
+            *(SharedRecord(number, *one) for one in lanes.items()),
+            SharedRecord(number, shared.key(learn, number), shared.pack(replica, at)),
+        ]
 
     def forget_written(self) -> None:
         """A transaction may have been given up: which records of lanes are stored is not known."""

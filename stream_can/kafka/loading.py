@@ -13,17 +13,15 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from stream_can.kafka.client.options import OURS, option_defaults
 from stream_can.kafka.settings import Settings, SettingsError
 
+S = TypeVar("S", bound=Settings)
 PREFIX = "STREAM_CAN_"
-SECRET = "schema_registry_password"
-FILES = ("classes_from_file", "schema_registry_ca", "avro_schema", "protobuf_descriptor")
-"""Settings that name a file: as seen from the one that names it."""
 INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
 ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 """What Kubernetes sets in every pod for a Service named ``stream-can`` or ``stream-can-...``."""
@@ -47,7 +45,17 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
     SettingsError
         Naming the setting and the nearest known name.
     """
-    known = (*Settings.__struct_fields__, f"{SECRET}_from_file")
+    return load_as(Settings, path, overrides, env)
+
+
+def load_as(
+    kind: type[S],
+    path: str | Path | None,
+    overrides: Mapping[str, Any],
+    env: Mapping[str, str],
+) -> S:
+    """:func:`load` for the settings of another command."""
+    known = (*kind.names(), *(f"{name}_from_file" for name in kind.secret_names))
     values: dict[str, Any] = {}
     if path is not None:
         try:
@@ -57,7 +65,7 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"{path}: {error}") from None
         _refuse_unknown(values, known, f"{path}: ")
-        for name in FILES:
+        for name in kind.files:
             if isinstance(values.get(name), str):
                 values[name] = str(Path(path).parent / values[name])
     client = values.pop("client", {})
@@ -78,11 +86,15 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
             _refuse_unknown([name], known, "")
             values[name] = value
     client |= _pairs(overrides.get("client") or {})
-    if (file := values.pop(f"{SECRET}_from_file", None)) is not None:
-        values[SECRET] = _secret(file, SECRET)
+    for secret in kind.secret_names:
+        if (file := values.pop(f"{secret}_from_file", None)) is not None:
+            values[secret] = _secret(file, secret)
     values = {name: _listed(name, value) for name, value in values.items()}
+    if client or "client" in known:
+        _refuse_unknown(["client"], known, "")
+        values["client"] = _client(client)
     try:
-        return msgspec.convert(values | {"client": _client(client)}, Settings, strict=False)
+        return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from urllib.parse import urlsplit
 
 import msgspec
@@ -73,6 +82,18 @@ class ModelSettings(
 
 class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Everything that ``stream-can run`` can be told; `options` lists it with its help."""
+
+    secret_names: ClassVar[tuple[str, ...]] = ("schema_registry_password",)
+    """Settings that may come from a file, ``<name>_from_file``."""
+    files: ClassVar[tuple[str, ...]] = (
+        "classes_from_file", "schema_registry_ca", "avro_schema", "protobuf_descriptor",
+    )  # fmt: skip
+    """Settings that name a file: as seen from the one that names it."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Of what can be told."""
+        return cls.__struct_fields__
 
     bootstrap_servers: Annotated[list[str], _is("brokers to ask first, host:port,...")]
     application_id: Annotated[
@@ -379,11 +400,11 @@ class Option(NamedTuple):
     help: str
 
 
-def options() -> list[Option]:
+def options(of: type[Settings] = Settings) -> list[Option]:
     """Every setting, for a command line; tables of models stand in a file."""
-    hints = get_type_hints(Settings, include_extras=True)
+    hints = get_type_hints(of, include_extras=True)
     found = []
-    for name in Settings.__struct_fields__:
+    for name in of.names():
         if name == "models":
             continue
         type_, meta = get_args(hints[name])

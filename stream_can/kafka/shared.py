@@ -22,7 +22,10 @@ from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.terms import Terms
 
-__all__ = ["SharedHead", "is_shared", "key", "nearest_first", "newest_shared", "pack", "unpack"]
+__all__ = [
+    "SharedHead", "head", "is_shared", "key", "nearest_first", "newest_shared",
+    "pack", "records", "unpack",
+]  # fmt: skip
 
 FORMAT, WITHOUT_IDENTITY = 2, 1
 NEAR = (1_000, 20_000)
@@ -104,12 +107,43 @@ def pack(replica: Replica, at: Mapping[LaneName, int] = MappingProxyType({})) ->
         StoredLane(*name, one.begun, one.last, one.after, one.labels, at[name])
         for name, one in replica.lanes.items()
     ]
-    head = SharedHead(
+    says = SharedHead(
         number, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said
     )
     # So that release 0.2 says what is the matter: its own words for a newer number here do not.
     version = snapshot.SINCE_0_3 if number == FORMAT else snapshot.VERSION
-    return snapshot.encode(msgspec.to_builtins(head), {}, version)
+    return snapshot.encode(msgspec.to_builtins(says), {}, version)
+
+
+def head(data: bytes) -> SharedHead:
+    """What a shared record says; SnapshotMismatch where it is none, or of a newer release."""
+    return snapshot.typed(snapshot.decode(data).head, SharedHead)
+
+
+def records(
+    replica: Replica, before: Mapping[LaneName, int], partition: int = 0
+) -> tuple[dict[bytes, bytes | None], dict[LaneName, int]]:
+    """The records of lanes to write with the next shared record, and the offsets in all of them.
+
+    Those are of the lanes that have learned since their last one; None where a lane has gone.
+
+    Parameters
+    ----------
+    before
+        The offsets in the lanes' records that are there.
+    partition
+        Of the log, which is in their keys.
+    """
+    lanes = replica.lanes
+    changed = {name for name, one in lanes.items() if one.last >= before.get(name, -1)}
+    at = {name: replica.offset if name in changed else before[name] for name in lanes}
+    found: dict[bytes, bytes | None] = {
+        lane_key(partition, name): pack_lane(name, lanes[name], at[name])
+        for name in at
+        if name in changed
+    }
+    found |= {lane_key(partition, name): None for name in before if name not in lanes}
+    return found, at
 
 
 def unpack(
@@ -129,9 +163,9 @@ def unpack(
     SnapshotMismatch
         The bytes are no such record, corrupt, or of a newer release; or that of a lane is missing.
     """
-    head = snapshot.typed(snapshot.decode(data).head, SharedHead)
+    says = head(data)
     lanes: dict[LaneName, Begun] = {}
-    for one in head.lanes:
+    for one in says.lanes:
         own = of_lanes.get(lane_key(partition, one.name))
         if own is None:
             raise SnapshotMismatch(f"snapshot: the record of lane {one.name} is not there")
@@ -140,14 +174,13 @@ def unpack(
             raise SnapshotMismatch(f"snapshot: the record of lane {one.name} is of another offset")
         corrector = Corrector.from_bytes(of.corrector)
         lanes[one.name] = Begun(corrector, one.begun, one.last, one.after, one.labels)
-    base = Corrector.from_bytes(head.corrector)
-    return Replica(base, head.folded_to, head.terms, lanes, head.times)
+    base = Corrector.from_bytes(says.corrector)
+    return Replica(base, says.folded_to, says.terms, lanes, says.times)
 
 
 def stored(readers: Readers, state: str, partition: int, data: bytes) -> Replica:
     """:func:`unpack` with the records of its lanes, read from a partition of the state topic."""
-    head = snapshot.typed(snapshot.decode(data).head, SharedHead)
-    wanted = {lane_key(partition, one.name) for one in head.lanes}
+    wanted = {lane_key(partition, one.name) for one in head(data).lanes}
     begin, end = readers.span(state, partition)
     found: dict[bytes, bytes] = {}
     for start in nearest_first(begin, end):

@@ -160,19 +160,21 @@ class Start:
             ),
         }
 
-    def fresh(self, replica: Replica, next_prediction: int, next_label: int) -> Task:
-        """One that begins at these offsets of input and labels."""
+    def fresh(
+        self, replica: Replica, next_prediction: int, next_label: int, **changed: Any
+    ) -> Task:
+        """One that begins at these offsets of input and labels; some of its options changed."""
         return Task(
             replica,
-            **self.task_options(),
+            **self.task_options() | changed,
             next_prediction=next_prediction,
             next_label=next_label,
             count_values=True,
         )
 
-    def stored(self, replica: Replica, positions: bytes) -> Task:
-        """One from its positions."""
-        options = self.task_options()
+    def stored(self, replica: Replica, positions: bytes, **changed: Any) -> Task:
+        """One from its positions; some of its options changed."""
+        options = self.task_options() | changed
         return Task.from_bytes(positions, replica=replica, count_values=True, **options)
 
     def compare_counts(self, corrector: Corrector) -> None:

@@ -77,6 +77,8 @@ class Lane:
         Whether ``fresh`` alone is no reason to change a row: the log does not have it.
     bound
         Of the recent predictions, where lanes share one.
+    once
+        Whether a prediction has one label: the first.
     """
 
     def __init__(
@@ -93,7 +95,9 @@ class Lane:
         fresh: bytes | None = None,
         unchanged: bool = False,
         bound: Bound | None = None,
+        once: bool = False,
     ) -> None:
+        self._once = once
         self.name, self._fresh, self._unchanged = name, fresh, unchanged
         self._learner = corrector
         self._epoch = corrector.epoch if isinstance(corrector, Replica) else 0
@@ -237,6 +241,11 @@ class Lane:
         self._batch.predict(prediction, output, entry)
         return output
 
+    def waiting(self, id: bytes | None) -> Recent | None:
+        """The prediction of an id, where it waits for its label."""
+        entry = self.recent.get(id)
+        return None if self._once and entry is not None and entry.labelled else entry
+
     def learn(self, label: Label, place: tuple[int, int] | None) -> Recent | None:
         """Take a label; its prediction, where that is kept.
 
@@ -246,7 +255,9 @@ class Lane:
             Its own offset, and the next one of predictions as it is taken; None for a label that is
             scored by and not learned.
         """
-        entry = self.recent.get(label.id)
+        entry = self.waiting(label.id)
+        if entry is not None:
+            entry.labelled = True
         if place is not None:
             self._batch.learn(label, entry, place)
         elif entry is not None:

@@ -283,6 +283,20 @@ class Lanes:
         self._named[name] = self._fit[name] = lane
         return lane
 
+    def holders(self, id: bytes) -> list[Recent]:
+        """The predictions kept of an id, one of each lane that has one."""
+        kept = [self.only.recent] if self._bound is None else self._bound.holders(id)
+        return [entry for one in kept if (entry := one.get(id)) is not None]
+
+    def keep(self, name: LaneName, id: bytes, entry: Recent) -> Lane | None:
+        """Put a prediction of before among the recent ones; None where its lane is gone."""
+        lane = self.only if self._naming is None else self._known(name)
+        if lane is None and name in self.stored:
+            lane = self._new(name, self._fleet.listed.get(name.model), False)
+        if lane is not None:
+            lane.recent.add(id, entry)
+        return lane
+
     def _discard(self, lane: Lane) -> None:
         lane.recent.clear()
         del self._named[lane.name]
@@ -337,7 +351,7 @@ class Lanes:
         found = [
             (lane, label, entry)
             for lane, label in says.labels
-            if lane.recent.get(label.id) is not None
+            if lane.waiting(label.id) is not None
             and (entry := lane.learn(label, place)) is not None
         ]
         if len(found) > 1:

@@ -9,7 +9,8 @@ score it once its label comes.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -47,6 +48,8 @@ class Recent(msgspec.Struct, gc=False):
     """Whether its label would be a sample to score by."""
     given: Given | None = None
     """What it gave of the declared columns: the prediction's values count, not its label's."""
+    labelled: bool = False
+    """Whether a label was learned for it here."""
 
     @property
     def raw(self) -> bytes:
@@ -219,6 +222,15 @@ class RecentPredictions:
     def get(self, name: bytes | None) -> Recent | None:
         """The prediction of an id; None where it is not kept."""
         return None if name is None else self._entries.get(name)
+
+    def since(self, offset: int) -> list[tuple[bytes, Recent]]:
+        """Ids and predictions from an offset on, the newest first."""
+        newest = reversed(self._entries.items())
+        return list(takewhile(lambda item: item[1].offset >= offset, newest))
+
+    def __iter__(self) -> Iterator[tuple[bytes, Recent]]:
+        """Ids and predictions, oldest first."""
+        return iter(self._entries.items())
 
     def dump(self) -> tuple[list[bytes], Array, Receipts]:
         """The ids, oldest first, a row for each, shape (n, 2 + 2 m): offset, timestamp, the raw row

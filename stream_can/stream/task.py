@@ -103,7 +103,8 @@ class Task:
         Most bytes of key, value and headers of an output together. A prediction whose output could
         be larger, whatever its numbers, becomes a dead letter before it changes anything.
     errors
-        "dead-letter", or "fail" to stop at the first record that cannot be read.
+        "dead-letter"; or "fail" to stop at the first record that cannot be read; or "refuse" to
+        take none of a batch that has one: its ``dead_letters`` say which.
     learn_share
         Which share of the labels is learned, chosen by topic, partition and offset.
     requests
@@ -117,6 +118,9 @@ class Task:
     fleet
         Which models there may be, where ``fields`` say where a message names its model or version;
         then ``corrector`` is a replica.
+    once
+        Whether a prediction has one label: then a second one of its id teaches the class mix alone,
+        or nothing where there are lanes.
     """
 
     def __init__(
@@ -129,16 +133,17 @@ class Task:
         labelled: bool = False,
         recent_bytes: int = 64 << 20,
         max_bytes: int | None = None,
-        errors: Literal["dead-letter", "fail"] = "dead-letter",
+        errors: Literal["dead-letter", "fail", "refuse"] = "dead-letter",
         learn_share: float = 1.0,
         requests: LabelRequests | None = None,
         next_prediction: int = 0,
         next_label: int = 0,
         count_values: bool = False,
         fleet: Fleet | None = None,
+        once: bool = False,
     ) -> None:
-        if errors not in ("dead-letter", "fail"):
-            raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
+        if errors not in ("dead-letter", "fail", "refuse"):
+            raise ValueError(f"errors: {errors!r}, expected 'dead-letter', 'fail' or 'refuse'")
         if recent_bytes < 0:
             raise ValueError(f"recent_bytes: {recent_bytes}, expected 0 or more")
         if requests is not None and labelled:
@@ -164,6 +169,7 @@ class Task:
                 begin=begin,
                 count_values=count_values,
                 bound=bound,
+                once=once,
                 **options,
             )
 
@@ -227,6 +233,14 @@ class Task:
         opened, lanes, off = self.lanes.open(records, self.reading)
         labels_topic = self.reading.labels_topic
         result, counts = Result([], [], [], None, off), self.counts
+        if self._errors == "refuse":
+            for record, says in zip(records, opened, strict=True):
+                if isinstance(says, StreamCANError):
+                    self._reject(record, says, result)
+                    counts.labels += record.topic == labels_topic
+                    counts.predictions += record.topic != labels_topic
+            if result.dead_letters:
+                return result
         for record, says, lane in zip(records, opened, lanes, strict=False):
             is_label = record.topic == labels_topic
             match says:
@@ -238,7 +252,7 @@ class Task:
                     if says.label is not None:
                         counts.labels += 1
                         counts.matched += 1
-                case Label() if says.by_id and lane.recent.get(says.id) is None:
+                case Label() if says.by_id and lane.waiting(says.id) is None:
                     counts.unmatched += 1
                 case Label():
                     where = (record.offset, self.next_prediction) if self._learns(record) else None

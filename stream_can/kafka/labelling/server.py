@@ -19,16 +19,17 @@ import json
 import math
 import re
 import secrets
+from collections.abc import Container, Sequence
 from decimal import Decimal
 from importlib import resources
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 import msgspec
 
 from stream_can.errors import UnknownClass
 from stream_can.kafka.client.guards import ClientError, DeniedError
-from stream_can.kafka.labelling.pending import NotOpen, Pending, PendingRequests
+from stream_can.kafka.labelling.pending import NotOpen, Pending
 from stream_can.kafka.watch.server import Handler, Server
 from stream_can.stream.codecs.codec import ASKED
 
@@ -55,6 +56,26 @@ class Answer(msgspec.Struct, forbid_unknown_fields=True):
     column: int = msgspec.field(name="class")
 
 
+class OpenRequests(Protocol):
+    """What the page has to know and may do; any thread may ask."""
+
+    probs_path: list[str]
+    raw_path: list[str] | None
+
+    @property
+    def classes(self) -> Sequence[Any]: ...
+
+    def first(
+        self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
+    ) -> tuple[int, list[Pending]]: ...
+
+    def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]: ...
+
+    def classes_of(self, one: Pending) -> Sequence[Any]: ...
+
+    def answer(self, partition: int, offset: int, column: int) -> None: ...
+
+
 class LabellingServer:
     """Serves the page in a thread of its own, until ``close``.
 
@@ -73,9 +94,7 @@ class LabellingServer:
         The port cannot be had.
     """
 
-    def __init__(
-        self, pending: PendingRequests, port: int = 0, *, percentages: bool = False
-    ) -> None:
+    def __init__(self, pending: OpenRequests, port: int = 0, *, percentages: bool = False) -> None:
         self.token = secrets.token_urlsafe(24)
         try:
             self._server = Server(
@@ -93,7 +112,7 @@ class LabellingServer:
         self._server.close()
 
 
-def shown(one: Pending, pending: PendingRequests) -> str:
+def shown(one: Pending, pending: OpenRequests) -> str:
     """A request as the page has it, in JSON: its message without what the probabilities say.
 
     A message that cannot be taken apart is shown as its text, so that none holds up the others.
@@ -150,7 +169,7 @@ def forget(message: Any, path: list[str] | None) -> None:
         message.pop(last, None)
 
 
-def _handler(pending: PendingRequests, token: str, percentages: bool) -> type[Handler]:
+def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handler]:
     page = resources.files(__package__).joinpath("page.html").read_text("utf-8")
     classes = tuple(pending.classes)
 
@@ -206,7 +225,7 @@ def _handler(pending: PendingRequests, token: str, percentages: bool) -> type[Ha
     return Asked
 
 
-def answered(pending: PendingRequests, body: bytes) -> tuple[int, str]:
+def answered(pending: OpenRequests, body: bytes) -> tuple[int, str]:
     """Take an answer; what to say of it."""
     try:
         answer = msgspec.json.decode(body, type=Answer)

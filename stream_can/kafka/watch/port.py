@@ -57,20 +57,10 @@ class Port:
         registry: CollectorRegistry,
         status: Callable[[], bytes] | None = None,
     ) -> None:
-        page = live_page()
-        pages: dict[str, Page] = {
-            "/livez": lambda _: _state(
-                health.live, f"the loop came round {health.silence:.1f} s ago"
-            ),
-            "/readyz": lambda _: _state(health.ready and not health.waits_for, _readiness(health)),
-            "/metrics": lambda accept: _metrics(registry, accept),
-        }
-        if status is not None:
-            pages["/"] = lambda _: (200, "text/html; charset=utf-8", page.body)
-            pages["/status.json"] = lambda _: (200, "application/json", status())
+        shown, policy = pages(health, registry, status)
         try:
             self._server = Server(
-                host, port, _handler(pages, page.policy), request_seconds=REQUEST_SECONDS
+                host, port, _handler(shown, policy), request_seconds=REQUEST_SECONDS
             )
         except (OSError, OverflowError) as error:
             raise DeniedError(f"http_port {port} on {host!r}: {error}") from error
@@ -83,6 +73,23 @@ class Port:
 
 
 Page = Callable[[str], tuple[int, str, bytes]]
+"""From the header Accept to status, Content-Type and body."""
+
+
+def pages(
+    health: Health, registry: CollectorRegistry, status: Callable[[], bytes] | None = None
+) -> tuple[dict[str, Page], str]:
+    """The pages by their paths, and their Content-Security-Policy; any thread may ask for one."""
+    page = live_page()
+    found: dict[str, Page] = {
+        "/livez": lambda _: _state(health.live, f"the loop came round {health.silence:.1f} s ago"),
+        "/readyz": lambda _: _state(health.ready and not health.waits_for, _readiness(health)),
+        "/metrics": lambda accept: _metrics(registry, accept),
+    }
+    if status is not None:
+        found["/"] = lambda _: (200, "text/html; charset=utf-8", page.body)
+        found["/status.json"] = lambda _: (200, "application/json", status())
+    return found, page.policy
 
 
 def _readiness(health: Health) -> str:

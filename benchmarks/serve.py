@@ -1,0 +1,195 @@
+"""Requests a second and how long they take: ``stream-can serve`` against its server alone.
+
+The other side is an application in the same server that sends each body back. Both run at once, as
+processes of their own, and are asked in turn, each round for some seconds, by one client over so
+many connections that wait for their answers.
+
+    python benchmarks/serve.py [--rounds 3] [--seconds 2] [--classes 10 100] [--connections 1 16 64]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+ECHO = """
+import asyncio, socket, sys, uvicorn
+from stream_can.serve.protocol import Bounded
+
+async def app(scope, receive, send):
+    body = (await receive())["body"]
+    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+config = uvicorn.Config(app, port=int(sys.argv[1]), http=Bounded, ws="none", lifespan="off",
+                        log_config=None, access_log=False, server_header=False)
+uvicorn.Server(config).run()
+"""
+
+
+class Connection(asyncio.Protocol):
+    """Sends a request as soon as the last one is answered, until the time is over."""
+
+    def __init__(self, bodies: list[bytes], end: float, path: str) -> None:
+        self.requests = [
+            b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
+            for body in bodies
+        ]
+        self.end, self.times = end, []
+        self.data, self.length, self.number = b"", 0, 0
+        self.done = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        self.send()
+
+    def send(self) -> None:
+        self.began = time.perf_counter()
+        if self.began > self.end:
+            self.done.set_result(None)
+            self.transport.close()
+            return
+        self.transport.write(self.requests[self.number % len(self.requests)])
+        self.number += 1
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        if not self.length:
+            head = self.data.find(b"\r\n\r\n")
+            if head < 0:
+                return
+            assert self.data.startswith(b"HTTP/1.1 200"), self.data[:300]
+            at = self.data.lower().index(b"content-length:") + 15
+            self.length = head + 4 + int(self.data[at : self.data.index(b"\r", at)])
+        if len(self.data) >= self.length:
+            self.times.append(time.perf_counter() - self.began)
+            self.data, self.length = b"", 0
+            self.send()
+
+
+async def ask(port: int, bodies: list[bytes], n: int, seconds: float) -> list[float]:
+    """How long each answer took, over n connections."""
+    loop, end = asyncio.get_running_loop(), time.perf_counter() + seconds
+    found = []
+    for _ in range(n):
+        _, one = await loop.create_connection(
+            lambda: Connection(bodies, end, "/correct"), "127.0.0.1", port
+        )
+        found.append(one)
+    await asyncio.gather(*(one.done for one in found))
+    return [x for one in found for x in one.times]
+
+
+def bodies_of(m: int, rows: int, rng: np.random.Generator) -> list[bytes]:
+    """Of 200 requests."""
+    found = []
+    for i in range(200):
+        messages = [
+            {"id": f"{i}-{j}", "probs": rng.dirichlet(np.full(m, 0.3)).round(4).tolist()}
+            for j in range(rows)
+        ]
+        for one in messages:  # as rounding leaves it
+            one["probs"][0] = round(1 - sum(one["probs"][1:]), 4)
+            if one["probs"][0] < 0:
+                one["probs"] = [1 / m] * m
+        found.append(json.dumps(messages[0] if rows == 1 else messages).encode())
+    return found
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+def cpu(pid: int) -> float:
+    """Seconds of processor time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for(port: int) -> None:
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise SystemExit("a server does not answer")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--classes", type=int, nargs="+", default=[10, 100])
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 64])
+    given = parser.parse_args()
+    print("m  rows  connections | requests/s ours, echo | p50 ms | p99 ms | time ratio, CPU ratio"
+          " (min median max)")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for m in given.classes:
+            ports = free_port(), free_port()
+            config = Path(folder) / f"{m}.toml"
+            names = json.dumps([f"class{i}" for i in range(m)])
+            state = Path(folder) / f"{m}.sqlite"
+            config.write_text(f'classes = {names}\nhttp_port = {ports[0]}\nstate = "{state}"\n')
+            servers = [
+                subprocess.Popen([sys.executable, "-m", "stream_can", "serve", config]),
+                subprocess.Popen([sys.executable, "-c", ECHO, str(ports[1])]),
+            ]
+            try:
+                for port in ports:
+                    wait_for(port)
+                for rows in given.rows:
+                    bodies = bodies_of(m, rows, np.random.default_rng(m))
+                    for n in given.connections:
+                        measure(m, rows, n, bodies, ports, servers, given)
+            finally:
+                for one in servers:
+                    one.terminate()
+                    one.wait()
+
+
+def measure(m, rows, n, bodies, ports, servers, given) -> None:  # type: ignore[no-untyped-def]
+    """One line of the table."""
+    rates, ratios, cpus = [[], []], [], []
+    times: list[list[float]] = [[], []]
+    asyncio.run(ask(ports[0], bodies, n, 0.3))
+    for _ in range(given.rounds):
+        seconds, used = [], []
+        for side in (0, 1):
+            before = cpu(servers[side].pid)
+            found = asyncio.run(ask(ports[side], bodies, n, given.seconds))
+            used.append((cpu(servers[side].pid) - before) / len(found))
+            times[side] += found
+            rates[side].append(len(found) / given.seconds)
+            seconds.append(sum(found) / len(found))
+        ratios.append(seconds[0] / seconds[1])
+        cpus.append(used[0] / used[1])
+    p50, p99 = ([1000 * float(np.quantile(t, q)) for t in times] for q in (0.5, 0.99))
+    show = lambda x: "/".join(f"{f(x):.2f}" for f in (min, median, max))  # noqa: E731
+    print(
+        f"{m:3} {rows:3} {n:3} | {median(rates[0]):6.0f} {median(rates[1]):6.0f}"
+        f" | {p50[0]:6.2f} {p50[1]:6.2f} | {p99[0]:6.2f} {p99[1]:6.2f}"
+        f" | {show(ratios)}  {show(cpus)}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

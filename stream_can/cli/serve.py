@@ -1,0 +1,55 @@
+"""``stream-can serve``: behind a model, over HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from stream_can import kafka
+from stream_can.cli.kafka import KINDS
+from stream_can.serve import load, options, serve
+
+__all__ = ["serve_command"]
+
+NAMES = {"http_port": ["--http-port", "--port"], "http_host": ["--http-host", "--host"]}
+"""Settings that have a shorter option too."""
+Given: Any = make_dataclass(
+    "Given",
+    [
+        (
+            option.name,
+            Annotated[
+                KINDS.get(option.kind, str | None),
+                Parameter(name=NAMES.get(option.name), help=option.help, negative=""),
+            ],
+            None,
+        )
+        for option in options()
+    ],
+    kw_only=True,
+    namespace={"__module__": __name__},
+)
+"""What the user gave: an option for every setting, None where it was not given."""
+NOTHING = Given()
+Config = Annotated[Path | None, Parameter(help="TOML file of settings")]
+
+
+def serve_command(
+    config: Config = None, *, given: Annotated[Given, Parameter(name="*")] = NOTHING
+) -> int:
+    """Answer HTTP: predictions in, corrected predictions out; labels by id; state in one file.
+
+    Each option is also a key of the TOML file and an environment variable (STREAM_CAN_ and its name
+    in capitals). An option wins over the variable, and that one over the file.
+    """
+    try:
+        settings = load(config, vars(given), os.environ)
+    except kafka.SettingsError as error:
+        print(f"stream-can serve: {error}", file=sys.stderr)
+        return 2
+    return serve(settings)

@@ -1,0 +1,345 @@
+"""The server as an ASGI application: which request is answered by what.
+
+================================= ==========================================================
+POST /correct                     predictions in, corrected predictions out
+POST /labels                      labels, answered once they are on the disk
+POST /v2/models/NAME/infer        the same as /correct, in the open inference protocol
+GET  /v2, /v2/models/NAME         what there is
+GET  /v2/health/live, /ready      for whoever restarts or sends
+GET  /                            a page to look at; /status.json behind it
+GET  /metrics, /livez, /readyz    as a worker's
+GET  /openapi.json                all of this for machines
+================================= ==========================================================
+
+Every answer that is no page is JSON; an error is ``{"error": why}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from stream_can.kafka.watch.port import pages
+from stream_can.serve.inference import BadRequest, Inference, metadata
+from stream_can.serve.openapi import description
+from stream_can.serve.service import Corrected, Refused, Service, Unavailable
+from stream_can.version import __version__
+
+__all__ = ["LARGEST_BODY", "App"]
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY = 8 << 20
+"""Bytes of a request."""
+BODY_SECONDS = 10.0
+"""Until a request is there, from its head on."""
+MOST_REQUESTS = 1000
+"""That are answered at once; more are sent away."""
+MOST_MESSAGES = 100_000
+"""Of a request."""
+PLAIN = (b"x-content-type-options", b"nosniff")
+SECURE = (
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+JSON, LINES = b"application/json", b"application/x-ndjson"
+OPEN = ("/livez", "/readyz", "/v2/health/live", "/v2/health/ready")
+"""What probes ask for, without a token."""
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+Headers = dict[bytes, bytes]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+_read_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_write = msgspec.json.Encoder().encode
+
+
+class Answer(NamedTuple):
+    """An answer."""
+
+    status: int
+    body: bytes
+    kind: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Problem(Exception):
+    """What is answered instead."""
+
+    def __init__(self, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(why)
+        self.answer = Answer(status, _write({"error": why}), headers=headers)
+
+
+class App:
+    """The application.
+
+    Parameters
+    ----------
+    service
+        What it serves.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.settings = service, service.settings
+        self.connections: Collection[Any] = ()
+        """Those that are open, where the server tells: of several, requests come together."""
+        self._open = 0
+        token = self.settings.token
+        self._token = None if token is None else token.encode()
+        health, registry = service.health, service.metrics.registry
+        self._pages, policy = pages(health, registry, service.look.json)
+        self._policy = (*SECURE, (b"content-security-policy", policy.encode()))
+        self._description = _write(description(service))
+        self._durable = self.settings.durable == "predictions"
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        self._open += 1
+        try:
+            if self._open > MOST_REQUESTS:
+                raise Problem(503, "too many requests at once", (b"retry-after", b"1"))
+            answer = await self._answer(scope, receive)
+        except Problem as problem:
+            answer = problem.answer
+        except Refused as error:
+            answer = Answer(422, _write({"error": str(error)}))
+        except BadRequest as error:
+            answer = Answer(400, _write({"error": str(error)}))
+        except Unavailable as error:
+            answer = Answer(503, _write({"error": str(error)}), headers=((b"retry-after", b"1"),))
+        except ConnectionError:
+            return
+        except Exception:
+            log.exception("%s %s: this is a bug", scope["method"], scope["path"])
+            answer = Answer(500, _write({"error": "a fault of the server; its log has more"}))
+        finally:
+            self._open -= 1
+        body = answer.body
+        head = [(b"content-type", answer.kind), (b"content-length", b"%d" % len(body))]
+        await send(
+            {
+                "type": "http.response.start",
+                "status": answer.status,
+                "headers": [*head, PLAIN, *answer.headers],
+            }
+        )
+        await send(
+            {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body}
+        )
+
+    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer:
+        path, method = scope["path"], scope["method"]
+        headers: Headers = dict(scope["headers"])
+        self._require_allowed(path, headers)
+        if path == "/correct":
+            body = await self._body(method, headers, receive)
+            found, form = messages_in(body, headers.get(b"content-type", b""))
+            return together(*await self._corrected(found), form)
+        if path == "/labels":
+            body = await self._body(method, headers, receive)
+            found, _ = messages_in(body, headers.get(b"content-type", b""))
+            statuses = self.service.label(found)
+            await self.service.written()
+            counts = {name: statuses.count(name) for name in ("learned", "repeated", "unknown")}
+            return Answer(200, _write({**counts, "statuses": statuses}))
+        if path.startswith("/v2"):
+            return await self._inference(path, method, headers, receive)
+        if path == "/openapi.json":
+            self._require_get(method)
+            return Answer(200, self._description)
+        page = self._pages.get(path)
+        if page is None:
+            raise Problem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
+        self._require_get(method)
+        accept = headers.get(b"accept", b"").decode("latin-1")
+        loop = asyncio.get_running_loop()
+        code, kind, content = await loop.run_in_executor(None, page, accept)
+        return Answer(code, content, kind.encode(), self._policy)
+
+    async def _inference(
+        self, path: str, method: str, headers: Headers, receive: Receive
+    ) -> Answer:
+        """What begins with /v2."""
+        service, settings = self.service, self.settings
+        match [unquote(part) for part in path.split("/")[2:]]:
+            case []:
+                self._require_get(method)
+                about = {"name": "stream_can", "version": __version__, "extensions": []}
+                return Answer(200, _write(about))
+            case ["health", "live"]:
+                self._require_get(method)
+                live = service.health.live
+                return Answer(200 if live else 503, _write({"live": live}))
+            case ["health", "ready"]:
+                self._require_get(method)
+                ready = self._ready
+                return Answer(200 if ready else 503, _write({"ready": ready}))
+            case ["models", model, *rest]:
+                version = ""
+                if rest[:1] == ["versions"] and len(rest) > 1:
+                    version, rest = rest[1], rest[2:]
+                if rest == ["infer"]:
+                    if b"inference-header-content-length" in headers:
+                        raise Problem(415, "binary tensors are not read here, send them as JSON")
+                    body = await self._body(method, headers, receive)
+                    asked = Inference(body, settings, model, version)
+                    outputs, learned = await self._corrected(asked.messages)
+                    return Answer(200, asked.answer(outputs), headers=(of(learned),))
+                if rest in ([], ["ready"]):
+                    self._require_get(method)
+                    if settings.model is None and model != settings.application_id:
+                        raise Problem(404, f"model {model!r}: here is {settings.application_id!r}")
+                    if rest:
+                        return Answer(200 if self._ready else 503, _write({"ready": self._ready}))
+                    m = len(service.start.classes)
+                    return Answer(200, metadata(settings, model, version or None, m))
+        raise Problem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
+
+    async def _corrected(self, messages: Sequence[bytes]) -> Corrected:
+        service = self.service
+        alone = len(self.connections) < 2
+        found = service.correct(messages) if alone else await service.correct_together(messages)
+        if self._durable:
+            await service.written()
+        return found
+
+    @property
+    def _ready(self) -> bool:
+        health = self.service.health
+        return health.ready and not health.waits_for
+
+    # -- what a request has to have --------------------------------------------------------------
+
+    def _require_allowed(self, path: str, headers: Headers) -> None:
+        """Raise Problem for whoever may not ask: without the token, or from another page."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
+            raise Problem(403, "a page of another origin may not ask here")
+        if self._token is None:
+            # A name that leads here only for a browser's eyes.
+            if host.rpartition(":")[0] not in LOCAL and host not in LOCAL and host:
+                raise Problem(403, f"Host {host[:100]!r}: expected this machine's own name")
+        elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
+            raise Problem(
+                401,
+                "send the token, as Authorization: Bearer TOKEN or as the password of Basic",
+                (b"www-authenticate", b'Bearer, Basic realm="stream_can"'),
+            )
+
+    @staticmethod
+    def _require_get(method: str) -> None:
+        if method not in ("GET", "HEAD"):
+            raise Problem(405, f"{method} is not answered here", (b"allow", b"GET, HEAD"))
+
+    @staticmethod
+    async def _body(method: str, headers: Headers, receive: Receive) -> bytes:
+        """The body of a POST, once it is all there."""
+        if method != "POST":
+            raise Problem(405, f"{method} is not answered here", (b"allow", b"POST"))
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            raise Problem(415, "a body that is encoded is not read here")
+        message = await receive()
+        if not message.get("more_body") and message["type"] == "http.request":
+            body: bytes = message["body"]
+            if len(body) > LARGEST_BODY:
+                raise Problem(413, f"a body has {LARGEST_BODY} bytes at most")
+            return body
+        pieces, size = [], 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while True:
+                    if message["type"] == "http.disconnect":
+                        raise ConnectionAbortedError
+                    pieces.append(message.get("body", b""))
+                    size += len(pieces[-1])
+                    if size > LARGEST_BODY:
+                        raise Problem(
+                            413,
+                            f"a body has {LARGEST_BODY} bytes at most",
+                            (b"connection", b"close"),
+                        )
+                    if not message.get("more_body"):
+                        return b"".join(pieces)
+                    message = await receive()
+        except TimeoutError:
+            raise Problem(
+                408, f"the body took over {BODY_SECONDS:.0f} s", (b"connection", b"close")
+            ) from None
+
+
+def _secret(headers: Headers) -> bytes:
+    """The token that a request brings."""
+    scheme, _, text = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        return text.strip()
+    if scheme.lower() == b"basic":
+        try:
+            return base64.b64decode(text, validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return b""
+    return b""
+
+
+def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
+    """The messages of a body: of one object, of an array, or of lines; and which it was.
+
+    Raises
+    ------
+    Problem
+        It is none of these.
+    """
+    text = body.strip()
+    first = text[:1]
+    if first == b"[":
+        try:
+            found: Sequence[bytes] = [bytes(one) for one in _read_list(text)]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Problem(400, f"not JSON: {error}") from None
+        form = "list"
+    elif b"ndjson" in kind or b"jsonl" in kind or (b"\n" in text and _one_line(text)):
+        found, form = [line for line in text.split(b"\n") if line.strip()], "lines"
+    else:
+        found, form = [text], "one"
+    if not text or not found:
+        raise Problem(400, "there is no message in it")
+    if len(found) > MOST_MESSAGES:
+        raise Problem(413, f"{len(found)} messages, and {MOST_MESSAGES} are read at once")
+    return found, form
+
+
+def _one_line(text: bytes) -> bool:
+    """Whether the first line is an object of its own, and not the begin of one."""
+    try:
+        msgspec.json.decode(text.partition(b"\n")[0])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def of(learned: int) -> tuple[bytes, bytes]:
+    """The header that says what predictions were corrected from."""
+    return b"stream-can-learned", b"%d" % learned
+
+
+def together(messages: Sequence[bytes], learned: int, form: str) -> Answer:
+    """Messages, in the form in which others came."""
+    headers = (of(learned),)
+    if form == "one":
+        return Answer(200, messages[0], headers=headers)
+    if form == "list":
+        return Answer(200, b"[" + b",".join(messages) + b"]", headers=headers)
+    return Answer(200, b"\n".join(messages) + b"\n", LINES, headers)

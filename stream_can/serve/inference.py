@@ -1,0 +1,198 @@
+"""The open inference protocol, version 2, in JSON: a tensor of probabilities in, one out.
+
+https://github.com/kserve/open-inference-protocol, as KServe, Seldon, Triton and others speak it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from stream_can.errors import StreamCANError
+from stream_can.serve.service import put
+from stream_can.serve.settings import ServeSettings
+
+__all__ = ["BadRequest", "Inference", "metadata"]
+
+Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+NUMBERS = {"FP64": np.float64, "FP32": np.float32}
+IDS = "ids"
+MOST_NUMBERS = 10_000_000
+
+
+class BadRequest(StreamCANError):
+    """What is not as the protocol says, or not what is served here."""
+
+
+class Tensor(msgspec.Struct):
+    """An input."""
+
+    name: str
+    shape: list[Size]
+    datatype: str
+    data: list[Any]
+    parameters: dict[str, Any] = {}
+
+
+class Wanted(msgspec.Struct):
+    """An output that is asked for."""
+
+    name: str
+    parameters: dict[str, Any] = {}
+
+
+class Request(msgspec.Struct):
+    """The body of a request."""
+
+    inputs: list[Tensor]
+    id: str | None = None
+    parameters: dict[str, Any] = {}
+    outputs: list[Wanted] | None = None
+
+
+class Output(msgspec.Struct):
+    """An output."""
+
+    name: str
+    shape: list[int]
+    datatype: Literal["FP64", "FP32"]
+    data: list[float]
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    """The body of an answer."""
+
+    model_name: str
+    outputs: list[Output]
+    model_version: str | None = None
+    id: str | None = None
+
+
+_read = msgspec.json.Decoder(Request).decode
+_write = msgspec.json.Encoder().encode
+
+
+class Inference:
+    """A request of the protocol, as the messages that it stands for.
+
+    Parameters
+    ----------
+    body
+        The request.
+    settings
+        Where in the messages everything is.
+    model, version
+        Those of the address.
+
+    Raises
+    ------
+    BadRequest
+        It is none, or cannot be served here; the message names the field.
+    """
+
+    def __init__(self, body: bytes, settings: ServeSettings, model: str, version: str) -> None:
+        try:
+            asked = _read(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequest(str(error).replace("`$.", "`")) from None
+        named = settings.model is not None
+        if not named and model != settings.application_id:
+            raise BadRequest(f"model {model!r}: here is {settings.application_id!r}")
+        if version and settings.version is None:
+            raise BadRequest(f"version {version!r}: the setting version names no field for it")
+        self._model, self._version, self._id = model, version, asked.id
+        columns = {name: name.split(".") for name in settings.segments or ()}
+        rows = [one for one in asked.inputs if one.name != IDS and one.name not in columns]
+        if len(rows) != 1:
+            names = ", ".join(repr(one.name) for one in rows) or "none"
+            raise BadRequest(f"inputs: expected one tensor of probabilities, found {names}")
+        (probs,) = rows
+        self._name, self._path = probs.name, settings.probs.split(".")
+        if asked.outputs is not None and [one.name for one in asked.outputs] != [probs.name]:
+            raise BadRequest(f"outputs: there is one, {probs.name!r}")
+        self._type: Any = probs.datatype
+        P = self._matrix(probs)
+        self.shape = P.shape
+        texts = {
+            one.name: _texts(one, len(P)) for one in asked.inputs if one is not probs
+        }  # fmt: skip
+        ids = texts.get(IDS)
+        if ids is None and asked.id is not None:
+            ids = [f"{asked.id}/{i}" for i in range(len(P))]
+        self.messages = []
+        for i, row in enumerate(P.tolist()):
+            message: dict[str, Any] = {}
+            put(message, self._path, row)
+            if ids is not None:
+                put(message, settings.id.split("."), ids[i])
+            if named and settings.model is not None:
+                put(message, settings.model.split("."), model)
+            if settings.version is not None:
+                put(message, settings.version.split("."), version)
+            for name, path in columns.items():
+                if name in texts:
+                    put(message, path, texts[name][i])
+            self.messages.append(_write(message))
+
+    def _matrix(self, probs: Tensor) -> Any:
+        """Its numbers, one row each."""
+        name = f"inputs.{probs.name}"
+        kind = NUMBERS.get(probs.datatype)
+        if kind is None:
+            raise BadRequest(f"{name}.datatype: {probs.datatype!r}, expected FP64 or FP32")
+        shape = probs.shape if len(probs.shape) != 1 else [1, *probs.shape]
+        if len(shape) != 2 or shape[0] * shape[1] > MOST_NUMBERS:
+            raise BadRequest(f"{name}.shape: {probs.shape}, expected [rows, classes]")
+        if "binary_data_size" in probs.parameters:
+            raise BadRequest(f"{name}: binary data is not read here, send it as JSON")
+        try:
+            data = np.array(probs.data, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise BadRequest(f"{name}.data: expected numbers") from None
+        if data.size != shape[0] * shape[1]:
+            raise BadRequest(f"{name}.data: {data.size} numbers, and shape is {probs.shape}")
+        if kind is np.float32:  # the sum is off by the rounding of each: see `normalise`
+            data = data.astype(np.float32).astype(np.float64)
+        return data.reshape(shape)
+
+    def answer(self, outputs: Sequence[bytes]) -> bytes:
+        """What is answered, from the corrected messages."""
+        data: list[float] = []
+        for one in outputs:
+            value = msgspec.json.decode(one)
+            for name in self._path:
+                value = value[name]
+            data += value
+        out = Output(self._name, list(self.shape), self._type, data)
+        return _write(Answer(self._model, [out], self._version or None, self._id))
+
+
+def _texts(tensor: Tensor, n: int) -> list[Any]:
+    """The ids of rows, or what they give of a column."""
+    name = f"inputs.{tensor.name}"
+    if tensor.datatype != "BYTES" or tensor.shape not in ([n], [n, 1]):
+        raise BadRequest(f"{name}: {tensor.datatype} of shape {tensor.shape}, expected BYTES [{n}]")
+    data = [x[0] if isinstance(x, list) and len(x) == 1 else x for x in tensor.data]
+    if len(data) != n or not all(isinstance(text, str) for text in data):
+        raise BadRequest(f"{name}.data: expected {n} texts")
+    return data
+
+
+def metadata(settings: ServeSettings, model: str, version: str | None, m: int) -> bytes:
+    """What ``/v2/models/{name}`` says."""
+    size = m if m > 1 else -1
+    probs = {"name": settings.probs, "datatype": "FP64", "shape": [-1, size]}
+    ids = {"name": IDS, "datatype": "BYTES", "shape": [-1]}
+    columns = [{"name": c, "datatype": "BYTES", "shape": [-1]} for c in settings.segments or ()]
+    said: dict[str, Any] = {
+        "name": model,
+        "versions": [] if version is None else [version],
+        "platform": "stream_can",
+        "inputs": [probs, ids, *columns],
+        "outputs": [probs],
+    }
+    return _write(said)

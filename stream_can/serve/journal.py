@@ -1,0 +1,293 @@
+"""All that a server keeps, in one SQLite file; one process at a time has it.
+
+What was learned is a log of entries and, from time to time, its fold: as the learned log and the
+state topic of ``stream-can run``, and of the same bytes. Beside it lie the predictions that wait
+for their labels. Everything that one commit adds is there, or nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.kafka import shared
+from stream_can.stream.columns import Given
+from stream_can.stream.entry import BadEntry, NewerEntry
+from stream_can.stream.naming import LaneName
+from stream_can.stream.records import Record
+from stream_can.stream.replica import Replica
+from stream_can.version import __version__
+
+__all__ = ["CannotWrite", "Commit", "Journal", "Kept", "StateError", "Stored"]
+
+FORMAT = 1
+LOG = "learned"
+SHARED_KEY = b"shared"
+TABLES = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE learned (offset INTEGER PRIMARY KEY, time INTEGER, entry BLOB);
+CREATE TABLE folded (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE commits (
+    number INTEGER PRIMARY KEY, last INTEGER, positions BLOB, kept BLOB, labelled BLOB
+);
+"""
+MOST_UNKNOWN = 100_000
+"""Ids of labels without a prediction that are remembered."""
+
+
+class StateError(StreamCANError):
+    """The state file cannot be used; the message says why, and the way out."""
+
+
+class CannotWrite(StreamCANError):
+    """Nothing of a commit is in the file."""
+
+
+class Kept(msgspec.Struct, array_like=True, gc=False):
+    """A prediction that waits for its label, as the file has it."""
+
+    offset: int
+    time: int
+    id: bytes
+    m: int
+    rows: bytes
+    fair: bool
+    given: Given | None
+    lane: tuple[str, str]
+    request: bytes | None = None
+    """The request for its label, where that is asked for."""
+
+
+class Labelled(msgspec.Struct, array_like=True, gc=False):
+    """The labels of a commit."""
+
+    predictions: list[int]
+    """Offsets of those that they were learned for."""
+    unknown: list[bytes]
+    """Ids of those that had no prediction."""
+
+
+class Commit(NamedTuple):
+    """What is added at once."""
+
+    entries: list[Record]
+    positions: bytes
+    """Of the task, see ``Task.positions``."""
+    kept: list[Kept]
+    labelled: Labelled
+
+
+class Stored(NamedTuple):
+    """What a file holds."""
+
+    replica: Replica
+    positions: bytes | None
+    """None where it is new."""
+    kept: list[Kept]
+    labelled: list[Labelled]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_read_kept = msgspec.msgpack.Decoder(list[Kept]).decode
+_read_labelled = msgspec.msgpack.Decoder(Labelled).decode
+
+
+class Journal:
+    """The file, open and ours until ``close``.
+
+    Parameters
+    ----------
+    path
+        Where it is; made where it is not.
+
+    Raises
+    ------
+    StateError
+        Another process has it; it is no such file, damaged, or of a newer release; or it cannot be
+        written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._made_of: dict[LaneName, int] = {}
+        self._number = 0
+        with self._explained():
+            if not self.path.parent.is_dir():
+                raise StateError(f"state {self.path}: folder {self.path.parent} does not exist")
+            # One connection for all threads, which take turns.
+            self._db = sqlite3.connect(
+                self.path, timeout=0, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._open()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _open(self) -> None:
+        run = self._db.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        run("PRAGMA journal_mode = WAL")
+        run("BEGIN EXCLUSIVE")  # refused where somebody else has it
+        tables = {name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            for statement in filter(str.strip, TABLES.split(";")):
+                run(statement)
+            run("INSERT INTO about VALUES ('format', ?), ('release', ?)", (FORMAT, __version__))
+        elif "about" not in tables:
+            raise StateError(f"state {self.path}: an SQLite file of something else")
+        run("COMMIT")
+        about = dict(run("SELECT name, value FROM about"))
+        if about.get("format") != FORMAT:
+            raise StateError(
+                f"state {self.path}: of format {about.get('format')}, written by stream_can"
+                f" {about.get('release')}; {__version__} reads format {FORMAT}: upgrade, or name"
+                " another file"
+            )
+        run("UPDATE about SET value = ? WHERE name = 'release'", (__version__,))
+        (said,) = run("PRAGMA quick_check(1)").fetchone()
+        if said != "ok":
+            raise sqlite3.DatabaseError(said)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """StateError for what SQLite and the fold may raise."""
+        path = self.path
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise StateError(
+                    f"state {path}: another process has it; each server needs a file of its own"
+                ) from None
+            raise StateError(f"state {path}: {error}") from None
+        except sqlite3.DatabaseError as error:
+            raise StateError(
+                f"state {path}: damaged ({error}); move it away to begin anew, or put a copy back"
+            ) from None
+        except (SnapshotMismatch, BadEntry, NewerEntry, msgspec.MsgspecError) as error:
+            raise StateError(
+                f"state {path}: {error}; move it away to begin anew, or put a copy back"
+            ) from None
+
+    def read(self) -> Stored:
+        """All that it holds.
+
+        Raises
+        ------
+        StateError
+            It is damaged, or of a newer release.
+        """
+        run = self._db.execute
+        with self._explained():
+            folded: dict[bytes, bytes] = dict(run("SELECT key, value FROM folded"))
+            data = folded.get(SHARED_KEY)
+            replica = Replica() if data is None else shared.unpack(data, folded)
+            if data is not None:
+                head = shared.head(data)
+                self._made_of = {one.name: one.at for one in head.lanes}
+            log = run(
+                "SELECT offset, time, entry FROM learned WHERE offset >= ? ORDER BY offset",
+                (replica.offset,),
+            )
+            for offset, time, entry in log:
+                if offset != replica.offset:
+                    raise SnapshotMismatch(f"entry {replica.offset} is missing")
+                left = replica.fold(Record(LOG, 0, offset, time, None, entry))
+                if left is not None and left.foreign:
+                    raise SnapshotMismatch(left.reason)
+            kept: list[Kept] = []
+            labelled: list[Labelled] = []
+            positions = None
+            for self._number, found, *blobs in run(
+                "SELECT number, positions, kept, labelled FROM commits ORDER BY number"
+            ):
+                positions = found or positions
+                kept += _read_kept(blobs[0])
+                labelled.append(_read_labelled(blobs[1]))
+        return Stored(replica, positions, kept, labelled)
+
+    def write(self, commit: Commit, *, sync: bool = True) -> None:
+        """Add a commit; it is on the disk when this returns, or with ``sync`` False soon.
+
+        Raises
+        ------
+        CannotWrite
+            The disk is full, or the file cannot be written: nothing of it is there.
+        """
+        run = self._db.execute
+        number = self._number + 1
+        last = max((one.offset for one in commit.kept), default=-1)
+        with self._writing(sync):
+            self._db.executemany(
+                "INSERT INTO learned VALUES (?, ?, ?)",
+                [(one.offset, one.timestamp, one.value) for one in commit.entries],
+            )
+            run("UPDATE commits SET positions = NULL WHERE number = ?", (self._number,))
+            run(
+                "INSERT INTO commits VALUES (?, ?, ?, ?, ?)",
+                (number, last, commit.positions, _encode(commit.kept), _encode(commit.labelled)),
+            )
+        self._number = number
+
+    def fold(self, replica: Replica, forget: int) -> None:
+        """Put the fold of the log in the place of its entries, and leave out what is not needed.
+
+        Parameters
+        ----------
+        forget
+            No prediction below this offset is kept any more.
+
+        Raises
+        ------
+        CannotWrite
+            As there.
+        """
+        lanes, at = shared.records(replica, self._made_of)
+        records: dict[bytes, bytes | None] = {**lanes, SHARED_KEY: shared.pack(replica, at)}
+        run = self._db.execute
+        with self._writing(sync=True):
+            for key, value in records.items():
+                if value is None:
+                    run("DELETE FROM folded WHERE key = ?", (key,))
+                else:
+                    run("INSERT OR REPLACE INTO folded VALUES (?, ?)", (key, value))
+            run("DELETE FROM learned WHERE offset < ?", (replica.offset,))
+            # Ids of labels without a prediction are remembered somewhat longer.
+            run(
+                "DELETE FROM commits WHERE last < ? AND number < ?",
+                (forget, self._number - MOST_UNKNOWN),
+            )
+            run(
+                "UPDATE commits SET kept = ?, last = -1 WHERE last >= 0 AND last < ?",
+                (_encode([]), forget),
+            )
+        self._made_of = at
+
+    @contextlib.contextmanager
+    def _writing(self, sync: bool) -> Iterator[None]:
+        run = self._db.execute
+        try:
+            # Without it a commit survives the end of the process, and with it that of the machine.
+            run(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+            run("BEGIN IMMEDIATE")
+            try:
+                yield
+                run("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    run("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise CannotWrite(f"state {self.path}: {error}") from None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()

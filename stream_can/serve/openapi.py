@@ -1,0 +1,204 @@
+"""What the server answers, described for machines: OpenAPI 3.1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stream_can.serve.settings import ServeSettings
+from stream_can.version import __version__
+
+if TYPE_CHECKING:
+    from stream_can.serve.service import Service
+
+__all__ = ["description"]
+
+ERROR = {"$ref": "#/components/schemas/Error"}
+TEXT = {"text/plain": {"schema": {"type": "string"}}}
+LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}
+NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+VERSION = {**NAME, "name": "version"}
+WHY = {
+    400: "it is not JSON, or empty",
+    401: "the token is missing or another one",
+    403: "from a page of another origin, or under another name of this host",
+    404: "there is no such model or page",
+    408: "the body came too slowly",
+    413: "the body is too large",
+    415: "the body is encoded",
+    422: "a message cannot be read; nothing of the request was taken",
+    503: "too much at once, or the state file cannot be written; ask again",
+}
+
+
+def description(service: Service) -> dict[str, Any]:
+    """The document, for these settings."""
+    s, classes = service.settings, service.start.classes
+    names = [str(name) for name in classes] if len(classes) > 1 else None
+    prediction, label = _prediction(s, names), _label(s)
+    secured: list[dict[str, Any]] = [] if s.token is None else [{"bearer": []}, {"basic": []}]
+    components: dict[str, Any] = {
+        "schemas": {
+            "Prediction": prediction,
+            "Label": label,
+            "Labelled": _labelled(),
+            "Error": _object(["error"], error={"type": "string"}),
+            "Inference": _inference(),
+        }
+    }
+    if secured:
+        components["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "basic": {"type": "http", "scheme": "basic"},
+        }
+    infer = _post("Correct a tensor of probabilities", "Inference", "Inference", (404,), one=True)
+    model = _get("What there is", {"application/json": {"schema": {"type": "object"}}}, (404,))
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": s.application_id, "version": __version__},
+        "security": secured,
+        "components": components,
+        "paths": {
+            "/correct": {"post": _post("Correct predictions", "Prediction", "Prediction")},
+            "/labels": {"post": _post("Learn labels", "Label", "Labelled", many_out=False)},
+            "/v2/models/{name}/infer": {"parameters": [NAME], "post": infer},
+            "/v2/models/{name}/versions/{version}/infer": {
+                "parameters": [NAME, VERSION], "post": infer,
+            },
+            "/v2/models/{name}": {"parameters": [NAME], "get": model},
+            "/v2/models/{name}/versions/{version}": {
+                "parameters": [NAME, VERSION], "get": model,
+            },
+            "/v2/models/{name}/ready": {"parameters": [NAME], "get": model},
+            "/v2": {"get": _get("Which server this is")},
+            "/v2/health/live": {"get": _get("Whether it is alive", probe=True)},
+            "/v2/health/ready": {"get": _get("Whether it answers", probe=True)},
+            "/livez": {"get": _get("Whether it is alive", TEXT, probe=True)},
+            "/readyz": {"get": _get("Whether it answers", TEXT, probe=True)},
+            "/metrics": {"get": _get("For Prometheus", TEXT)},
+            "/status.json": {"get": _get("What it does and knows")},
+            "/": {"get": _get("A page to look at", {"text/html": {"schema": {"type": "string"}}})},
+            "/openapi.json": {"get": _get("This")},
+        },
+    }  # fmt: skip
+
+
+def _object(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def _at(paths: dict[str, tuple[dict[str, Any], bool]]) -> dict[str, Any]:
+    """An object with values at dotted paths: their schemas, and whether they have to be there."""
+    whole: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+    for path, (schema, needed) in paths.items():
+        *above, last = path.split(".")
+        inner = whole
+        for name in above:
+            if needed and name not in inner["required"]:
+                inner["required"].append(name)
+            inner = inner["properties"].setdefault(
+                name, {"type": "object", "properties": {}, "required": []}
+            )
+        inner["properties"][last] = schema
+        if needed:
+            inner["required"].append(last)
+    return whole
+
+
+def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
+    number = {"type": "number", "minimum": 0, "maximum": 1}
+    row: dict[str, Any] = {"type": "array", "items": number}
+    mapping: dict[str, Any] = {"type": "object", "additionalProperties": number}
+    if names is not None:
+        row |= {"minItems": len(names), "maxItems": len(names)}
+        mapping |= {"propertyNames": {"enum": names}}
+    scored = {"type": "array", "items": _object(["label", "score"], score=number)}
+    text = {"type": ["string", "integer", "null"]}
+    fields: dict[str, tuple[dict[str, Any], bool]] = {
+        s.probs: ({"anyOf": [row, mapping, scored, number]}, True),
+        s.id: (text, False),
+    }
+    for name in (s.model, s.version):
+        if name is not None:
+            fields[name] = {"type": ["string", "integer"]}, True
+    for name in s.segments or ():
+        fields[name] = {"type": ["string", "number", "boolean", "null"]}, False
+    return _at(fields)
+
+
+def _label(s: ServeSettings) -> dict[str, Any]:
+    name = {"type": ["string", "number"]}
+    return _at({s.id: ({"type": ["string", "integer"]}, True), s.label: (name, True)})
+
+
+def _labelled() -> dict[str, Any]:
+    count = {"type": "integer", "minimum": 0}
+    status = {"enum": ["learned", "repeated", "unknown"]}
+    return _object(
+        ["learned", "repeated", "unknown", "statuses"],
+        learned=count,
+        repeated=count,
+        unknown=count,
+        statuses={"type": "array", "items": status},
+    )
+
+
+def _inference() -> dict[str, Any]:
+    tensor = _object(
+        ["name", "shape", "datatype", "data"],
+        name={"type": "string"},
+        shape={"type": "array", "items": {"type": "integer", "minimum": 0}},
+        datatype={"enum": ["FP64", "FP32", "BYTES"]},
+        data={"type": "array"},
+    )
+    tensors = {"type": "array", "items": tensor}
+    return _object([], id={"type": "string"}, inputs=tensors, outputs={"type": "array"})
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _problems(*codes: int) -> dict[str, Any]:
+    return {str(code): {"description": WHY[code], "content": _json(ERROR)} for code in codes}
+
+
+def _post(
+    what: str,
+    in_: str,
+    out: str,
+    also: tuple[int, ...] = (),
+    *,
+    one: bool = False,
+    many_out: bool = True,
+) -> dict[str, Any]:
+    """A request with a body: one object, or where not ``one``, an array or lines too."""
+    taken, given = ({"$ref": f"#/components/schemas/{name}"} for name in (in_, out))
+    body, answer = _json(taken), _json(given)
+    if not one:
+        many = {"anyOf": [taken, {"type": "array", "items": taken, "minItems": 1}]}
+        body = _json(many) | LINES
+        if many_out:
+            answer = _json({"anyOf": [given, {"type": "array", "items": given}]}) | LINES
+    return {
+        "summary": what,
+        "requestBody": {"required": True, "content": body},
+        "responses": {
+            "200": {"description": "done", "content": answer},
+            **_problems(400, 401, 403, 408, 413, 415, 422, 503, *also),
+        },
+    }
+
+
+def _get(
+    what: str,
+    content: dict[str, Any] | None = None,
+    also: tuple[int, ...] = (),
+    *,
+    probe: bool = False,
+) -> dict[str, Any]:
+    content = content or _json({"type": "object"})
+    responses: dict[str, Any] = {"200": {"description": "it", "content": content}}
+    responses |= _problems(*((403,) if probe else (401, 403)), *also)
+    if probe:
+        responses["503"] = {"description": "no", "content": content}
+    return {"summary": what, "responses": responses, **({"security": []} if probe else {})}

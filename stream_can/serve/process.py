@@ -1,0 +1,139 @@
+"""One process of ``stream-can serve``: its socket, its signals and what its exit codes mean."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+import uvicorn
+
+from stream_can.errors import StreamCANError
+from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.labelling.server import LabellingServer
+from stream_can.kafka.watch.logs import set_up_logging
+from stream_can.serve.app import App
+from stream_can.serve.asking import Requests
+from stream_can.serve.journal import StateError
+from stream_can.serve.protocol import Bounded
+from stream_can.serve.service import Service
+from stream_can.serve.settings import ServeSettings
+
+__all__ = ["EXIT_CODES", "serve"]
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 8
+"""For what is open when a signal says stop."""
+IDLE_SECONDS = 60
+"""Between two requests of a connection."""
+EXIT_CODES = {0: "stopped by a signal",
+              1: "a bug, with its traceback",
+              2: "settings are wrong",
+              3: "refused: the port cannot be had, or the state file cannot be used"}  # fmt: skip
+"""How ``stream-can serve`` exits, and why."""
+
+
+class Server(uvicorn.Server):
+    """Stops in order at the first signal, and does not end by it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        yield
+
+    def _stop(self, number: signal.Signals) -> None:
+        log.info("%s: stopping", signal.Signals(number).name)
+        self.handle_exit(number, None)
+
+
+def serve(settings: ServeSettings) -> int:
+    """What ``stream-can serve`` does: set up logging, answer until SIGTERM or SIGINT.
+
+    Returns
+    -------
+    One of `EXIT_CODES`.
+    """
+    set_up_logging(settings.log_format, settings.log_level, settings.secrets)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    try:
+        service = Service(settings)
+    except StateError as error:
+        return _fail(3, error)
+    except (StreamCANError, ValueError) as error:
+        return _fail(2, error)
+    try:
+        found = _listen(settings.http_host, settings.http_port)
+    except (OSError, OverflowError) as error:
+        service.journal.close()
+        return _fail(3, f"http_port {settings.http_port} on {settings.http_host!r}: {error}")
+    try:
+        return asyncio.run(_run(service, found))
+    except DeniedError as error:
+        return _fail(3, error)
+    except Exception:
+        log.exception("this is a bug; nothing is lost that was acknowledged: start again")
+        return 1
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; OSError, OverflowError where the port cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named so, asyncio sees that it is TCP: else answers wait 40 ms for the acknowledgement of
+    # their heads.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(1024)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+async def _run(service: Service, listening: socket.socket) -> int:
+    """Answer what comes, and commit it, until a signal."""
+    running = asyncio.create_task(service.run())
+    settings = service.settings
+    labelling = None
+    try:
+        if settings.label_port is not None:
+            asked = Requests(service, asyncio.get_running_loop())
+            labelling = LabellingServer(asked, settings.label_port)
+            log.info("give labels on %s", labelling.address)
+        app = App(service)
+        config = uvicorn.Config(
+            app,
+            http=Bounded,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            proxy_headers=False,
+        )
+        host, port = listening.getsockname()[:2]
+        log.info("http://%s:%d/ shows what it does; state in %s", host, port, settings.state)
+        server = Server(config)
+        app.connections = server.server_state.connections
+        await server.serve(sockets=[listening])
+    finally:
+        if labelling is not None:
+            labelling.close()
+        await service.end(running)
+    return 0
+
+
+def _fail(code: int, error: object) -> int:
+    log.error("%s", error)
+    sys.stderr.flush()
+    return code

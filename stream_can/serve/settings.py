@@ -1,0 +1,126 @@
+"""Everything that ``stream-can serve`` can be told: the settings of ``run`` that are not about
+topics, and those of a server.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from stream_can.kafka import loading, settings
+from stream_can.kafka.settings import Option, Settings
+from stream_can.stream.fields import HEADER
+
+__all__ = ["LABELS", "ServeSettings", "load", "options"]
+
+INPUT, OUTPUT, LABELS = "predictions", "corrected", "labels"
+"""In place of topics: by these names dead letters and entries tell where something came from."""
+SHARED = (
+    "application_id", "classes", "train_counts", "classes_from_file",
+    "probs", "raw", "id", "label", "normalise", "digits", "segments", "segments_mb",
+    "model", "version", "only_listed_models", "max_lanes", "models",
+    "paths", "half_life", "uncertainty", "k", "threshold", "pseudo_count", "prior_strength",
+    "ask", "recent_mb", "live_seconds", "log_format", "log_level",
+)  # fmt: skip
+"""Settings that mean what they mean to ``stream-can run``."""
+
+
+class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """Everything that ``stream-can serve`` can be told; `options` lists it with its help."""
+
+    secret_names: ClassVar[tuple[str, ...]] = ("token",)
+    files: ClassVar[tuple[str, ...]] = ("classes_from_file", "state")
+
+    bootstrap_servers: list[str] = msgspec.field(default_factory=list)
+    application_id: Annotated[
+        str, Meta(description="its name, which /v2/models has too", min_length=1)
+    ] = "stream_can"
+    input: str = INPUT
+    output: str = OUTPUT
+    labels: str | None = LABELS
+    state: Annotated[
+        str, Meta(description="SQLite file of all that is kept (stream_can.sqlite)", min_length=1)
+    ] = "stream_can.sqlite"
+    id: Annotated[str, Meta(description="field that joins labels to predictions")] = "id"
+    http_port: Annotated[int, Meta(description="port to serve on (8000)")] = 8000
+    http_host: Annotated[str, Meta(description="address to serve on (this machine alone)")] = (
+        "127.0.0.1"
+    )
+    token: Annotated[
+        str | None,
+        Meta(description="secret that requests have to bring, on other addresses than 127.0.0.1"),
+    ] = None
+    durable: Annotated[
+        Literal["labels", "predictions"],
+        Meta(description="what is answered once it is on the disk: labels, or predictions too"),
+    ] = "labels"
+    commit_interval_ms: Annotated[
+        int, Meta(description="write at least so often (20)", ge=1, le=10_000)
+    ] = 20
+    label_port: Annotated[
+        Annotated[int, Meta(ge=0, le=65535)] | None,
+        Meta(description="port on 127.0.0.1 of a page to give the labels that are asked for"),
+    ] = None
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Of what can be told."""
+        own = ("state", "http_port", "http_host", "token", "durable", "commit_interval_ms")
+        return (*own, "label_port", *SHARED)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.id is None or self.id.startswith(HEADER):
+            raise ValueError(f"id: {self.id!r}, expected a field of the messages")
+        for name in ("model", "version"):
+            if (getattr(self, name) or "").startswith(HEADER):
+                raise ValueError(f"{name}: {getattr(self, name)!r}, expected a field")
+        if any(name.startswith(HEADER) for name in self.segments or ()):
+            raise ValueError("segments: expected fields of the messages, and no headers")
+        if self.label_port is not None and self.ask is None:
+            raise ValueError("label_port: needs ask, the share of labels to ask for")
+        if self.token is not None and (len(self.token) < 16 or not self.token.isascii()):
+            raise ValueError("token: expected at least 16 characters of ASCII")
+        if self.token is None and not self.local:
+            raise ValueError(
+                f"http_host: {self.http_host!r} can be reached from elsewhere: set a token, in the"
+                " environment as STREAM_CAN_TOKEN or with token_from_file"
+            )
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.http_host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.http_host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no log may show."""
+        return [] if self.token is None else [self.token]
+
+
+def load(
+    path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]
+) -> ServeSettings:
+    """Settings from a file, the environment and the command line, as those of ``run``.
+
+    Raises
+    ------
+    SettingsError
+        Naming the setting and the nearest known name.
+    """
+    return loading.load_as(ServeSettings, path, overrides, env)
+
+
+def options() -> list[Option]:
+    """Every setting, for a command line; tables of models stand in a file."""
+    return settings.options(ServeSettings)

@@ -1,0 +1,305 @@
+"""The state file: what is acknowledged outlives every kill, and nothing counts twice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+
+from stream_can import Corrector
+from stream_can.serve.journal import Journal, StateError
+from tests.serve.serving import CLASSES, Row, Server, folds, judge
+
+PROBS = [0.5, 0.3, 0.2]
+
+
+class User(threading.Thread):
+    """Sends predictions and labels as long as it may; a label again until it is acknowledged."""
+
+    def __init__(self, server, number, stop):
+        super().__init__(daemon=True)
+        self.server, self.number, self.stopping = server, number, stop
+        self.rows, self.acknowledged, self.unknown = [], 0, 0
+        self.again = []
+
+    def run(self):
+        rng = np.random.default_rng(self.number)
+        waiting, i = [], 0
+        url = f"http://127.0.0.1:{self.server.port}"
+        with httpx.Client(base_url=url, timeout=60) as client:
+            while not self.stopping.is_set() or waiting:
+                id, probs = f"{self.number}-{i}", rng.dirichlet(np.full(3, 0.7)).tolist()
+                with contextlib.suppress(httpx.TransportError):
+                    answer = client.post("/correct", json={"id": id, "probs": probs})
+                    learned = int(answer.headers["stream-can-learned"])
+                    self.rows.append(Row(probs, answer.json()["probs"], learned))
+                    if not self.stopping.is_set():
+                        waiting.append({"id": id, "label": CLASSES[int(rng.integers(3))]})
+                    i += 1
+                if waiting and (len(waiting) > 5 or self.stopping.is_set()):
+                    try:
+                        label = waiting[0]
+                        answer = client.post("/labels", json=label)
+                        (status,) = answer.json()["statuses"]
+                    except httpx.TransportError:
+                        continue
+                    self.acknowledged += 1
+                    self.unknown += status == "unknown"
+                    del waiting[0]
+                    if rng.random() < 0.2:  # whoever does not trust it sends it again
+                        with contextlib.suppress(httpx.TransportError):
+                            answer = client.post("/labels", json=label)
+                            self.again += answer.json()["statuses"]
+
+
+@pytest.mark.long
+def test_killed_at_50_moments(tmp_path):
+    """Predictions and labels of three users; each label is acknowledged and learned once, and each
+    answer was made of the log as it lies in the file."""
+    stop, server = threading.Event(), Server(tmp_path, half_life=1000.0)
+    chance = random.Random(5)
+    with server:
+        users = [User(server, number, stop) for number in range(3)]
+        for one in users:
+            one.start()
+        for _ in range(50):
+            time.sleep(chance.uniform(0.05, 0.7))
+            server.stop(signal.SIGKILL)
+            server.start()
+        stop.set()
+        for one in users:
+            one.join(120)
+            assert not one.is_alive()
+        server.stop(signal.SIGKILL)
+        found = folds(server.state)
+        acknowledged = sum(one.acknowledged for one in users)
+        assert acknowledged > 300
+        assert found[max(found)].n_labels == acknowledged
+        rows = [row for one in users for row in one.rows]
+        judge(rows, found)
+        assert sum(one.unknown for one in users) < acknowledged / 10
+        assert {status for one in users for status in one.again} == {"repeated"}
+        server.start()
+        corrector = found[max(found)]
+        made = corrector.correct_and_sum(np.array([PROBS]), corrector.new_sums())[0].tolist()
+        assert server.correct({"probs": PROBS})["probs"] == made
+
+
+def test_a_prediction_that_has_to_last(tmp_path):
+    """With durable = "predictions" none that was answered is forgotten."""
+    with Server(tmp_path, durable="predictions", commit_interval_ms=1) as server:
+        for i in range(20):
+            server.correct({"id": i, "probs": PROBS})
+            if i % 4 == 3:
+                server.stop(signal.SIGKILL)
+                server.start()
+        assert server.label(*({"id": i, "label": "cat"} for i in range(20))) == ["learned"] * 20
+
+
+def test_a_restart_in_order_makes_the_file_short(tmp_path):
+    with Server(tmp_path) as server:
+        for i in range(50):
+            server.correct({"id": i, "probs": PROBS})
+            server.label({"id": i, "label": "dog"})
+        sent = server.correct({"id": "x", "probs": PROBS})["probs"]
+        assert server.stop() == 0
+        with contextlib.closing(sqlite3.connect(server.state)) as db, db:
+            assert db.execute("SELECT count(*) FROM learned").fetchone() == (0,)
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        server.start()
+        assert server.correct({"id": "x", "probs": PROBS})["probs"] == pytest.approx(sent, abs=1e-3)
+        assert server.label({"id": "x", "label": "dog"}, {"id": 3, "label": "dog"}) == [
+            "learned", "repeated",
+        ]  # fmt: skip
+
+
+def test_a_file_that_cannot_be_used(tmp_path):
+    """Exit code 3 and words that name the file, the trouble and the way out; nothing is changed."""
+    server = Server(tmp_path)
+    with server:
+        server.correct({"id": 1, "probs": PROBS})
+        server.label({"id": 1, "label": "dog"})
+        other = Server(tmp_path)
+        code, said = other.run()
+        assert code == 3
+        assert "another process has it" in said
+        server.config.write_text(server.config.read_text().replace(str(other.port), str(server.port)))
+    good = server.state.read_bytes()
+
+    def refused(why, data=good):
+        server.state.write_bytes(data)
+        code, said = server.run()
+        assert code == 3, said
+        assert why in said
+        assert "state.sqlite" in said
+        assert "Traceback" not in said
+        assert server.state.read_bytes() == data
+
+    torn = bytearray(good)
+    torn[4096:8192] = random.Random(0).randbytes(4096)
+    refused("damaged", bytes(torn))
+    refused("damaged", good[: len(good) // 2])
+    refused("damaged", b"not a database at all, " * 100)
+    server.state.unlink()
+    with contextlib.closing(sqlite3.connect(server.state)) as db, db:
+        db.execute("CREATE TABLE mine (x)")
+    refused("an SQLite file of something else", server.state.read_bytes())
+    server.state.write_bytes(good)
+    with contextlib.closing(sqlite3.connect(server.state)) as db, db:
+        db.execute("UPDATE about SET value = 2 WHERE name = 'format'")
+    refused("of format 2, written by stream_can", server.state.read_bytes())
+    server.config.write_text(server.config.read_text().replace('"eel"', '"ant"'))
+    refused("of other settings")
+    server.config.write_text(server.config.read_text().replace('"ant"', '"eel"'))
+    server.config.write_text(server.config.read_text() + 'label = "truth"\n')
+    refused("label is 'label' in the log and 'truth' here")
+
+
+def test_a_changed_setting_is_in_force(tmp_path):
+    with Server(tmp_path) as server:
+        server.correct({"id": 1, "probs": PROBS})
+        server.label({"id": 1, "label": "dog"})
+        server.stop()
+        server.config.write_text(server.config.read_text() + "threshold = 0.5\n")
+        server.start()
+        assert server.label({"id": 1, "label": "dog"}) == ["repeated"]
+        server.stop()
+    journal = Journal(server.state)
+    corrector = journal.read().replica.corrector
+    journal.close()
+    assert corrector.settings["threshold"] == 0.5
+    assert corrector.n_labels == 1
+
+
+def test_a_folder_or_file_that_cannot_be_written(tmp_path):
+    server = Server(tmp_path, state="nowhere/state.sqlite")
+    code, said = server.run()
+    assert code == 3
+    assert "nowhere does not exist" in said
+    server = Server(tmp_path)
+    with server:
+        pass
+    if os.geteuid() == 0:  # whom no mode holds back
+        command = [sys.executable, "-c", "import os, sys; os.setuid(65534)"]
+        if subprocess.run(command).returncode:
+            return
+    server.state.chmod(0o444)
+    with pytest.raises(StateError, match="readonly|read-only"), as_nobody():
+        Journal(server.state)
+
+
+@contextlib.contextmanager
+def as_nobody():
+    """Without the rights of root."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_full_disk(tmp_path):
+    """Predictions go on, labels are refused until there is room, then those of before count too."""
+    limit = 3 << 20
+    code = (
+        "import resource, signal, sys; from stream_can.cli.main import main;"
+        " signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        f" resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY));"
+        " sys.exit(main(['serve', 'app.toml']))"
+    )
+    server = Server(tmp_path, recent_mb=64)
+    log = server.log.open("ab")
+    server.process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stderr=log, stdout=log
+    )
+    log.close()
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.client.close)
+        stack.callback(server.process.kill)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(httpx.TransportError):
+                server.client.get("/livez")
+                break
+            time.sleep(0.05)
+        server.correct({"id": "first", "probs": PROBS})
+        assert server.label({"id": "first", "label": "dog"}) == ["learned"]
+        n = 0
+        while server.client.get("/readyz").status_code == 200:
+            server.correct(*({"id": f"{n}-{i}", "probs": PROBS} for i in range(500)))
+            n += 1
+            assert n < 200, "the disk is never full"
+        assert "records wait: state state.sqlite" in server.client.get("/readyz").text
+        answer = server.client.post("/labels", json={"id": "0-1", "label": "dog"})
+        assert answer.status_code == 503
+        assert "state.sqlite" in answer.json()["error"]
+        assert "send it again" in answer.json()["error"]
+        assert answer.headers["retry-after"] == "1"
+        server.correct({"id": "while", "probs": PROBS})
+        resource.prlimit(
+            server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2
+        )
+        deadline = time.monotonic() + 60
+        while server.client.get("/readyz").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert server.label({"id": "0-1", "label": "dog"}, {"id": "while", "label": "cat"}) == [
+            "learned", "learned",
+        ]  # fmt: skip
+        server.stop(signal.SIGKILL)
+        server.start()
+        assert server.label(
+            {"id": "first", "label": "dog"}, {"id": f"{n - 1}-7", "label": "cat"},
+            {"id": "while", "label": "cat"},
+        ) == ["repeated", "learned", "repeated"]  # fmt: skip
+        server.stop()
+
+
+def test_stopped_in_the_middle_of_requests(tmp_path):
+    """What is open is answered, what is learned is kept, and it ends with 0."""
+    with Server(tmp_path, commit_interval_ms=500) as server:
+        server.correct(*({"id": i, "probs": PROBS} for i in range(8)))
+        statuses = []
+
+        def label(i):
+            with httpx.Client(base_url=server.client.base_url, timeout=60) as client:
+                answer = client.post("/labels", json={"id": i, "label": "cat"})
+                statuses.append((answer.status_code, answer.json()["learned"]))
+
+        threads = [threading.Thread(target=label, args=(i,)) for i in range(8)]
+        for one in threads:
+            one.start()
+        time.sleep(0.25)
+        assert server.stop() == 0
+        for one in threads:
+            one.join()
+        assert statuses == [(200, 1)] * 8
+        server.start()
+        again = server.label(*({"id": i, "label": "cat"} for i in range(8)))
+        assert again == ["repeated"] * 8
+
+
+def test_starts_from_what_replay_learned(tmp_path):
+    corrector = Corrector(CLASSES)
+    rng = np.random.default_rng(0)
+    for row in rng.dirichlet(np.ones(3), 200):
+        corrector.learn_one(row, "eel")
+    (tmp_path / "start.bin").write_bytes(corrector.to_bytes())
+    server = Server(tmp_path, classes_from_file="start.bin")
+    server.config.write_text(server.config.read_text().replace('classes = ["cat", "dog", "eel"]', ""))
+    with server:
+        assert server.client.get("/status.json").json()["learned"][0]["labels"] == 200
