@@ -5,12 +5,17 @@ processes of their own, and are asked in turn, each round for some seconds, by o
 many connections that wait for their answers.
 
     python benchmarks/serve.py [--rounds 3] [--seconds 2] [--classes 10 100] [--connections 1 16 64]
+    python benchmarks/serve.py --soak MINUTES --rate 6000
+
+``--soak`` sends so many predictions a second, and the label of one in ten a thousand later, and
+says every minute what was answered, how late (from when it was due) and the memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import socket
@@ -94,6 +99,91 @@ async def ask(port: int, bodies: list[bytes], n: int, seconds: float) -> list[fl
     return [x for one in found for x in one.times]
 
 
+class Paced(Connection):
+    """Sends a request when it is due, or as soon as the last one is answered."""
+
+    def __init__(self, source: Any, every: float, first: float) -> None:
+        super().__init__([b""], 0.0, "/")
+        self.source, self.every, self.due = source, every, first
+        self.stopped = False
+
+    def send(self) -> None:
+        asyncio.get_running_loop().call_at(max(self.due, 0.0), self.now)
+
+    def now(self) -> None:
+        if self.stopped:
+            self.done.set_result(None)
+            self.transport.close()
+            return
+        self.began = self.due  # late is late, whoever is to blame
+        self.due += self.every
+        path, body = next(self.source)
+        head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+        self.transport.write(head % (path, len(body)) + body)
+
+
+def predictions(m: int, sent: list[int]) -> Any:
+    """Without end; ``sent`` has the number of the last one."""
+    rng = np.random.default_rng(0)
+    rows = [
+        json.dumps(row).encode() for row in rng.dirichlet(np.full(m, 0.5), 5000).round(6).tolist()
+    ]
+    while True:
+        sent[0] += 1
+        yield b"/correct", b'{"id": %d, "probs": %s}' % (sent[0], rows[sent[0] % 5000])
+
+
+def labels(m: int, sent: list[int]) -> Any:
+    """Of one prediction in ten, a thousand later."""
+    for number in itertools.count(1, 10):
+        label = b"class%d" % (number * 7 % m)
+        yield b"/labels", b'{"id": %d, "label": "%s"}' % (number, label)
+
+
+async def soak(pid: int, port: int, minutes: int, rate: float, n: int, m: int) -> None:
+    """Print a line a minute."""
+    loop, sent = asyncio.get_running_loop(), [0]
+    begin, users = loop.time() + 0.5, {}
+    # A label is answered once it is on the disk, which takes a while: many wait at once.
+    for what, source, number, share, late in (
+        ("predictions", predictions(m, sent), n, 1.0, 0.0),
+        ("labels", labels(m, sent), 4 * n, 0.1, 1000 / rate),
+    ):
+        every = number / (rate * share)
+        users[what] = []
+        for i in range(number):
+            first = begin + late + every * i / number
+            _, one = await loop.create_connection(
+                lambda source=source, every=every, first=first: Paced(source, every, first),
+                "127.0.0.1",
+                port,
+            )
+            users[what].append(one)
+    print("minute  predictions  p50 ms  p99 ms  longest | labels  p50 ms  p99 ms | CPU %  MB")
+    for minute in range(1, minutes + 1):
+        before = cpu(pid)
+        await asyncio.sleep(60)
+        times = {what: [x for one in of for x in one.times] for what, of in users.items()}
+        for one in itertools.chain(*users.values()):
+            one.times.clear()
+        late = {
+            what: [1000 * float(np.quantile(of, q)) for q in (0.5, 0.99, 1.0)]
+            for what, of in times.items()
+        }
+        first, second = late["predictions"], late["labels"]
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        print(
+            f"{minute:6} {len(times['predictions']):12} {first[0]:7.2f} {first[1]:7.2f}"
+            f" {first[2]:8.1f} | {len(times['labels']):6} {second[0]:7.2f} {second[1]:7.2f} |"
+            f" {100 * (cpu(pid) - before) / 60:5.0f} {pages * 4096 / 1e6:6.1f}",
+            flush=True,
+        )
+    every_one = [*itertools.chain(*users.values())]
+    for one in every_one:
+        one.stopped = True
+    await asyncio.gather(*(one.done for one in every_one))
+
+
 def bodies_of(m: int, rows: int, rng: np.random.Generator) -> list[bytes]:
     """Of 200 requests."""
     found = []
@@ -132,13 +222,18 @@ def wait_for(port: int) -> None:
 
 
 def main() -> None:
+    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--classes", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--soak", type=int, metavar="MINUTES")
+    parser.add_argument("--rate", type=float, default=6000.0)
     given = parser.parse_args()
+    if given.soak:
+        return soaked(given)
     print("m  rows  connections | requests/s ours, echo | p50 ms | p99 ms | time ratio, CPU ratio"
           " (min median max)")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -163,6 +258,23 @@ def main() -> None:
                 for one in servers:
                     one.terminate()
                     one.wait()
+
+
+def soaked(given: argparse.Namespace) -> None:
+    m, port = given.classes[0], free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config, state = Path(folder) / "app.toml", Path(folder) / "state.sqlite"
+        names = json.dumps([f"class{i}" for i in range(m)])
+        config.write_text(f'classes = {names}\nhttp_port = {port}\nstate = "{state}"\n')
+        server = subprocess.Popen([sys.executable, "-m", "stream_can", "serve", config])
+        try:
+            wait_for(port)
+            asyncio.run(soak(server.pid, port, given.soak, given.rate, 16, m))
+            sizes = {one.name: one.stat().st_size for one in Path(folder).iterdir()}
+            print("bytes of its files:", sizes)
+        finally:
+            server.terminate()
+            server.wait()
 
 
 def measure(m, rows, n, bodies, ports, servers, given) -> None:  # type: ignore[no-untyped-def]

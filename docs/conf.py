@@ -28,6 +28,7 @@ from stream_can.version import __version__
 with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
     warnings.simplefilter("ignore", DeprecationWarning)
     from stream_can.kafka import options
+    from stream_can.serve import options as serve_options
 
 with mock(["pyspark"]):  # 450 MB, for four docstrings
     importlib.import_module("stream_can.spark")
@@ -90,6 +91,7 @@ REFERENCE = {
     ],
     "pipe": ["stream_can.pipe"],
     "kafka": ["stream_can.kafka"],
+    "serve": ["stream_can.serve"],
     "spark": ["stream_can.spark"],
 }
 """Page of the reference -> the modules whose public names, their ``__all__``, it lists."""
@@ -134,9 +136,10 @@ def command_help(command: str) -> str:
     return f"```text\n{done.stdout.strip()}\n```"
 
 
-def settings(_: str) -> str:
-    """Every setting of ``stream-can run``."""
-    rows = [f"| `{option.name}` | {option.help} |" for option in options()]
+def settings(of: str) -> str:
+    """Every setting of ``stream-can run``, or ``serve``."""
+    found = serve_options() if of == "of serve" else options()
+    rows = [f"| `{option.name}` | {option.help} |" for option in found]
     return "\n".join(["| setting | what it says |", "|---|---|", *rows])
 
 

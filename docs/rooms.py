@@ -17,7 +17,7 @@ PICTURE = Path(__file__).parent / "rooms.svg"
 
 FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
-    {"compare": (2, 4)},
+    {"serve": (0, 1), "compare": (2, 4)},
     {"kafka": (0, 1), "pipe": (1, 2), "river": (3, 3.27), "sklearn": (3.27, 3.56)},
     {"kafka.watch": (0, 1)},
     {"kafka.client": (0, 1)},

@@ -30,10 +30,15 @@ StreamCANError
 │   │   └── kafka.learned.NewerRelease      the log holds what a newer release wrote
 │   ├── kafka.client.registry.UnknownSchema a schema that the registry does not have
 │   └── kafka.client.registry.RefusedSchema one that it does not take
-└── kafka.UnreadableRecord                  the record at which `--errors fail` stopped
+├── kafka.UnreadableRecord                  the record at which `--errors fail` stopped
+├── serve.journal.StateError                the state file of a server cannot be used
+├── serve.journal.CannotWrite               nothing of a commit is in it
+├── serve.service.Refused                   a request with a message that cannot be read
+├── serve.service.Unavailable               labels, while the state file cannot be written
+└── serve.inference.BadRequest              none of the open inference protocol
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have
-changed, and pipe.lines.StopReading, which ends a read that waits.
+changed, pipe.lines.StopReading, which ends a read that waits, and serve.app.Problem, an answer.
 """
 
 from typing import ClassVar

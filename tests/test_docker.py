@@ -51,7 +51,7 @@ def compose(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.fast
-def test_compose_accepts_the_file(tmp_path: Path) -> None:
+def test_compose_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     services = compose(DOCKER / "compose.yaml")["services"]
     correctors = [service for name, service in services.items() if name.startswith("corrector")]
     assert len(correctors) == 2
@@ -59,6 +59,9 @@ def test_compose_accepts_the_file(tmp_path: Path) -> None:
     for service in services.values():  # what is mounted lies in the repository
         for volume in service.get("volumes", []):
             assert Path(volume.split(":")[0]).is_file(), volume
+    monkeypatch.setenv("STREAM_CAN_TOKEN", "a-token-of-this-test")
+    (over_http,) = compose(DOCKER / "serve.yaml")["services"].values()
+    assert over_http["command"] == ["serve", "/etc/stream-can/app.toml"]
     wrong = tmp_path / "compose.yaml"
     wrong.write_text("services:\n  a: {image: x, depend_on: [b]}\n")
     with pytest.raises(AssertionError, match="depend_on"):

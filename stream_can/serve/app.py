@@ -43,7 +43,7 @@ BODY_SECONDS = 10.0
 """Until a request is there, from its head on."""
 MOST_REQUESTS = 1000
 """That are answered at once; more are sent away."""
-MOST_MESSAGES = 100_000
+MOST_MESSAGES = 10_000
 """Of a request."""
 PLAIN = (b"x-content-type-options", b"nosniff")
 SECURE = (

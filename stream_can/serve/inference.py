@@ -20,6 +20,7 @@ __all__ = ["BadRequest", "Inference", "metadata"]
 
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 NUMBERS = {"FP64": np.float64, "FP32": np.float32}
+ROW, ROWS = list[float], list[list[float]]
 IDS = "ids"
 MOST_NUMBERS = 10_000_000
 
@@ -98,7 +99,8 @@ class Inference:
         try:
             asked = _read(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(str(error).replace("`$.", "`")) from None
+            why = str(error).replace("`$.", "`")
+            raise BadRequest(f"not a request of the protocol, in JSON: {why}") from None
         named = settings.model is not None
         if not named and model != settings.application_id:
             raise BadRequest(f"model {model!r}: here is {settings.application_id!r}")
@@ -150,8 +152,9 @@ class Inference:
         if "binary_data_size" in probs.parameters:
             raise BadRequest(f"{name}: binary data is not read here, send it as JSON")
         try:
-            data = np.array(probs.data, dtype=np.float64)
-        except (ValueError, TypeError, OverflowError):
+            nested = bool(probs.data) and isinstance(probs.data[0], list)
+            data = np.array(msgspec.convert(probs.data, ROWS if nested else ROW), dtype=np.float64)
+        except ValueError:  # of msgspec too
             raise BadRequest(f"{name}.data: expected numbers") from None
         if data.size != shape[0] * shape[1]:
             raise BadRequest(f"{name}.data: {data.size} numbers, and shape is {probs.shape}")

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +41,9 @@ CREATE TABLE commits (
 );
 """
 MOST_UNKNOWN = 100_000
-"""Ids of labels without a prediction that are remembered."""
+"""Ids of labels without a prediction that are remembered, and commits that have some."""
+MOST_FORGOTTEN = 4
+"""Commits whose predictions are left out with another one."""
 
 
 class StateError(StreamCANError):
@@ -82,6 +86,8 @@ class Commit(NamedTuple):
     """Of the task, see ``Task.positions``."""
     kept: list[Kept]
     labelled: Labelled
+    forget: int = 0
+    """No prediction below this offset is kept any more."""
 
 
 class Stored(NamedTuple):
@@ -95,6 +101,7 @@ class Stored(NamedTuple):
 
 
 _encode = msgspec.msgpack.Encoder().encode
+NOTHING = _encode([])
 _read_kept = msgspec.msgpack.Decoder(list[Kept]).decode
 _read_labelled = msgspec.msgpack.Decoder(Labelled).decode
 
@@ -118,9 +125,12 @@ class Journal:
         self.path = Path(path)
         self._made_of: dict[LaneName, int] = {}
         self._number = 0
+        self._holding: deque[tuple[int, int]] = deque()
+        """Commits with predictions that may wait still: number, and the last one's offset."""
         with self._explained():
             if not self.path.parent.is_dir():
                 raise StateError(f"state {self.path}: folder {self.path.parent} does not exist")
+            self.path.open("ab").close()  # SQLite's own words would be "disk I/O error"
             # One connection for all threads, which take turns.
             self._db = sqlite3.connect(
                 self.path, timeout=0, isolation_level=None, check_same_thread=False
@@ -134,16 +144,28 @@ class Journal:
     def _open(self) -> None:
         run = self._db.execute
         run("PRAGMA locking_mode = EXCLUSIVE")
-        run("PRAGMA journal_mode = WAL")
         run("BEGIN EXCLUSIVE")  # refused where somebody else has it
-        tables = {name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not tables:
+        try:
+            made = self._look()
+        finally:
+            run("ROLLBACK")
+        run("PRAGMA journal_mode = WAL")
+        run("BEGIN EXCLUSIVE")
+        if not made:
             for statement in filter(str.strip, TABLES.split(";")):
                 run(statement)
             run("INSERT INTO about VALUES ('format', ?), ('release', ?)", (FORMAT, __version__))
-        elif "about" not in tables:
-            raise StateError(f"state {self.path}: an SQLite file of something else")
+        run("UPDATE about SET value = ? WHERE name = 'release'", (__version__,))
         run("COMMIT")
+
+    def _look(self) -> bool:
+        """Whether the tables are there; StateError where others are, or of another format."""
+        run = self._db.execute
+        tables = {name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            return False
+        if "about" not in tables:
+            raise StateError(f"state {self.path}: an SQLite file of something else")
         about = dict(run("SELECT name, value FROM about"))
         if about.get("format") != FORMAT:
             raise StateError(
@@ -151,10 +173,10 @@ class Journal:
                 f" {about.get('release')}; {__version__} reads format {FORMAT}: upgrade, or name"
                 " another file"
             )
-        run("UPDATE about SET value = ? WHERE name = 'release'", (__version__,))
         (said,) = run("PRAGMA quick_check(1)").fetchone()
         if said != "ok":
             raise sqlite3.DatabaseError(said)
+        return True
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -162,6 +184,8 @@ class Journal:
         path = self.path
         try:
             yield
+        except OSError as error:
+            raise StateError(f"state {path}: {error.strerror}") from None
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise StateError(
@@ -206,9 +230,11 @@ class Journal:
             kept: list[Kept] = []
             labelled: list[Labelled] = []
             positions = None
-            for self._number, found, *blobs in run(
-                "SELECT number, positions, kept, labelled FROM commits ORDER BY number"
+            for self._number, last, found, *blobs in run(
+                "SELECT number, last, positions, kept, labelled FROM commits ORDER BY number"
             ):
+                if last >= 0:
+                    self._holding.append((self._number, last))
                 positions = found or positions
                 kept += _read_kept(blobs[0])
                 labelled.append(_read_labelled(blobs[1]))
@@ -235,15 +261,24 @@ class Journal:
                 "INSERT INTO commits VALUES (?, ?, ?, ?, ?)",
                 (number, last, commit.positions, _encode(commit.kept), _encode(commit.labelled)),
             )
+            # A few with each commit: all at once would hold up the labels of a second.
+            done = list(
+                islice(takewhile(lambda one: one[1] < commit.forget, self._holding), MOST_FORGOTTEN)
+            )
+            self._db.executemany(
+                "UPDATE commits SET kept = ?, last = -1 WHERE number = ?",
+                [(NOTHING, old) for old, _ in done],
+            )
+            # Ids of labels without a prediction are remembered somewhat longer.
+            run("DELETE FROM commits WHERE number = ? AND last < 0", (number - MOST_UNKNOWN,))
         self._number = number
+        for _ in done:
+            self._holding.popleft()
+        if commit.kept:
+            self._holding.append((number, last))
 
-    def fold(self, replica: Replica, forget: int) -> None:
-        """Put the fold of the log in the place of its entries, and leave out what is not needed.
-
-        Parameters
-        ----------
-        forget
-            No prediction below this offset is kept any more.
+    def fold(self, replica: Replica) -> None:
+        """Put the fold of the log in the place of its entries.
 
         Raises
         ------
@@ -260,15 +295,6 @@ class Journal:
                 else:
                     run("INSERT OR REPLACE INTO folded VALUES (?, ?)", (key, value))
             run("DELETE FROM learned WHERE offset < ?", (replica.offset,))
-            # Ids of labels without a prediction are remembered somewhat longer.
-            run(
-                "DELETE FROM commits WHERE last < ? AND number < ?",
-                (forget, self._number - MOST_UNKNOWN),
-            )
-            run(
-                "UPDATE commits SET kept = ?, last = -1 WHERE last >= 0 AND last < ?",
-                (_encode([]), forget),
-            )
         self._made_of = at
 
     @contextlib.contextmanager

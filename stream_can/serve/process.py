@@ -125,6 +125,7 @@ async def _run(service: Service, listening: socket.socket) -> int:
         log.info("http://%s:%d/ shows what it does; state in %s", host, port, settings.state)
         server = Server(config)
         app.connections = server.server_state.connections
+        running.add_done_callback(lambda _: setattr(server, "should_exit", True))
         await server.serve(sockets=[listening])
     finally:
         if labelling is not None:

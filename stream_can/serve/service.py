@@ -391,7 +391,14 @@ class Service:
         self._idle = asyncio.Event()
         self._idle.set()
         self.health.ready = True
-        interval = self.settings.commit_interval_ms / 1000
+        try:
+            await self._run(self.settings.commit_interval_ms / 1000)
+        finally:
+            for future in self._waiting:
+                if not future.done():
+                    future.set_exception(Unavailable("the server stops; send it again"))
+
+    async def _run(self, interval: float) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), 1.0)
@@ -479,7 +486,7 @@ class Service:
         kept.sort(key=lambda one: one.offset)
         labelled, self._labelled = self._labelled, Labelled([], [])
         self._written, self._requests = task.next_prediction, {}
-        return Commit(found, task.positions(replica.offset), kept, labelled)
+        return Commit(found, task.positions(replica.offset), kept, labelled, task.oldest)
 
     async def _fold(self) -> None:
         """Make the file short: its log gives way to what it makes."""
@@ -489,7 +496,7 @@ class Service:
             del self.requests[offset]
         loop = asyncio.get_running_loop()
         try:  # nothing is learned meanwhile: that is done by whoever waits here
-            await loop.run_in_executor(self._thread, self.journal.fold, self.replica, oldest)
+            await loop.run_in_executor(self._thread, self.journal.fold, self.replica)
         except CannotWrite as error:
             log.warning("%s", error)
 

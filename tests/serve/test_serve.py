@@ -22,7 +22,9 @@ def test_messages_come_back_as_they_came(tmp_path):
         assert one["id"] == 7
         assert one["text"] == "\N{SNOWMAN}"
         assert sum(one["probs"]) == pytest.approx(1)
-        several = server.correct({"probs": PROBS}, {"probs": dict(zip(CLASSES, PROBS, strict=True))})
+        several = server.correct(
+            {"probs": PROBS}, {"probs": dict(zip(CLASSES, PROBS, strict=True))}
+        )
         assert several[0]["probs"] == list(several[1]["probs"].values())
         scored = [{"label": name, "score": p} for name, p in zip(CLASSES, PROBS, strict=True)]
         assert [x["label"] for x in server.correct({"probs": scored})["probs"]] == CLASSES
@@ -33,7 +35,9 @@ def test_messages_come_back_as_they_came(tmp_path):
         pretty = json.dumps({"probs": PROBS}, indent=1)
         assert server.post("/correct", pretty)[0] == 200
         alone = server.client.post(
-            "/correct", content=b'{"probs": [1, 0, 0]}', headers={"content-type": "application/jsonl"}
+            "/correct",
+            content=b'{"probs": [1, 0, 0]}',
+            headers={"content-type": "application/jsonl"},
         )
         assert alone.text.endswith("}\n")
 
@@ -221,6 +225,7 @@ def test_columns_models_and_requests(tmp_path):
     models = {"fraud": {"classes": ["yes", "no"]}}
     settings = {"model": "model", "version": "v", "segments": ["tenant"], "ask": 1.0}
     with Server(tmp_path, models=models, **settings) as server:
+
         def fraud(i, v):
             return {"id": i, "model": "fraud", "v": v, "tenant": "t", "probs": [0.6, 0.4]}
 

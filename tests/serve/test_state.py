@@ -10,8 +10,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -134,7 +136,9 @@ def test_a_file_that_cannot_be_used(tmp_path):
         code, said = other.run()
         assert code == 3
         assert "another process has it" in said
-        server.config.write_text(server.config.read_text().replace(str(other.port), str(server.port)))
+        server.config.write_text(
+            server.config.read_text().replace(str(other.port), str(server.port))
+        )
     good = server.state.read_bytes()
 
     def refused(why, data=good):
@@ -187,16 +191,16 @@ def test_a_folder_or_file_that_cannot_be_written(tmp_path):
     code, said = server.run()
     assert code == 3
     assert "nowhere does not exist" in said
-    server = Server(tmp_path)
-    with server:
-        pass
-    if os.geteuid() == 0:  # whom no mode holds back
-        command = [sys.executable, "-c", "import os, sys; os.setuid(65534)"]
-        if subprocess.run(command).returncode:
-            return
-    server.state.chmod(0o444)
-    with pytest.raises(StateError, match="readonly|read-only"), as_nobody():
-        Journal(server.state)
+    with tempfile.TemporaryDirectory() as name:  # which others than us may look into
+        folder = Path(name)
+        folder.chmod(0o755)
+        Journal(folder / "state").close()
+        (folder / "state").chmod(0o444)
+        with pytest.raises(StateError, match="state: Permission denied"), as_nobody():
+            Journal(folder / "state")
+        folder.chmod(0o700)
+        with pytest.raises(StateError, match="state: Permission denied"), as_nobody():
+            Journal(folder / "state")
 
 
 @contextlib.contextmanager
@@ -250,9 +254,7 @@ def test_a_full_disk(tmp_path):
         assert "send it again" in answer.json()["error"]
         assert answer.headers["retry-after"] == "1"
         server.correct({"id": "while", "probs": PROBS})
-        resource.prlimit(
-            server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2
-        )
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         deadline = time.monotonic() + 60
         while server.client.get("/readyz").status_code != 200:
             assert time.monotonic() < deadline
@@ -267,6 +269,37 @@ def test_a_full_disk(tmp_path):
             {"id": "while", "label": "cat"},
         ) == ["repeated", "learned", "repeated"]  # fmt: skip
         server.stop()
+
+
+def test_a_fault_of_its_own_ends_it(tmp_path):
+    """With its traceback and exit code 1, and not with requests that wait for ever."""
+    code = (
+        "import sys; from stream_can.serve import journal; from stream_can.cli.main import main\n"
+        "write = journal.Journal.write\n"
+        "def broken(self, commit, **options):\n"
+        "    return 1 / 0 if commit.labelled.predictions else write(self, commit, **options)\n"
+        "journal.Journal.write = broken; sys.exit(main(['serve', 'app.toml']))"
+    )
+    server = Server(tmp_path)
+    with server:
+        server.correct({"id": 1, "probs": PROBS})
+        assert server.stop() == 0
+        with server.log.open("ab") as log:
+            server.process = subprocess.Popen(
+                [sys.executable, "-c", code], cwd=tmp_path, stderr=log, stdout=log
+            )
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                answer = server.client.post("/labels", json={"id": 1, "label": "cat"})
+                break
+            except httpx.TransportError:
+                assert time.monotonic() < deadline
+        assert answer.status_code in (500, 503)
+        assert server.process.wait(60) == 1
+        assert "ZeroDivisionError" in server.log.read_text()
+        server.start()
+        assert server.label({"id": 1, "label": "cat"}) == ["learned"]
 
 
 def test_stopped_in_the_middle_of_requests(tmp_path):
@@ -300,6 +333,8 @@ def test_starts_from_what_replay_learned(tmp_path):
         corrector.learn_one(row, "eel")
     (tmp_path / "start.bin").write_bytes(corrector.to_bytes())
     server = Server(tmp_path, classes_from_file="start.bin")
-    server.config.write_text(server.config.read_text().replace('classes = ["cat", "dog", "eel"]', ""))
+    server.config.write_text(
+        server.config.read_text().replace('classes = ["cat", "dog", "eel"]', "")
+    )
     with server:
         assert server.client.get("/status.json").json()["learned"][0]["labels"] == 200

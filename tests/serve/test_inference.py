@@ -1,0 +1,119 @@
+"""The open inference protocol: tensors in, tensors out, the same corrections as by messages."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.serve.serving import CLASSES, Server
+
+P = [[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]
+PATH = "/v2/models/stream_can/infer"
+
+
+def tensor(name="probs", data=P, datatype="FP64", shape=None):
+    return {"name": name, "shape": shape or [2, 3], "datatype": datatype, "data": data}
+
+
+def test_tensors(tmp_path):
+    with Server(tmp_path, commit_interval_ms=1) as server:
+        for i in range(40):
+            server.correct({"id": i, "probs": [0.5, 0.3, 0.2]})
+            server.label({"id": i, "label": "dog"})
+        wanted = [one["probs"] for one in server.correct(*({"probs": row} for row in P))]
+        flat = np.ravel(P).tolist()
+        for data in (P, flat):
+            body = json.dumps({"id": "42", "inputs": [tensor(data=data)]})
+            answer = server.client.post(PATH, content=body)
+            said = answer.json()
+            assert said["model_name"] == "stream_can"
+            assert said["id"] == "42"
+            (out,) = said["outputs"]
+            assert (out["name"], out["shape"], out["datatype"]) == ("probs", [2, 3], "FP64")
+            assert out["data"] == np.ravel(wanted).tolist()
+            assert int(answer.headers["stream-can-learned"]) > 40
+        code, said = server.post(PATH, json.dumps({"inputs": [tensor("scores", datatype="FP32")]}))
+        assert code == 200
+        assert said["outputs"][0]["datatype"] == "FP32"
+        assert said["outputs"][0]["name"] == "scores"
+        assert said["outputs"][0]["data"] == pytest.approx(np.ravel(wanted), abs=1e-6)
+        one = {"inputs": [tensor(data=P[0], shape=[3])], "outputs": [{"name": "probs"}]}
+        assert server.post(PATH, json.dumps(one))[0] == 200
+
+
+def test_ids_join_labels(tmp_path):
+    with Server(tmp_path) as server:
+        server.post(PATH, json.dumps({"id": "a", "inputs": [tensor()]}))
+        ids = tensor("ids", ["x", "y"], "BYTES", [2])
+        server.post(PATH, json.dumps({"inputs": [tensor(), ids]}))
+        names = ["a/0", "a/1", "x", "y", "z"]
+        statuses = server.label(*({"id": name, "label": "cat"} for name in names))
+        assert statuses == ["learned"] * 4 + ["unknown"]
+
+
+def test_models_versions_and_columns(tmp_path):
+    settings = {"model": "about.model", "version": "v", "segments": ["tenant"]}
+    with Server(tmp_path, **settings) as server:
+        column = tensor("tenant", ["a", "b"], "BYTES", [2, 1])
+        body = json.dumps({"id": "i", "inputs": [tensor(), column]})
+        code, said = server.post("/v2/models/fraud%20eu/versions/3/infer", body)
+        assert code == 200, said
+        assert said["model_name"] == "fraud eu"
+        assert said["model_version"] == "3"
+        assert server.label({"id": "i/0", "label": "dog"}) == ["learned"]
+        status = server.client.get("/status.json").json()
+        assert [one["lane"] for one in status["learned"]] == ["fraud eu 3"]
+        values = {one["value"]: one["labels"] for one in status["columns"][0]["values"]}
+        assert values == {"a": 1, "b": 0}
+        about = server.client.get("/v2/models/fraud%20eu/versions/3").json()
+        assert about["versions"] == ["3"]
+        assert [one["name"] for one in about["inputs"]] == ["probs", "ids", "tenant"]
+
+
+def test_what_there_is(tmp_path):
+    with Server(tmp_path, application_id="animals") as server:
+        client = server.client
+        assert client.get("/v2").json()["name"] == "stream_can"
+        about = client.get("/v2/models/animals").json()
+        assert about["inputs"][0] == {"name": "probs", "datatype": "FP64", "shape": [-1, 3]}
+        assert client.get("/v2/models/animals/ready").json() == {"ready": True}
+        assert client.get("/v2/models/others").status_code == 404
+        assert client.get("/v2/models").status_code == 404
+        assert client.get("/v2/models/animals/versions/1/x").status_code == 404
+
+
+def test_what_is_refused(tmp_path):
+    good = {"inputs": [tensor()]}
+    with Server(tmp_path) as server:
+        for body, code, why in [
+            ("", 400, "JSON"),
+            ("{}", 400, "inputs"),
+            ({"inputs": []}, 400, "found none"),
+            ({"inputs": [tensor(), tensor("more")]}, 400, "'probs', 'more'"),
+            ({"inputs": [tensor(datatype="INT8")]}, 400, "inputs.probs.datatype: 'INT8'"),
+            ({"inputs": [tensor(shape=[2, 3, 1])]}, 400, "inputs.probs.shape"),
+            ({"inputs": [tensor(shape=[-1, 3])]}, 400, "inputs"),
+            ({"inputs": [tensor(shape=[100_000, 100_000])]}, 400, "inputs.probs.shape"),
+            ({"inputs": [tensor(data=[1, 2])]}, 400, "inputs.probs.data: 2 numbers"),
+            ({"inputs": [tensor(data=[[1, 2], [3]])]}, 400, "inputs.probs.data: expected numbers"),
+            ({"inputs": [tensor(data=["x"] * 6)]}, 400, "inputs.probs.data: expected numbers"),
+            ({"inputs": [tensor(data=[None] * 6)]}, 400, "inputs.probs.data"),
+            ({"inputs": [tensor(data=[0.1] * 8, shape=[2, 4])]}, 422, "message 0: probs"),
+            ({"inputs": [tensor(data=[-1, 1, 1] * 2)]}, 422, "message 0: probs"),
+            (good | {"outputs": [{"name": "other"}]}, 400, "outputs: there is one, 'probs'"),
+            ({"inputs": [tensor(), tensor("ids", [1, 2], "INT64", [2])]}, 400, "inputs.ids"),
+            ({"inputs": [tensor(), tensor("ids", [1, 2], "BYTES", [2])]}, 400, "inputs.ids.data"),
+            ({"inputs": [tensor(), tensor("ids", ["a"], "BYTES", [1])]}, 400, "BYTES [2]"),
+        ]:
+            found, said = server.post(PATH, body if isinstance(body, str) else json.dumps(body))
+            assert found == code, (body, said)
+            assert why in said["error"], (body, said)
+        text = json.dumps(good)
+        headers = {"inference-header-content-length": "10"}
+        assert server.post(PATH, text, **headers)[0] == 415
+        assert server.post("/v2/models/other/infer", text)[0] == 400
+        assert server.post("/v2/models/stream_can/versions/2/infer", text)[0] == 400
+        assert server.client.get(PATH).status_code == 405
+        assert len(CLASSES) == 3
