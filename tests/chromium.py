@@ -87,7 +87,9 @@ class Browser:
         return wait(script, lambda: self.value(script))
 
     def press(self, key: str) -> None:
-        """Press a key and let it go, as a person does."""
+        """Press a key and let it go, as a person does: not before there is something to see, which
+        chromium would not pass on to the page."""
+        self.until("performance.getEntriesByType('paint').length > 0")
         for kind in ("keyDown", "keyUp"):
             text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
             self._ask("Input.dispatchKeyEvent", type=kind, key=key, code=KEYS[key], **text)

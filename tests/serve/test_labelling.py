@@ -23,9 +23,9 @@ def test_labels_are_given_on_the_page(tmp_path, browser: Browser):
         assert server.label({"id": "o5", "label": "dog"}) == ["learned"]
         (address,) = re.findall(r"give labels on (\S+)", server.log.read_text())
         browser.look(address, 1000)
-        browser.until("document.querySelector('dl').textContent.includes('animal 4')")
+        browser.until("document.querySelector('dl')?.textContent.includes('animal 4')")
         browser.press("2")
-        browser.until("document.querySelector('dl').textContent.includes('animal 3')")
+        browser.until("document.querySelector('dl')?.textContent.includes('animal 3')")
         learned = lambda: server.client.get("/status.json").json()["learned"][0]["labels"]  # noqa: E731
         wait("it is learned", lambda: learned() == 2)
         assert server.label({"id": "o4", "label": "eel"}) == ["repeated"]
@@ -36,7 +36,7 @@ def test_labels_are_given_on_the_page(tmp_path, browser: Browser):
         server.start()
         (*_, address) = re.findall(r"give labels on (\S+)", server.log.read_text())
         browser.look(address, 1000)
-        browser.until("document.querySelector('dl').textContent.includes('animal 3')")
+        browser.until("document.querySelector('dl')?.textContent.includes('animal 3')")
         assert browser.errors == []
 
 
@@ -47,7 +47,7 @@ def test_the_live_page(tmp_path, browser: Browser):
             server.correct({"id": i, "probs": [0.6, 0.3, 0.1]})
             server.label({"id": i, "label": "dog"})
         browser.look(f"http://127.0.0.1:{server.port}/", 400)
-        browser.until("!document.getElementById('content').hidden")
+        browser.until("document.getElementById('content')?.hidden === false")
         browser.until("document.body.textContent.includes('30')")
         assert browser.value("document.documentElement.scrollWidth") <= 400
         assert browser.errors == []

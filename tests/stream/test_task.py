@@ -400,6 +400,36 @@ def test_a_second_label_for_an_id_learns_again():
     assert task.corrector.to_bytes() == corrector.to_bytes()
 
 
+def test_a_second_label_teaches_the_class_mix_alone_where_there_is_one_to_an_id():
+    task, corrector = new(once=True), Corrector(CLASSES)
+    p = [0.2, 0.3, 0.5]
+    task.handle([prediction(0, p, b"k"), label(0, "a", b"k"), label(1, "b", b"k")])
+    _, receipt = corrector.process_one(p, receipt=True)
+    corrector.learn_one(p, "a", receipt=receipt)
+    corrector.learn_one(None, "b")
+    assert task.corrector.to_bytes() == corrector.to_bytes()
+    assert (task.counts.matched, task.counts.unmatched) == (1, 1)
+    task.handle([prediction(1, p, b"k"), label(2, "b", b"k")])  # another one of that id
+    assert task.counts.matched == 2
+
+
+@pytest.mark.parametrize("bad", [prediction(1, [0.2, 0.3], b"x"), label(0, "nobody", b"a")])
+def test_a_batch_with_a_bad_record_is_refused_whole(bad):
+    task, other = new(errors="refuse"), new()
+    good = [prediction(0, [0.2, 0.3, 0.5], b"a"), prediction(2, [0.5, 0.3, 0.2], b"b")]
+    records = [good[0], bad, good[1]] if bad.topic == good[0].topic else [*good, bad]
+    result = task.handle(records)
+    assert result.outputs == []
+    assert [out.source for out in result.dead_letters] == [bad]
+    assert task.counts.dead_letters == 1
+    assert (task.next_prediction, task.next_label) == (0, 0)
+    assert task.corrector.to_bytes() == other.corrector.to_bytes()
+    assert task.oldest == 0
+    outputs = task.handle(good).outputs
+    assert [out.value for out in outputs] == [out.value for out in other.handle(good).outputs]
+    assert task.corrector.to_bytes() == other.corrector.to_bytes()
+
+
 def test_the_latest_prediction_of_an_id_is_the_one():
     task = new()
     task.handle([prediction(0, [0.2, 0.3, 0.5], b"k"), prediction(1, [0.5, 0.3, 0.2], b"k")])
@@ -519,7 +549,7 @@ def test_a_part_of_a_state_is_refused_by_what_the_other_part_would_be():
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"errors": "skip"}, "errors: 'skip', expected 'dead-letter' or 'fail'"),
+        ({"errors": "skip"}, "errors: 'skip', expected 'dead-letter', 'fail' or 'refuse'"),
         ({"recent_bytes": -1}, "recent_bytes: -1, expected 0 or more"),
     ],
 )
