@@ -113,6 +113,7 @@ class Service:
             health=self.health,
             metrics=self.metrics,
             replicas=lambda: {0: self.replica},
+            over_http=True,
         )
         self._thread = ThreadPoolExecutor(1, "stream-can-journal")
         self._labelled = Labelled([], [])

@@ -50,4 +50,8 @@ def test_the_live_page(tmp_path, browser: Browser):
         browser.until("document.getElementById('content')?.hidden === false")
         browser.until("document.body.textContent.includes('30')")
         assert browser.value("document.documentElement.scrollWidth") <= 400
+        shown = "[...document.querySelectorAll('section')].filter(one => !one.hidden)"
+        text = browser.value(f"{shown}.map(one => one.innerText).join()").lower()
+        for word in ("worker", "partition", "topic", "broker", "kafka", "undefined", "null"):
+            assert word not in text, text
         assert browser.errors == []

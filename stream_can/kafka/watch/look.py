@@ -67,6 +67,8 @@ class Look:
         What the worker says of itself.
     replicas
         What corrects now, by partition of the learned log.
+    over_http
+        Whether it is a server and no worker.
     """
 
     def __init__(
@@ -79,7 +81,9 @@ class Look:
         health: Health,
         metrics: Metrics,
         replicas: Callable[[], Mapping[int, Replica]],
+        over_http: bool = False,
     ) -> None:
+        self._over_http = over_http
         self._application, self._instance = application, instance
         self._together, self._has_labels = together, has_labels
         self._health, self._metrics, self._replicas = health, metrics, replicas
@@ -135,6 +139,7 @@ class Look:
                 filter(None, versions.values()), key=lambda one: -one.labels
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
+            over_http=self._over_http,
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip
         made.problems, made.shown = problems(made), shown(made)

@@ -138,7 +138,8 @@ function show(s) {
   columns(w.columns || [], w.columns_note || "");
   put("letters_note", w.letters_note || "");
   put("letters", w.letters.rows.length ? table(w.letters, ["", "text", "text"])
-    : none("None since this worker began."));
+    : none("None since the process began."));
+  byId("partitions").closest("section").hidden = Boolean(s.over_http);
   put("partitions", w.partitions.rows.length
     ? table(w.partitions, ["", "", "", "", "spare", "spare"]) : none("None."));
   put("foot", ...pieces(w.foot), " The same as JSON: status.json.");

@@ -39,7 +39,13 @@ def _bad(s: Status) -> Iterator[Problem]:
             "Wait a minute: it starts, or the group shares its partitions out anew. If it stays,"
             " the last line of its log says why.",
         )
-    if s.waits_for:
+    if s.waits_for and s.over_http:
+        yield bad(
+            f"Nothing can be written, and labels are refused: {s.waits_for}.",
+            "Make room for the state file, or give rights on it: then all goes on by itself."
+            " Predictions are answered meanwhile.",
+        )
+    elif s.waits_for:
         yield bad(
             f"Records wait for the schema registry: {s.waits_for}.",
             "Look at the registry. Nothing is lost; schemas that are known go on meanwhile.",
@@ -88,7 +94,7 @@ def _doubts(s: Status) -> Iterator[Problem]:
     def doubt(what: str, do: str) -> Problem:
         return Problem("doubt", what, do)
 
-    lag = s.hour_course.lag
+    lag, key = s.hour_course.lag, "id" if s.over_http else "key or partitioner"
     if s.lag is not None and s.lag > BEHIND and lag[-1] > lag[-10] > 0:
         yield doubt(
             f"It falls behind: {s.lag:,} records wait, more than ten minutes ago.",
@@ -103,12 +109,14 @@ def _doubts(s: Status) -> Iterator[Problem]:
     if s.has_labels and runs > HOUR and hour.records and not hour.labels:
         yield doubt(
             "No label has come for an hour: nothing is learned.",
-            "Look at what writes the labels topic.",
+            "Look at what sends labels."
+            if s.over_http
+            else "Look at what writes the labels topic.",
         )
     if hour.unmatched > max(10, 0.1 * hour.labels):
         yield doubt(
             f"{hour.unmatched:,} of {hour.labels:,} labels of the last hour found no prediction.",
-            "They come later than recent_mb holds, or with another key or partitioner.",
+            f"They come later than recent_mb holds, or with another {key}.",
         )
     for found in s.learned:
         where = "" if s.together else f" (partition {found.partition})"

@@ -68,12 +68,13 @@ def shown(status: Status) -> Shown:
     """All that is said of a worker, in the order in which it is read."""
     s, hour = status, status.hour
     ages = [one.age for one in s.learned if one.age is not None]
-    n = len(s.partitions)
+    n, who = len(s.partitions), "server" if s.over_http else "worker"
     return Shown(
         title=[Name(s.application)],
         sub=[
-            "worker ", Name(s.instance), f", stream_can {s.release},"
-            f" {_kinds(s)}, {_count(n, 'partition', 'partitions')},"
+            "server, state in " if s.over_http else "worker ", Name(s.instance),
+            f", stream_can {s.release}, {_kinds(s)},"
+            + ("" if s.over_http else f" {_count(n, 'partition', 'partitions')},"),
             " since ", Time(s.since, date=True),
         ],
         tiles=[
@@ -89,7 +90,9 @@ def shown(status: Status) -> Shown:
         fair=_fair(s),
         requests=_requests(s),
         learned=[_learned(one, s.n_classes) for one in s.learned],
-        learned_note="Of the whole application: every worker learns from all labels."
+        learned_note=""
+        if s.over_http
+        else "Of the whole application: every worker learns from all labels."
         if s.together
         else "Of this partition: each learns from its own labels alone.",
         letters=Sheet(
@@ -111,11 +114,11 @@ def shown(status: Status) -> Shown:
                     _number(p.unmatched), _number(p.dead_letters),
                     _arrow(p.accuracy_before, p.accuracy_after, 100, 1),
                 )
-                for p in s.partitions
+                for p in (() if s.over_http else s.partitions)
             ],
         ),
         foot=[
-            "The hour and the day are this worker's since ", Time(s.since),
+            f"The hour and the day are this {who}'s since ", Time(s.since),
             f", in {_number(s.history_bytes / 1000)} kB of its memory that do not grow.",
         ],
         columns=[_column(one) for one in s.columns],
@@ -196,8 +199,9 @@ def _fair(s: Status) -> str:
     if not s.has_labels:
         return ""
     if not labels:
-        since = "since this worker began" if s.time - s.since < DAY else "in the last day"
-        return f"No label has come {since}. {BEFORE}"
+        this = "server" if s.over_http else "worker"
+        since = f"since this {this} began" if s.time - s.since < DAY else "in the last day"
+        return f"No label has come {since}." + ("" if s.over_http else f" {BEFORE}")
     if s.open_requests is not None:
         why = ": those asked for at random, since the others are no fair sample"
     elif scored < labels:
@@ -219,6 +223,8 @@ def _letters(s: Status) -> str:
     n = sum(p.dead_letters for p in s.partitions)
     if not n:
         return ""
+    if s.over_http:
+        return f"{_count(n, 'bad message', 'bad messages')} since the state began."
     return f"{_count(n, 'dead letter', 'dead letters')} since the state of these partitions began."
 
 

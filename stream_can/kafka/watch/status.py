@@ -344,4 +344,7 @@ class Status(Struct):
     """Predictions of models that were more than ``max_lanes`` new ones in an hour, since this
     process began; 0 where the last of them came over an hour ago."""
     waits_for: str | None = None
-    """Why records that came are not taken, where a schema registry has to answer first."""
+    """Why records that came are not taken, where a schema registry has to answer first; of a server
+    why its state file cannot be written."""
+    over_http: bool = False
+    """Whether it is a server, ``stream-can serve``: it has one partition, which nobody shares."""
