@@ -37,7 +37,7 @@ CREATE TABLE about (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE learned (offset INTEGER PRIMARY KEY, time INTEGER, entry BLOB);
 CREATE TABLE folded (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE commits (
-    number INTEGER PRIMARY KEY, last INTEGER, positions BLOB, kept BLOB, labelled BLOB
+    number INTEGER PRIMARY KEY, last INTEGER, positions BLOB, kept BLOB, unknown BLOB
 );
 """
 MOST_UNKNOWN = 100_000
@@ -69,15 +69,6 @@ class Kept(msgspec.Struct, array_like=True, gc=False):
     """The request for its label, where that is asked for."""
 
 
-class Labelled(msgspec.Struct, array_like=True, gc=False):
-    """The labels of a commit."""
-
-    predictions: list[int]
-    """Offsets of those that they were learned for."""
-    unknown: list[bytes]
-    """Ids of those that had no prediction."""
-
-
 class Commit(NamedTuple):
     """What is added at once."""
 
@@ -85,7 +76,8 @@ class Commit(NamedTuple):
     positions: bytes
     """Of the task, see ``Task.positions``."""
     kept: list[Kept]
-    labelled: Labelled
+    unknown: list[bytes]
+    """Ids of labels that had none."""
     forget: int = 0
     """No prediction below this offset is kept any more."""
 
@@ -97,13 +89,13 @@ class Stored(NamedTuple):
     positions: bytes | None
     """None where it is new."""
     kept: list[Kept]
-    labelled: list[Labelled]
+    unknown: list[bytes]
 
 
 _encode = msgspec.msgpack.Encoder().encode
 NOTHING = _encode([])
 _read_kept = msgspec.msgpack.Decoder(list[Kept]).decode
-_read_labelled = msgspec.msgpack.Decoder(Labelled).decode
+_read_unknown = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class Journal:
@@ -228,17 +220,17 @@ class Journal:
                 if left is not None and left.foreign:
                     raise SnapshotMismatch(left.reason)
             kept: list[Kept] = []
-            labelled: list[Labelled] = []
+            unknown: list[bytes] = []
             positions = None
             for self._number, last, found, *blobs in run(
-                "SELECT number, last, positions, kept, labelled FROM commits ORDER BY number"
+                "SELECT number, last, positions, kept, unknown FROM commits ORDER BY number"
             ):
                 if last >= 0:
                     self._holding.append((self._number, last))
                 positions = found or positions
                 kept += _read_kept(blobs[0])
-                labelled.append(_read_labelled(blobs[1]))
-        return Stored(replica, positions, kept, labelled)
+                unknown += _read_unknown(blobs[1])
+        return Stored(replica, positions, kept, unknown)
 
     def write(self, commit: Commit, *, sync: bool = True) -> None:
         """Add a commit; it is on the disk when this returns, or with ``sync`` False soon.
@@ -259,7 +251,7 @@ class Journal:
             run("UPDATE commits SET positions = NULL WHERE number = ?", (self._number,))
             run(
                 "INSERT INTO commits VALUES (?, ?, ?, ?, ?)",
-                (number, last, commit.positions, _encode(commit.kept), _encode(commit.labelled)),
+                (number, last, commit.positions, _encode(commit.kept), _encode(commit.unknown)),
             )
             # A few with each commit: all at once would hold up the labels of a second.
             done = list(

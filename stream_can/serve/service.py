@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,7 +32,6 @@ from stream_can.serve.journal import (
     Commit,
     Journal,
     Kept,
-    Labelled,
     StateError,
 )
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
@@ -116,7 +115,7 @@ class Service:
             over_http=True,
         )
         self._thread = ThreadPoolExecutor(1, "stream-can-journal")
-        self._labelled = Labelled([], [])
+        self._unknown: list[bytes] = []
         self._requests: dict[int, bytes] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._together: list[tuple[Sequence[bytes], asyncio.Future[Corrected]]] = []
@@ -138,14 +137,14 @@ class Service:
             self._tell(first)
         self._require_ours()
         self.start.compare_counts(self.replica.corrector)
-        rules: dict[str, Any] = {"errors": "refuse", "once": True}
         if stored.positions:
-            self._task = start.stored(self.replica, stored.positions, **rules)
+            self._task = start.stored(self.replica, stored.positions, errors="refuse")
         else:
-            self._task = start.fresh(self.replica, 0, 0, **rules)
+            self._task = start.fresh(self.replica, 0, 0, errors="refuse")
         self.unknown: OrderedDict[bytes, None] = OrderedDict()
         self.requests: OrderedDict[int, Pending] = OrderedDict()
-        self._keep(stored.kept, stored.labelled)
+        self._keep(stored.kept)
+        self.unknown |= dict.fromkeys(stored.unknown)
         self._written = self.task.next_prediction
         self._tell_settings()
 
@@ -153,7 +152,7 @@ class Service:
         """Write an entry alone, and fold it."""
         record = Record(LOG, 0, self.replica.offset, _now(), None, data)
         positions = b"" if self._task is None else self._task.positions(self.replica.offset)
-        self.journal.write(Commit([record], positions, [], Labelled([], [])))
+        self.journal.write(Commit([record], positions, [], []))
         self.replica.fold(record)
 
     def _require_ours(self) -> None:
@@ -179,22 +178,20 @@ class Service:
             app, number = self.replica.terms.app, self.replica.terms.generation + 1
             self._tell(entry.settings(changed, number, app=app, fleet=fleet))
 
-    def _keep(self, kept: Sequence[Kept], labelled: Sequence[Labelled]) -> None:
+    def _keep(self, kept: Sequence[Kept]) -> None:
         """Know again the predictions that wait for labels, and which have theirs."""
         self.task.rebuild(())
-        lanes, done = self.task.lanes, {n for one in labelled for n in one.predictions}
+        lanes, marks = self.task.lanes, self.task.marks
         for one in kept:
             name = LaneName(*one.lane)
             recent = Recent(
                 one.offset, one.time, one.m, rows=one.rows, fair=one.fair, given=one.given,
-                labelled=one.offset in done,
+                labelled=one.offset in marks,
             )  # fmt: skip
             lane = lanes.keep(name, one.id, recent)
             if lane is not None and one.request is not None and not recent.labelled:
                 lane.open_requests.ask(one.offset, one.time)
                 self._ask(one.offset, one.request)
-        for of in labelled:
-            self.unknown |= dict.fromkeys(of.unknown)
 
     @property
     def task(self) -> Task:
@@ -301,13 +298,12 @@ class Service:
         self._handle(records, task.next_label, [i for i, *_ in taken])
         for i, name, holders, brings in taken:
             learned = [of.offset for of in holders if of.labelled and id(of) not in before]
-            self._labelled.predictions += learned
             for offset in learned:
                 self.requests.pop(offset, None)
             if learned or brings:
                 statuses[i] = "learned"
             if not holders:
-                self._labelled.unknown.append(name)
+                self._unknown.append(name)
                 self.unknown[name] = None
         while len(self.unknown) > MOST_UNKNOWN:
             self.unknown.popitem(last=False)
@@ -485,9 +481,9 @@ class Service:
             for id, of in lane.recent.since(self._written)
         ]  # fmt: skip
         kept.sort(key=lambda one: one.offset)
-        labelled, self._labelled = self._labelled, Labelled([], [])
+        unknown, self._unknown = self._unknown, []
         self._written, self._requests = task.next_prediction, {}
-        return Commit(found, task.positions(replica.offset), kept, labelled, task.oldest)
+        return Commit(found, task.positions(replica.offset), kept, unknown, task.oldest)
 
     async def _fold(self) -> None:
         """Make the file short: its log gives way to what it makes."""

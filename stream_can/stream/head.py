@@ -47,6 +47,8 @@ class TaskHead(msgspec.Struct):
     or that the learned log did not have by then."""
     given: list[tuple[str | None, ...]] | None = None
     """What the recent predictions gave of the columns, where some are declared."""
+    labelled: tuple[Position, bytes] | None = None
+    """Which of the recent predictions have had their label: :meth:`Marks.dump`."""
 
     @property
     def stream(self) -> dict[str, Any]:

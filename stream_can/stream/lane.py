@@ -22,6 +22,7 @@ from stream_can.stream.batch import Batch
 from stream_can.stream.columns import table
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
+from stream_can.stream.marks import Marks
 from stream_can.stream.messages import (
     JSON,
     BadMessage,
@@ -77,8 +78,8 @@ class Lane:
         Whether ``fresh`` alone is no reason to change a row: the log does not have it.
     bound
         Of the recent predictions, where lanes share one.
-    once
-        Whether a prediction has one label: the first.
+    marks
+        Of the predictions that have had their label; of all lanes.
     """
 
     def __init__(
@@ -95,9 +96,9 @@ class Lane:
         fresh: bytes | None = None,
         unchanged: bool = False,
         bound: Bound | None = None,
-        once: bool = False,
+        marks: Marks | None = None,
     ) -> None:
-        self._once = once
+        self._marks = Marks() if marks is None else marks
         self.name, self._fresh, self._unchanged = name, fresh, unchanged
         self._learner = corrector
         self._epoch = corrector.epoch if isinstance(corrector, Replica) else 0
@@ -244,7 +245,12 @@ class Lane:
     def waiting(self, id: bytes | None) -> Recent | None:
         """The prediction of an id, where it waits for its label."""
         entry = self.recent.get(id)
-        return None if self._once and entry is not None and entry.labelled else entry
+        return None if entry is not None and entry.labelled else entry
+
+    def repeats(self, id: bytes | None) -> bool:
+        """Whether the prediction of an id has had its label: the first one counts."""
+        entry = self.recent.get(id)
+        return entry is not None and entry.labelled
 
     def learn(self, label: Label, place: tuple[int, int] | None) -> Recent | None:
         """Take a label; its prediction, where that is kept.
@@ -258,6 +264,7 @@ class Lane:
         entry = self.waiting(label.id)
         if entry is not None:
             entry.labelled = True
+            self._marks.mark(entry.offset)
         if place is not None:
             self._batch.learn(label, entry, place)
         elif entry is not None:
@@ -364,7 +371,9 @@ class Lane:
         They count among the rows of their values, since their labels will.
         """
         for record, prediction in sent:
-            self._keep(record, prediction).rows = self._batch.raw[prediction.number]
+            entry = self._keep(record, prediction)
+            entry.rows = self._batch.raw[prediction.number]
+            entry.labelled = record.offset in self._marks
         if self._values:
             given = table(self._columns, [prediction.given for _, prediction in sent])
             for name, column in self._values.items():

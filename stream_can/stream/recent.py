@@ -21,6 +21,7 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.method.checks import bad_rows
 from stream_can.method.receipts import ROWS, ROWS_IN_0_2, blank, kept, size
 from stream_can.stream.columns import Given, length
+from stream_can.stream.marks import Marks
 
 __all__ = ["Bound", "Recent", "RecentPredictions", "raw_bytes", "row_bytes"]
 
@@ -49,7 +50,7 @@ class Recent(msgspec.Struct, gc=False):
     given: Given | None = None
     """What it gave of the declared columns: the prediction's values count, not its label's."""
     labelled: bool = False
-    """Whether a label was learned for it here."""
+    """Whether it has had its label."""
 
     @property
     def raw(self) -> bytes:
@@ -257,8 +258,11 @@ class RecentPredictions:
         receipts: NDArray[Any] | None,
         end: int,
         given: Sequence[Given] | None = None,
+        labelled: Marks | None = None,
     ) -> None:
         """Keep what :meth:`dump` and :meth:`dump_given` returned, or as much as the bound allows.
+
+        ``labelled`` are the offsets of those that have had their label.
 
         Raises
         ------
@@ -307,4 +311,12 @@ class RecentPredictions:
         rows = row_bytes(raw, sent, receipts)
         each: Sequence[Given | None] = given or [None] * len(ids)
         for name, offset, timestamp, data, one in zip(ids, places, stamps, rows, each, strict=True):
-            self.add(name, Recent(offset, timestamp, m, rows=data, given=one))
+            kept = Recent(
+                offset,
+                timestamp,
+                m,
+                rows=data,
+                given=one,
+                labelled=labelled is not None and offset in labelled,
+            )
+            self.add(name, kept)

@@ -85,6 +85,8 @@ class Counts(msgspec.Struct):
     unmatched: Count = 0
     """Labels that taught the prior alone."""
     dead_letters: Count = 0
+    repeated: Count = 0
+    """Labels whose prediction had one before: they teach nothing."""
 
 
 def headers_of(record: Source) -> list[Header]:

@@ -56,6 +56,7 @@ from stream_can.stream.fields import Fields
 from stream_can.stream.head import FORMAT, LearnedAlone, read_head
 from stream_can.stream.lane import Lane
 from stream_can.stream.lanes import Fleet, Lanes, Several
+from stream_can.stream.marks import Marks
 from stream_can.stream.messages import JSON, Formats, Label, Messages, Prediction
 from stream_can.stream.naming import LaneName, Naming
 from stream_can.stream.opening import Reading
@@ -118,9 +119,6 @@ class Task:
     fleet
         Which models there may be, where ``fields`` say where a message names its model or version;
         then ``corrector`` is a replica.
-    once
-        Whether a prediction has one label: then a second one of its id teaches the class mix alone,
-        or nothing where there are lanes.
     """
 
     def __init__(
@@ -140,7 +138,6 @@ class Task:
         next_label: int = 0,
         count_values: bool = False,
         fleet: Fleet | None = None,
-        once: bool = False,
     ) -> None:
         if errors not in ("dead-letter", "fail", "refuse"):
             raise ValueError(f"errors: {errors!r}, expected 'dead-letter', 'fail' or 'refuse'")
@@ -157,6 +154,8 @@ class Task:
         if named and labelled:
             raise ValueError("labelled: with lanes, labels come in a topic of their own")
         bound = Bound(recent_bytes) if named else None
+        self.marks = Marks(next_prediction)
+        """Which of the recent predictions have had their label."""
 
         def make(**options: Any) -> Lane:
             own = options and requests is not None
@@ -169,7 +168,7 @@ class Task:
                 begin=begin,
                 count_values=count_values,
                 bound=bound,
-                once=once,
+                marks=self.marks,
                 **options,
             )
 
@@ -252,7 +251,9 @@ class Task:
                     if says.label is not None:
                         counts.labels += 1
                         counts.matched += 1
-                case Label() if says.by_id and lane.waiting(says.id) is None:
+                case Label() if lane.repeats(says.id):
+                    counts.repeated += 1
+                case Label() if says.by_id and lane.recent.get(says.id) is None:
                     counts.unmatched += 1
                 case Label():
                     where = (record.offset, self.next_prediction) if self._learns(record) else None
@@ -268,8 +269,10 @@ class Task:
                     found = self.lanes.learn(says, where)
                     if found is not None:
                         result.delays.append(record.timestamp - found.timestamp)
+                    again = found is None and any(one.repeats(x.id) for one, x in says.labels)
                     counts.matched += found is not None
-                    counts.unmatched += found is None
+                    counts.repeated += again
+                    counts.unmatched += found is None and not again
                 case None:
                     if not is_label:  # a tombstone
                         result.outputs.append(lane.output(record))
@@ -436,6 +439,9 @@ class Task:
             head["lanes"] = [(*name, data) for name, data in self.lanes.positions().items()]
         elif self.lane.requests is not None:
             head["requests"] = self.lane.requests.to_bytes()
+        self.marks.forget(self.oldest)
+        if (labelled := self.marks.dump()) is not None:
+            head["labelled"] = labelled
         return head
 
     @classmethod
@@ -489,13 +495,14 @@ class Task:
             **options,
         )
         self.counts, self.learned_offset = head.counts, head.folded_to
+        self.marks.load(head.labelled, head.oldest, head.next_prediction)
         lane = self.lane
         if lane.requests is not None and head.requests is not None:
             lane.requests = lane.requests.resumed(head.requests)
         self.lanes.stored = {LaneName(*names): data for *names, data in head.lanes}
         if head.ids is not None:
             kept = (arrays.get("recent"), arrays.get("receipts"))
-            lane.recent.load(head.ids, *kept, head.next_prediction, head.given)
+            lane.recent.load(head.ids, *kept, head.next_prediction, head.given, self.marks)
         elif self.reading.labels_topic is not None and head.oldest < self.next_prediction:
             self._rebuild_from = head.oldest
         return self

@@ -93,6 +93,8 @@ class Partition:
         self.positions = start.fresh(replica, 0, 0).positions() if begun is None else begun
         self.task = self.restored()
         first, first_label = self.task.next_prediction, self.task.next_label
+        self.repeated = self.task.counts.repeated
+        """Labels before, whose prediction had one."""
         self.predictions = {r.offset: r for r in self.stored if r.offset >= first}
         labels = read(servers, settings.labels, number) if settings.labels else []
         self.labels = {r.offset: r for r in labels if r.offset >= first_label}
@@ -328,5 +330,6 @@ def compare(partition: Partition, settings: Settings, found: Checked) -> None:
         dead = sum(dict(r.headers)["__connect.errors.topic"].decode() == settings.labels
                    for r in p.dead)  # fmt: skip
         labels = sum(r.value is not None for r in p.labels.values())
-        assert labels == len(classes) + dead, f"{p.where}: labels lost"
+        again = p.task.counts.repeated - p.repeated
+        assert labels == len(classes) + dead + again, f"{p.where}: labels lost"
     found.tasks[p.number] = p.task

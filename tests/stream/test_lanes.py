@@ -214,14 +214,21 @@ def test_a_label_without_names_teaches_every_lane_that_predicted_its_id():
         prediction(i, row, b"7", model=model, version=version)
         for i, ((model, version), row) in enumerate(rows.items())
     ]
-    result = task.handle([*records, prediction(3, ROW, b"8"), label(0, "b", b"7")])
+    result = task.handle([*records, prediction(3, ROW, b"8"), label(0, "b", b"7", model="m")])
     log.commit(task)
-    assert [one.corrector.n_labels for one in log.replica.lanes.values()] == [1, 1, 1]
+
+    def learned():
+        return {tuple(name): one.corrector.n_labels for name, one in log.replica.lanes.items()}
+
+    assert learned() == {("m", "1"): 1, ("m", "2"): 1, ("n", "1"): 0}  # of one model alone
     assert (task.counts.matched, task.counts.unmatched, len(result.delays)) == (1, 0, 1)
-    task.handle([label(1, "b", b"7", model="m")])  # of one model alone
+    task.handle([label(1, "b", b"7")])  # of those that wait still
     log.commit(task)
-    found = {tuple(name): one.corrector.n_labels for name, one in log.replica.lanes.items()}
-    assert found == {("m", "1"): 2, ("m", "2"): 2, ("n", "1"): 1}
+    assert learned() == {("m", "1"): 1, ("m", "2"): 1, ("n", "1"): 1}
+    task.handle([label(2, "b", b"7"), label(3, "b", b"7", model="n", version="1")])
+    log.commit(task)
+    assert learned() == {("m", "1"): 1, ("m", "2"): 1, ("n", "1"): 1}
+    assert (task.counts.matched, task.counts.unmatched, task.counts.repeated) == (2, 0, 2)
 
 
 def test_a_label_that_no_lane_predicted_teaches_nobody():

@@ -63,6 +63,7 @@ def lengths(given):
 def plainly(records, recent_bytes, columns):
     """The outputs as one Corrector and a dict give them, record by record."""
     corrector, recent, outputs = Corrector(CLASSES, segments=columns), {}, []
+    done = set()  # ids whose prediction has had its label
     for record in records:
         try:
             message = json.loads(record.value) if record.value else None
@@ -82,6 +83,7 @@ def plainly(records, recent_bytes, columns):
             if record.key is not None:
                 recent.pop(record.key, None)
                 recent[record.key] = p, receipt, given
+                done.discard(record.key)
                 while (
                     sum(8 * M + len(key) + lengths(kept[2]) for key, kept in recent.items())
                     > recent_bytes
@@ -93,6 +95,10 @@ def plainly(records, recent_bytes, columns):
             kept, receipt, given = recent.get(record.key, (None, None, None))
             p = message.get("probs_raw", kept)
             if p is None or sum(p) < 2:
+                if kept is not None and record.key in done:
+                    continue
+                if kept is not None:
+                    done.add(record.key)
                 if p != kept:  # the prediction's values count, not its label's
                     receipt, given = None, given_of(message, record, columns)
                 corrector.learn_one(p, message["label"], receipt=receipt, segments=given)
@@ -331,12 +337,12 @@ def test_fail_stops_at_the_first_bad_record(value, at):
 
 @pytest.mark.parametrize("value", BAD_LABELS)
 def test_fail_stops_at_the_first_bad_label(value):
-    start = prediction(0, [0.2, 0.3, 0.5], b"k")
-    good = [label(0, "a", b"k"), label(1, "b", b"k"), label(2, "b", b"none")]
+    start = [prediction(0, [0.2, 0.3, 0.5], b"k"), prediction(1, [0.2, 0.3, 0.5], b"l")]
+    good = [label(0, "a", b"k"), label(1, "b", b"l"), label(2, "b", b"none")]
     bad = Record("labels", 0, 3, 0, b"k", value)
     task, before = new(errors="fail"), new()
-    result = task.handle([start, *good, bad, label(4, "c", b"k")])
-    before.handle([start, *good])
+    result = task.handle([*start, *good, bad, label(4, "c", b"k")])
+    before.handle([*start, *good])
     assert result.stopped[0] is bad
     assert task.to_bytes(recent=True) == before.to_bytes(recent=True)
     assert task.sent_scores.n == 2
@@ -391,26 +397,25 @@ def test_scores_are_of_what_was_sent():
     assert (task.counts.matched, task.counts.unmatched) == (50, 1)
 
 
-def test_a_second_label_for_an_id_learns_again():
+def test_the_first_label_of_an_id_counts():
+    """A later one teaches nothing, also after a restart, until another prediction has that id."""
     task, corrector = new(), Corrector(CLASSES)
     p = [0.2, 0.3, 0.5]
     task.handle([prediction(0, p, b"k"), label(0, "a", b"k"), label(1, "b", b"k")])
     _, receipt = corrector.process_one(p, receipt=True)
-    corrector.learn_many([p, p], ["a", "b"], receipts=[receipt, receipt])
-    assert task.corrector.to_bytes() == corrector.to_bytes()
-
-
-def test_a_second_label_teaches_the_class_mix_alone_where_there_is_one_to_an_id():
-    task, corrector = new(once=True), Corrector(CLASSES)
-    p = [0.2, 0.3, 0.5]
-    task.handle([prediction(0, p, b"k"), label(0, "a", b"k"), label(1, "b", b"k")])
-    _, receipt = corrector.process_one(p, receipt=True)
     corrector.learn_one(p, "a", receipt=receipt)
-    corrector.learn_one(None, "b")
     assert task.corrector.to_bytes() == corrector.to_bytes()
-    assert (task.counts.matched, task.counts.unmatched) == (1, 1)
-    task.handle([prediction(1, p, b"k"), label(2, "b", b"k")])  # another one of that id
-    assert task.counts.matched == 2
+    whole = Task.from_bytes(task.to_bytes(recent=True), labels_topic="labels")
+    rebuilt = Task.from_bytes(task.to_bytes(), labels_topic="labels")
+    rebuilt.rebuild([prediction(0, p, b"k")])
+    for one in (task, whole, rebuilt):
+        one.handle([label(2, "b", b"k"), label(3, "b", b"k", raw=p)])
+        assert one.corrector.to_bytes() == corrector.to_bytes()
+        assert one.sent_scores.n == (one is task)
+        counts = one.counts
+        assert (counts.labels, counts.matched, counts.unmatched, counts.repeated) == (4, 1, 0, 3)
+        one.handle([prediction(1, p, b"k"), label(4, "b", b"k"), label(5, "b", b"k")])
+        assert (one.counts.matched, one.counts.repeated) == (2, 4)
 
 
 @pytest.mark.parametrize("bad", [prediction(1, [0.2, 0.3], b"x"), label(0, "nobody", b"a")])

@@ -41,6 +41,7 @@ def one_by_one(task, records, outputs, refused):
     """Rows, labels and scores of each value of each column, by a plain loop over what went out."""
     sent = {out.source.offset: json.loads(out.value) for out in outputs if out.value is not None}
     rows, labels, scores, kept = Counter(), Counter(), defaultdict(list), {}
+    done = set()
     for record in records:
         if record.topic == "in" and record.offset in sent:
             given = task.lane.messages.read(record.value, record.headers).given
@@ -48,8 +49,12 @@ def one_by_one(task, records, outputs, refused):
             rows.update(said)
             if record.key is not None:
                 kept[record.key] = said, sent[record.offset]
+                done.discard(record.key)
         labels_one = record.topic == "labels" and (record.topic, record.offset) not in refused
         if labels_one and record.value is not None and record.key in kept:
+            if record.key in done:
+                continue
+            done.add(record.key)
             said, message = kept[record.key]
             labels.update(said)
             y = CLASSES.index(json.loads(record.value)["label"])

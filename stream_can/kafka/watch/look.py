@@ -50,6 +50,7 @@ Tally = NDArray[np.float64]
 LONGEST_NAME = 80
 COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
+    "repeated",
 )  # fmt: skip
 """Of the history, as they stand in a window."""
 

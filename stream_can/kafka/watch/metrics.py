@@ -181,7 +181,14 @@ class Metrics:
                 table.count(self._made[row.name], row.of(commit))
             counts = {
                 name: done[name]
-                for name in ("predictions", "labels", "matched", "unmatched", "dead_letters")
+                for name in (
+                    "predictions",
+                    "labels",
+                    "matched",
+                    "unmatched",
+                    "repeated",
+                    "dead_letters",
+                )
             }
             counts["asked"], counts["answered"] = self._asked.total(), self._answers
             times = {"commits": 1, "commit_seconds": seconds, "commit_longest": seconds}

@@ -171,6 +171,7 @@ def _flow(s: Status) -> list[list[Cell]]:
         rates = hour / min(3600, runs), day / min(DAY, runs)
         return _row("a second", *(f"{x:,.{2 if x < 10 else 0}f}" for x in rates))
 
+    again = s.hour.repeated or s.day.repeated
     asked = [
         each("labels asked for", lambda w: _number(w.asked)),
         each("of these came", lambda w: _number(w.answered)),
@@ -183,6 +184,7 @@ def _flow(s: Status) -> list[list[Cell]]:
         each(
             "found their prediction", lambda w: _percent(w.matched / w.labels if w.labels else None)
         ),
+        *([each("came again, not learned", lambda w: _number(w.repeated))] if again else []),
         each("median delay", _delay),
         *([] if s.open_requests is None else asked),
         each("dead letters", lambda w: _number(w.dead_letters)),

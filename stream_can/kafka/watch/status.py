@@ -49,6 +49,8 @@ class Window(Struct):
     delay_from: float | None
     delay_to: float | None
     """Between these many seconds lies the median label delay; null is no end."""
+    repeated: int = 0
+    """Labels whose prediction had one before, and that taught nothing."""
 
 
 class Course(Struct):

@@ -73,8 +73,9 @@ class Commit(NamedTuple):
         return {
             "matched": n["matched"],
             "unmatched": n["unmatched"],
+            "repeated": n["repeated"],
             "dead_letter": dead,
-            "tombstone": n["labels"] - n["matched"] - n["unmatched"] - dead,
+            "tombstone": n["labels"] - n["matched"] - n["unmatched"] - n["repeated"] - dead,
         }
 
     def sides(self, score: str) -> dict[str, float]:
@@ -105,7 +106,7 @@ COMMITTED = (
     Row("predictions", Counter, "Input records committed", Commit.predictions, ("result",),
         ("corrected", "tombstone", "dead_letter")),
     Row("labels", Counter, "Label records committed", Commit.labels, ("result",),
-        ("matched", "unmatched", "tombstone", "dead_letter")),
+        ("matched", "unmatched", "repeated", "tombstone", "dead_letter")),
     Row("normalised_rows", Counter, "Predictions divided by their sum", lambda c: c.normalised),
     Row("values_not_given", Counter, "Predictions with a column's value that is none",
         lambda c: c.faults),
