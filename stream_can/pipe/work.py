@@ -194,6 +194,8 @@ class Run:
                 f"{counts.corrected} predictions, {counts.matched} labels learned with theirs, "
                 f"{counts.unmatched} without, {counts.dead_letters} bad {self.unit}s"
             )
+            if counts.repeated:
+                text += f", {counts.repeated} labels of predictions that had theirs"
             if self.normalised:
                 text += f", {self.normalised} rows divided by their sum"
             if sent.n:
