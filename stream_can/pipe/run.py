@@ -115,6 +115,8 @@ def pipe(
     path = None if state is None else Path(state)
     with ExitStack() as stack:
         try:
+            if errors not in ("dead-letter", "fail"):
+                raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
             if save_every < 1:
                 raise ValueError(f"save_every: {save_every}, expected at least 1")
             if ask is not None:
