@@ -425,13 +425,16 @@ class Task:
         self, corrector: bytes | None, ids: list[bytes] | None, folded_to: int
     ) -> dict[str, Any]:
         """What a snapshot says beside its arrays; `stream_can.stream.head` reads it."""
+        counts = msgspec.to_builtins(self.counts)
+        if not self.counts.repeated:  # as before there were any
+            del counts["repeated"]
         head = {
             "task": FORMAT,
             "corrector": corrector,
             "next_prediction": self.next_prediction,
             "next_label": self.next_label,
             "oldest": self.oldest,
-            "counts": msgspec.to_builtins(self.counts),
+            "counts": counts,
             "ids": ids,
             "learned": folded_to,
         }
