@@ -19,8 +19,8 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.worker import Worker
 from tests.kafka.broker.broker import Broker
 from tests.kafka.stored import point, refused, store, worked
-from tests.kafka.streams import App, caught_up, fill, run_once
-from tests.kafka.topics import create, delete, read
+from tests.kafka.streams import CLASSES, App, caught_up, fill, run_once
+from tests.kafka.topics import create, delete, produce, read
 from tests.programs import PATIENCE, wait
 
 
@@ -352,6 +352,27 @@ class TestPartitionsAreAdded:
         running.stop()
         assert len(said()) == len(set(said()))  # each once, though looked at in between
         assert app.verify() == (340 if last not in ("labels", "in") else 310)
+
+    def test_a_producer_that_has_not_heard_of_them_is_made_anew(self, broker: Broker) -> None:
+        """Labels alone came to the new partition, so its position was the first to be written
+        there. Before, the worker ended with "this is a bug"."""
+        app = App(broker.bootstrap_servers, client={"metadata_max_age_ms": 500})
+        fill(app, 100)
+        running = app.worker()
+        caught_up(app, running)
+        producer = running.worker.client.transaction._producer
+        producer._metadata.config["metadata_max_age_ms"] = 10**9
+        wait("it asks no more", lambda: producer._metadata.ttl() > 10**6)
+        self.grow(app, "out", "dead-letters", "state", "labels", "in")
+        late = json.dumps({"id": "of nothing", "label": CLASSES[0]}).encode()
+        produce(app.servers, [(app.given["labels"], 2, b"of nothing", late)])
+        wait("three", lambda: running.error or len(running.worker.tasks) == 3)
+        counts = lambda: running.worker.tasks[2].counts.labels  # noqa: E731
+        wait("the label", lambda: running.error or counts() == 1)
+        fill(app, 150, seed=1)
+        caught_up(app, running)
+        running.stop()
+        assert app.verify() == 250
 
     def test_a_topic_that_was_made_anew_with_fewer_is_refused(self, broker: Broker) -> None:
         app = App(broker.bootstrap_servers)

@@ -70,6 +70,15 @@ def check(producer: Any) -> None:
         ) from error
 
 
+def require(producer: Any, topic: str, partition: int) -> None:
+    """Raise UnknownTopicOrPartitionError for a partition that a producer has not heard of.
+
+    Trap: ``send`` would raise a ValueError, though only its look at the topic may be old.
+    """
+    if partition not in producer.partitions_for(topic):
+        raise kafka_errors.UnknownTopicOrPartitionError(f"{topic}-{partition}")
+
+
 def append(
     producer: Any, topic: str, partition: int, outputs: Sequence[Output], limit: int
 ) -> list[Any]:
@@ -85,8 +94,7 @@ def append(
     -------
     One future for each batch that was touched: a batch is acknowledged, or not, as a whole.
     """
-    if partition not in producer.partitions_for(topic):
-        raise kafka_errors.UnknownTopicOrPartitionError(f"{topic}-{partition}")
+    require(producer, topic, partition)
     tp = TopicPartition(topic, partition)
     transaction, accumulator = producer._transaction_manager, producer._accumulator
     if transaction is not None and transaction.is_transactional():

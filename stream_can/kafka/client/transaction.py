@@ -200,6 +200,7 @@ class Transaction:
         """Put a record into the transaction; what comes back has its offset after ``deliver``."""
         with self._sending():
             self._begin()
+            appending.require(self._producer, topic, partition)
             future = self._producer.send(
                 topic,
                 value,
