@@ -21,6 +21,7 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.terms import Terms
+from stream_can.stream.writers import StoredWriters, Writers
 
 __all__ = [
     "SharedHead", "head", "is_shared", "key", "nearest_first", "newest_shared",
@@ -70,6 +71,8 @@ class SharedHead(msgspec.Struct, omit_defaults=True):
     terms: Terms | None = None
     """Of the log. In format 1 release 0.2 does not look at them; it stops at format 2, as it would
     at the entries behind it."""
+    writers: StoredWriters | None = None
+    """Where some write without transactions."""
 
 
 def key(learn: str, log_partition: int) -> bytes:
@@ -107,8 +110,9 @@ def pack(replica: Replica, at: Mapping[LaneName, int] = MappingProxyType({})) ->
         StoredLane(*name, one.begun, one.last, one.after, one.labels, at[name])
         for name, one in replica.lanes.items()
     ]
+    writers = replica.writers.dump() if replica.writers else None
     says = SharedHead(
-        number, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said
+        number, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said, writers
     )
     # So that release 0.2 says what is the matter: its own words for a newer number here do not.
     version = snapshot.SINCE_0_3 if number == FORMAT else snapshot.VERSION
@@ -175,7 +179,8 @@ def unpack(
         corrector = Corrector.from_bytes(of.corrector)
         lanes[one.name] = Begun(corrector, one.begun, one.last, one.after, one.labels)
     base = Corrector.from_bytes(says.corrector)
-    return Replica(base, says.folded_to, says.terms, lanes, says.times)
+    writers = Writers(says.writers)
+    return Replica(base, says.folded_to, says.terms, lanes, says.times, writers)
 
 
 def stored(readers: Readers, state: str, partition: int, data: bytes) -> Replica:

@@ -46,6 +46,7 @@ __all__ = [
     "fold",
     "identify",
     "keep",
+    "label_offsets",
     "read",
     "settings",
     "start",
@@ -161,6 +162,9 @@ class LogEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     """None where the log has no lanes."""
     fleet: FleetTerms | None = None
     """With each start and each change of settings in a log that has lanes."""
+    writer: tuple[bytes, Position] | None = None
+    """Of a server's replica, its name and the number of the entry among its own, from 0 on; the
+    offsets of labels are then those of their topic. See :mod:`stream_can.stream.writers`."""
 
 
 class EntryFormat(msgspec.Struct):
@@ -175,7 +179,7 @@ class EntryFormat(msgspec.Struct):
 
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(LogEntry).decode
 _read_format = msgspec.msgpack.Decoder(EntryFormat).decode
-NEEDED = ("segments", "lane", "fleet")
+NEEDED = ("segments", "lane", "fleet", "writer")
 """Without these parts another one would fold something else."""
 KNOWN = {field.encode_name for field in msgspec.structs.fields(LogEntry)}
 
@@ -268,6 +272,7 @@ def entries(
     app: bytes | None = None,
     *,
     lane: LaneMark | None = None,
+    writer: tuple[bytes, int] | None = None,
 ) -> list[bytes]:
     """The entries of a transaction, of one lane where there are several.
 
@@ -284,6 +289,8 @@ def entries(
         what that does not know is left out.
     lane
         Which lane it is.
+    writer
+        Who writes without transactions, and the number of the first of them.
     """
     m, columns, size = len(corrector.classes), len(corrector.segments), limit
     layout = corrector.parts_of_sums
@@ -307,9 +314,12 @@ def entries(
             parts = [_for_0_2(part, corrector.n_sent) for part in parts]
             sums = sums[decayed.before_0_3(layout)]
         written = _write(
-            app, folded_to=folded_to, parts=parts, sums=_packed(sums), segments=segments, lane=lane
-        )
+            app, folded_to=folded_to, parts=parts, sums=_packed(sums), segments=segments, lane=lane,
+            writer=writer,
+        )  # fmt: skip
         found.append(written)
+        if writer is not None:
+            writer = writer[0], writer[1] + 1
         if lane is not None and lane.fresh is not None:
             lane = msgspec.structs.replace(lane, fresh=None)  # said once
     return found
@@ -438,13 +448,34 @@ def newer(release: str, what: str) -> NewerEntry:
     )
 
 
-def fold(corrector: Corrector | None, entry: LogEntry) -> Corrector | None:
+def label_offsets(entry: LogEntry) -> list[int]:
+    """The offset of each label, in the order of the entry.
+
+    Raises
+    ------
+    BadEntry
+        They are none.
+    """
+    try:
+        found: list[int] = np.frombuffer(
+            b"".join(part.offsets for part in entry.parts), "<i8"
+        ).tolist()
+        return found
+    except ValueError as error:
+        raise BadEntry(f"an entry that does not fit: {error}") from None
+
+
+def fold(
+    corrector: Corrector | None, entry: LogEntry, counts: NDArray[np.bool_] | None = None
+) -> Corrector | None:
     """The corrector once it has learned an entry: the same object, changed, where there was one.
 
     Parameters
     ----------
     corrector
         None before the log's start: until then nothing is learned.
+    counts
+        Which of the labels are learned; all, if not given.
 
     Raises
     ------
@@ -462,6 +493,12 @@ def fold(corrector: Corrector | None, entry: LogEntry) -> Corrector | None:
         sums = _sums(entry.sums, corrector.parts_of_sums, len(corrector.classes), of_0_2)
         labels = _labels(entry.parts, len(corrector.classes), corrector.n_sent, of_0_2)
         segments = _segments(entry.segments, corrector.segments, len(labels.P))
+        if counts is not None:
+            if len(counts) != len(labels.ys):
+                raise ValueError(f"{len(labels.ys)} labels of {len(counts)} offsets")
+            labels = labels._replace(
+                ys=labels.ys[counts], rows=labels.rows[counts], known=labels.known[counts]
+            )
     except (StreamCANError, ValueError, TypeError) as error:
         raise BadEntry(f"an entry that does not fit: {error}") from None
     if sums is not None:

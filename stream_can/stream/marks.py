@@ -22,6 +22,11 @@ class Marks:
         self._begin = begin - begin % 8
         self._bits = bytearray()
 
+    @property
+    def begin(self) -> int:
+        """Below this offset nothing is known any more."""
+        return self._begin
+
     def __contains__(self, offset: int) -> bool:
         at = offset - self._begin
         return 0 <= at < 8 * len(self._bits) and bool(self._bits[at >> 3] & (1 << (at & 7)))
