@@ -121,39 +121,44 @@ class Beginning:
     # -- under which settings --------------------------------------------------------------------
 
     def tell_settings(self, number: int, replica: Replica) -> None:
-        """Once: change the log's settings to ours, unless ours are those that others replaced.
-
-        Settings that the log never held are those of a new deployment. Those that it held before
-        are of a worker that was not deployed anew, and it follows the log, with a warning.
-        """
+        """Once: change the log's settings to ours; see :func:`changed_settings`."""
         if number in self._told:
             return
         self._told.add(number)
-        have, want, terms = replica.corrector.settings, self.start.settings, replica.terms
-        changed = {name: value for name, value in want.items() if have[name] != value}
-        fleet = self.start.fleet
-        if not changed and fleet == terms.fleet:
-            return
-        given = self.settings.settings_generation
-        new = terms.generation + 1 if digest(want, fleet) not in terms.held else 0
-        if (given or new) > terms.generation:
-            data = entry.settings(
-                changed, given or new, app=terms.app, by=self.settings.name, fleet=fleet
-            )
+        given, by = self.settings.settings_generation, self.settings.name
+        data = changed_settings(replica, self.start, given, by)
+        if data is not None:
             self._send(number, data)
-            return
-        log.warning(
-            "settings of the corrector: %s, as the log says; ours were replaced there. To bring"
-            " them back for every process: settings_generation = %d",
-            "; ".join(f"{n} is {have[n]!r} and not {v!r}" for n, v in changed.items())
-            or "max_lanes or [models] are others",
-            terms.generation + 1,
-        )
 
     def _send(self, number: int, *entries: bytes) -> None:
         for data in entries:
             self.client.transaction.send(self.topic, number, None, data)
         self.client.transaction.commit({}, None)
+
+
+def changed_settings(
+    replica: Replica, start: Start, generation: int | None, by: str
+) -> bytes | None:
+    """The entry that changes a log's settings to ours, unless ours are those that others replaced.
+
+    Settings that the log never held are those of a new deployment. Those that it held before are of
+    a process that was not deployed anew, and it follows the log, with a warning.
+    """
+    have, want, terms = replica.corrector.settings, start.settings, replica.terms
+    changed = {name: value for name, value in want.items() if have[name] != value}
+    if not changed and start.fleet == terms.fleet:
+        return None
+    new = terms.generation + 1 if digest(want, start.fleet) not in terms.held else 0
+    if (generation or new) > terms.generation:
+        return entry.settings(changed, generation or new, app=terms.app, by=by, fleet=start.fleet)
+    log.warning(
+        "settings of the corrector: %s, as the log says; ours were replaced there. To bring"
+        " them back for every process: settings_generation = %d",
+        "; ".join(f"{n} is {have[n]!r} and not {v!r}" for n, v in changed.items())
+        or "max_lanes or [models] are others",
+        terms.generation + 1,
+    )
+    return None
 
 
 def news(

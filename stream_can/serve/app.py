@@ -151,9 +151,8 @@ class App:
         if path == "/labels":
             body = await self._body(method, headers, receive)
             found, _ = messages_in(body, headers.get(b"content-type", b""))
-            statuses = self.service.label(found)
-            await self.service.written()
-            counts = {name: statuses.count(name) for name in ("learned", "repeated", "unknown")}
+            statuses = await self.service.labels(found)
+            counts = {name: statuses.count(name) for name in self.service.statuses}
             return Answer(200, _write({**counts, "statuses": statuses}))
         if path.startswith("/v2"):
             return await self._inference(path, method, headers, receive)

@@ -76,11 +76,7 @@ class Requests:
             It cannot be written.
         """
 
-        async def learn() -> None:
-            self._service.answer(offset, column)
-            await self._service.written()
-
         try:
-            self._there(learn())
+            self._there(self._service.answer(offset, column))
         except Unavailable as error:
             raise RetryError(str(error)) from None

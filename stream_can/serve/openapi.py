@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stream_can.serve.settings import ServeSettings
@@ -40,7 +41,7 @@ def description(service: Service) -> dict[str, Any]:
         "schemas": {
             "Prediction": prediction,
             "Label": label,
-            "Labelled": _labelled(),
+            "Labelled": _labelled(service.statuses),
             "Error": _object(["error"], error={"type": "string"}),
             "Inference": _inference(),
         }
@@ -130,16 +131,10 @@ def _label(s: ServeSettings) -> dict[str, Any]:
     return _at({s.id: ({"type": ["string", "integer"]}, True), s.label: (name, True)})
 
 
-def _labelled() -> dict[str, Any]:
-    count = {"type": "integer", "minimum": 0}
-    status = {"enum": ["learned", "repeated", "unknown"]}
-    return _object(
-        ["learned", "repeated", "unknown", "statuses"],
-        learned=count,
-        repeated=count,
-        unknown=count,
-        statuses={"type": "array", "items": status},
-    )
+def _labelled(statuses: Sequence[str]) -> dict[str, Any]:
+    counts = {name: {"type": "integer", "minimum": 0} for name in statuses}
+    status = {"enum": [*statuses]}
+    return _object([*statuses, "statuses"], **counts, statuses={"type": "array", "items": status})
 
 
 def _inference() -> dict[str, Any]:

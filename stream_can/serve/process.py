@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import uvicorn
 
 from stream_can.errors import StreamCANError
-from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.guards import ClientError
 from stream_can.kafka.labelling.server import LabellingServer
 from stream_can.kafka.watch.logs import set_up_logging
 from stream_can.serve.app import App
@@ -22,6 +22,7 @@ from stream_can.serve.journal import StateError
 from stream_can.serve.protocol import Bounded
 from stream_can.serve.service import Service
 from stream_can.serve.settings import ServeSettings
+from stream_can.stream.entry import NewerEntry
 
 __all__ = ["EXIT_CODES", "serve"]
 
@@ -34,7 +35,7 @@ IDLE_SECONDS = 60
 EXIT_CODES = {0: "stopped by a signal",
               1: "a bug, with its traceback",
               2: "settings are wrong",
-              3: "refused: the port cannot be had, or the state file cannot be used"}  # fmt: skip
+              3: "refused: port, state file, brokers or a topic cannot be used"}  # fmt: skip
 """How ``stream-can serve`` exits, and why."""
 
 
@@ -64,7 +65,7 @@ def serve(settings: ServeSettings) -> int:
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         service = Service(settings)
-    except StateError as error:
+    except (StateError, ClientError, NewerEntry) as error:
         return _fail(3, error)
     except (StreamCANError, ValueError) as error:
         return _fail(2, error)
@@ -75,7 +76,7 @@ def serve(settings: ServeSettings) -> int:
         return _fail(3, f"http_port {settings.http_port} on {settings.http_host!r}: {error}")
     try:
         return asyncio.run(_run(service, found))
-    except DeniedError as error:
+    except (StateError, ClientError, NewerEntry) as error:
         return _fail(3, error)
     except Exception:
         log.exception("this is a bug; nothing is lost that was acknowledged: start again")

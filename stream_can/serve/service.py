@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.kafka.client.guards import ClientError, DeniedError, NoRight
 from stream_can.kafka.labelling.pending import NotOpen, Pending
 from stream_can.kafka.start import Start
 from stream_can.kafka.watch.health import Health
@@ -28,19 +30,22 @@ from stream_can.kafka.watch.metrics import Metrics
 from stream_can.serve.journal import (
     LOG,
     MOST_UNKNOWN,
+    Away,
     CannotWrite,
     Commit,
     Journal,
     Kept,
+    Shared,
     StateError,
 )
+from stream_can.serve.replicas import Topics
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.stream import entry
 from stream_can.stream.entry import entries
 from stream_can.stream.messages import BadMessage
 from stream_can.stream.naming import LaneName
 from stream_can.stream.recent import Recent
-from stream_can.stream.records import Output, Record, Result
+from stream_can.stream.records import Output, Record, Result, place
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import RequestMessage
 from stream_can.stream.task import Task
@@ -57,9 +62,16 @@ MOST_SHOWN = 10
 """Messages of a request that its refusal names."""
 MOST_REQUESTS = 10_000
 """Open label requests that are kept; the oldest go first."""
+LOOK_SECONDS = 0.02
+"""Between two looks at what others have learned."""
+MOST_UNSEEN = 100
+"""With so many entries on their way to the log nothing is added to them."""
+MOST_LABELS = 1000
+"""Of the labels' topic, taken at once."""
 
 Status = str
-"""What became of a label: "learned", "repeated", or "unknown"."""
+"""What became of a label: "learned", "repeated" or "unknown"; "taken" where several servers learn
+together, since another one may have its prediction."""
 
 
 class Refused(StreamCANError):
@@ -96,10 +108,20 @@ class Service:
         self.settings = settings
         self.start = Start(settings)
         self.health = Health(settings.live_seconds)
-        self.journal = Journal(settings.state)
+        together = bool(settings.bootstrap_servers)
+        self.topics = Topics(settings, self.start, self.health.beat) if together else None
+        """Where several learn together."""
+        self.journal = Journal(settings.state, settings.learned_topic if together else None)
+        self._waits: dict[int, tuple[float, bytes, Record]] = {}
+        """Labels without a prediction here, by offset: until when they wait for who has it."""
+        self._offsets: dict[int, int] = {}
+        """Of labels that the task has taken, by its numbers: their offsets in their topic."""
+        self._writer, self._number, self._seen = b"", 0, -1
         try:
             self._restore()
         except BaseException:
+            if self.topics is not None:
+                self.topics.close(0)
             self.journal.close()
             raise
         self.metrics = Metrics(lambda: {0: self.replica}, shown=settings.field_names)
@@ -132,7 +154,9 @@ class Service:
         stored, start = self.journal.read(), self.start
         self._task: Task | None = None
         self.replica: Replica = stored.replica
-        if not self.replica.started:
+        if self.topics is not None and stored.shared is not None:
+            self._open_topics(self.topics, stored.shared)
+        elif not self.replica.started:
             first = entry.start(start.snapshot, identity=start.identity, fleet=start.fleet)
             self._tell(first)
         self._require_ours()
@@ -146,7 +170,23 @@ class Service:
         self._keep(stored.kept)
         self.unknown |= dict.fromkeys(stored.unknown)
         self._written = self.task.next_prediction
-        self._tell_settings()
+        if self.topics is None:
+            self._tell_settings()
+        else:
+            self.topics.tell_settings(self.replica)
+            self.topics.outbox.start()
+
+    def _open_topics(self, topics: Topics, stored: Shared) -> None:
+        """Fold the log that others learn in too, and take up what was on its way there."""
+        self.replica = topics.open(self.replica, stored.labels_from)
+        last = self.replica.writers.last(stored.writer)
+        if last is None and stored.next > len(stored.sends):
+            stored, last = self.journal.rename(), None
+        if last is not None and last >= stored.next:
+            raise self._copied()
+        self._writer, self._number = stored.writer, stored.next
+        self._seen = -1 if last is None else last
+        topics.outbox.put(one for one in stored.sends if last is None or one[0] > last)
 
     def _tell(self, data: bytes) -> None:
         """Write an entry alone, and fold it."""
@@ -256,6 +296,27 @@ class Service:
                 if not future.done():
                     future.set_result(corrected)
 
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        """What may become of a label."""
+        return ("learned", "repeated", "unknown") if self.topics is None else ("taken",)
+
+    async def labels(self, messages: Sequence[bytes]) -> list[Status]:
+        """Take labels, or none of them, for good; what became of each.
+
+        Raises
+        ------
+        Refused
+            One of them cannot be read.
+        Unavailable
+            The file cannot be written, or no broker answers.
+        """
+        if self.topics is not None:
+            return await self._pass_on(self.topics, messages)
+        found = self.label(messages)
+        await self.written()
+        return found
+
     def label(self, messages: Sequence[bytes]) -> list[Status]:
         """Learn labels, or none of them; what became of each, once :meth:`written` has returned.
 
@@ -273,21 +334,22 @@ class Service:
         records: list[Record] = []
         statuses: list[Status] = []
         taken: list[tuple[int, bytes, list[Recent], bool]] = []
-        seen: set[bytes] = set()
+        seen: set[tuple[object, ...]] = set()
         for i, one in enumerate(messages):
             try:
                 message = reads.open(one, label=True)
                 name = reads.id_of_label(message, None)
                 if name is None:
                     raise BadMessage(f"no field {self.settings.id!r}")
+                holders = task.lanes.holders(name, message)
             except StreamCANError as error:
                 raise Refused(_refusal([(i, error)], len(messages))) from None
-            holders = task.lanes.holders(name)
             done = holders and all(of.labelled for of in holders)
-            if done or name in seen or (not holders and name in self.unknown):
+            which = name, *(of.offset for of in holders)
+            if done or which in seen or (not holders and name in self.unknown):
                 statuses.append("repeated")
                 continue
-            seen.add(name)
+            seen.add(which)
             statuses.append("unknown")
             brings = reads.echo_path and reads.labels.find(message, reads.echo_path) is not None
             taken.append((i, name, holders, bool(brings)))
@@ -331,6 +393,120 @@ class Service:
             raise Refused(_refusal(bad, len(records)))
         return result
 
+    # -- labels of several servers ---------------------------------------------------------------
+
+    async def _pass_on(self, topics: Topics, messages: Sequence[bytes]) -> list[Status]:
+        """Bring labels to all servers, of which one has their predictions."""
+        reads, found = self.task.lane.messages, []
+        for i, one in enumerate(messages):
+            try:
+                message = reads.open(one, label=True)
+                name = reads.id_of_label(message, None)
+                if name is None:
+                    raise BadMessage(f"no field {self.settings.id!r}")
+                if not self.task.lanes.named:  # of several, each has classes of its own
+                    reads.read_opened_label(message, None, ())
+            except StreamCANError as error:
+                raise Refused(_refusal([(i, error)], len(messages))) from None
+            found.append((name, one))
+        try:
+            await topics.pass_on(found)
+        except DeniedError as error:
+            if isinstance(error, NoRight):
+                raise Unavailable(str(error)) from None
+            raise Refused(str(error)) from None
+        except ClientError as error:
+            raise Unavailable(f"{error}; send it again: it is learned once") from None
+        return ["taken"] * len(messages)
+
+    def _learn_together(self, topics: Topics) -> None:
+        """Fold what all have learned, and take the labels that have come.
+
+        Raises
+        ------
+        ClientError, NewerEntry, StateError
+            It cannot go on.
+        """
+        topics.advance(self.replica)
+        if self.task.stale:
+            raise StateError(f"topic {topics.learned!r} began anew; start again")
+        last = self.replica.writers.last(self._writer)
+        if last is not None and last > self._seen:
+            if last >= self._number:
+                raise self._copied()
+            self._seen = last
+            topics.outbox.seen(last)
+        if len(topics.outbox) < MOST_UNSEEN:
+            self._labels_came(topics.take_labels(MOST_LABELS))
+        topics.leave_for_others(self.replica)
+
+    def _copied(self) -> StateError:
+        return StateError(
+            f"state {self.settings.state}: another process writes under the name in it: is it a"
+            " copy? Each server needs a file of its own; move it away to begin with what all have"
+            " learned"
+        )
+
+    def _labels_came(self, records: Sequence[Record]) -> None:
+        """Learn the labels whose predictions are here; the others wait for whoever has them."""
+        task, reads, settled = self.task, self.task.lane.messages, self.replica.writers
+        now, wait = time.monotonic(), self.settings.label_wait
+        mine: list[Record] = []
+        held: list[Recent] = []
+        for record in records:
+            try:
+                if record.value is None:
+                    raise BadMessage("a tombstone")
+                message = reads.open(record.value, label=True)
+                name = reads.id_of_label(message, None)
+                if name is None:
+                    raise BadMessage(f"no field {self.settings.id!r}")
+                holders = task.lanes.holders(name, message)
+            except StreamCANError as error:
+                log.warning("%s: %s; left out", place(record), error)
+                continue
+            if holders:
+                if not all(of.labelled for of in holders):
+                    mine.append(record)
+                    held += holders
+            elif name not in self.unknown:  # else a label of that id waits, or was learned
+                self.unknown[name] = None
+                self._waits[record.offset] = now + wait * random.uniform(1, 1.25), name, record
+        for offset, (until, name, record) in list(self._waits.items()):
+            known = settled.settled_anywhere(offset)
+            if known or now > until:
+                del self._waits[offset]
+                self._unknown.append(name)
+                if not known:
+                    mine.append(record)
+        while len(self.unknown) > MOST_UNKNOWN:
+            self.unknown.popitem(last=False)
+        if mine:
+            self._learn(mine)
+        for of in held:
+            if of.labelled:
+                self.requests.pop(of.offset, None)
+        if records or mine:
+            self._write_soon()
+
+    def _learn(self, labels: Sequence[Record]) -> None:
+        """Learn labels of the topic; those that cannot be read are left out."""
+        task = self.task
+        first = task.next_label
+        taken = [
+            Record(LABELS, 0, first + i, one.timestamp, None, one.value)
+            for i, one in enumerate(labels)
+        ]
+        self._offsets |= {first + i: one.offset for i, one in enumerate(labels)}
+        try:
+            self._handle(taken, first)
+        except Refused as error:
+            if len(labels) == 1:
+                log.warning("%s: %s; left out", place(labels[0]), error)
+                return
+            for one in labels:
+                self._learn([one])
+
     # -- label requests --------------------------------------------------------------------------
 
     def _ask(self, offset: int, value: bytes) -> None:
@@ -339,8 +515,8 @@ class Service:
         while len(self.requests) > MOST_REQUESTS:
             self.requests.popitem(last=False)
 
-    def answer(self, offset: int, column: int) -> None:
-        """Learn the label of an open request.
+    async def answer(self, offset: int, column: int) -> None:
+        """Take the label of an open request, for good.
 
         Raises
         ------
@@ -348,6 +524,8 @@ class Service:
             Nobody waits for it any more.
         UnknownClass
             It has not so many classes.
+        Unavailable
+            See :meth:`labels`.
         """
         pending = self.requests.get(offset)
         if pending is None or offset < self.task.oldest:
@@ -360,7 +538,8 @@ class Service:
         fields = self.task.lane.messages
         put(message, fields.label_path, classes[column])
         put(message, self.settings.id.split("."), pending.says.id)
-        self.label([msgspec.json.encode(message)])
+        await self.labels([msgspec.json.encode(message)])
+        self.requests.pop(offset, None)
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -396,10 +575,17 @@ class Service:
                     future.set_exception(Unavailable("the server stops; send it again"))
 
     async def _run(self, interval: float) -> None:
+        topics = self.topics
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), 1.0)
+            if topics is None or not topics.behind:
+                with contextlib.suppress(TimeoutError):
+                    pause = 1.0 if topics is None else LOOK_SECONDS
+                    await asyncio.wait_for(self._wake.wait(), pause)
+            else:
+                await asyncio.sleep(0)
             self.health.beat()
+            if topics is not None:
+                self._learn_together(topics)
             if self._changed or self._waiting:
                 if not self._ends:
                     await asyncio.sleep(interval)
@@ -446,6 +632,8 @@ class Service:
         if self.trouble is not None:
             log.warning("state %s: written again", self.settings.state)
         self.trouble = self.health.waits_for = None
+        if self.topics is not None and commit.away is not None:
+            self.topics.outbox.put(commit.away.sends)
         for record in commit.entries:
             left = self.replica.fold(record)
             if left is not None:
@@ -462,13 +650,23 @@ class Service:
         task, replica = self.task, self.replica
         now, end = _now(), (task.next_prediction, task.next_label)
         found: list[Record] = []
-        parts, _ = task.take_all()
+        sends: list[tuple[int, bytes]] = []
+        topics = self.topics
+        full = topics is not None and len(topics.outbox) >= MOST_UNSEEN
+        # While no broker answers no labels come: what there is to learn of rows can wait.
+        parts, _ = ([], end) if full else task.take_all()
         for mark, part in parts:
             if mark is None and not part.teaches:
                 continue
+            part.offsets = [self._offsets.pop(n, n) for n in part.offsets]
             written = entries(
-                part.corrector, replica.offset, [(0, part, end)], app=replica.terms.app, lane=mark
-            )
+                part.corrector, replica.offset, [(0, part, end)], app=replica.terms.app, lane=mark,
+                writer=None if topics is None else (self._writer, self._number),
+            )  # fmt: skip
+            if topics is not None:
+                sends += enumerate(written, self._number)
+                self._number += len(written)
+                continue
             for data in written:
                 offset = replica.offset + len(found)
                 found.append(Record(LOG, 0, offset, now, None, data))
@@ -483,7 +681,10 @@ class Service:
         kept.sort(key=lambda one: one.offset)
         unknown, self._unknown = self._unknown, []
         self._written, self._requests = task.next_prediction, {}
-        return Commit(found, task.positions(replica.offset), kept, unknown, task.oldest)
+        away = None
+        if topics is not None:
+            away = Away(sends, self._seen, min(self._waits, default=topics.labels_next))
+        return Commit(found, task.positions(replica.offset), kept, unknown, task.oldest, away)
 
     async def _fold(self) -> None:
         """Make the file short: its log gives way to what it makes."""
@@ -502,9 +703,14 @@ class Service:
         self.health.ready = False
         self._ends = True
         self._wake.set()
-        await running
-        self._thread.shutdown()
-        self.journal.close()
+        try:
+            await running
+        finally:
+            if self.topics is not None:
+                self.topics.leave_for_others(self.replica, last=True)
+                self.topics.close()
+            self._thread.shutdown()
+            self.journal.close()
 
 
 def _now() -> int:

@@ -283,9 +283,18 @@ class Lanes:
         self._named[name] = self._fit[name] = lane
         return lane
 
-    def holders(self, id: bytes) -> list[Recent]:
-        """The predictions kept of an id, one of each lane that has one."""
+    def holders(self, id: bytes, label: Any) -> list[Recent]:
+        """The predictions kept of an id, one of each lane that has one and that a label, as its
+        message was opened, may be for."""
         kept = [self.only.recent] if self._bound is None else self._bound.holders(id)
+        if self._naming is not None:
+            model, version = self._naming.of_label(self.only.messages.labels.find, label, ())
+            kept = [
+                one
+                for one in kept
+                if model in (None, one.owner.name.model)
+                and version in (None, one.owner.name.version)
+            ]
         return [entry for one in kept if (entry := one.get(id)) is not None]
 
     def keep(self, name: LaneName, id: bytes, entry: Recent) -> Lane | None:

@@ -135,6 +135,34 @@ class Admin:
         written = {name: topics[name] for name in (*writes, state, learned)}
         return counts, self._accepts(written, state, learned, state_bytes)
 
+    def check_single(
+        self, *, labels: str, state: str, learned: str, state_bytes: int, create: bool
+    ) -> None:
+        """Check rights and sizes of topics of one partition each, as a server's replicas have them;
+        make missing ones where ``create`` says so.
+
+        Raises
+        ------
+        DeniedError
+            One is missing, may not be used, or has several partitions.
+        """
+        needed = {name: {"READ", "WRITE"} for name in (labels, state, learned)}
+        topics = self._found(needed)
+        missing = sorted(needed.keys() - topics.keys())
+        if missing and not create:
+            raise DeniedError(
+                f"missing topics: {', '.join(missing)}; create them with 1 partition each (state:"
+                " cleanup.policy=compact) or set create_topics"
+            )
+        if missing:
+            self._create(dict.fromkeys(missing, 1), (), state, learned, state_bytes)
+            topics = self._found(needed)
+        self._check_rights(needed, topics)
+        for name, topic in topics.items():
+            if (count := len(topic["partitions"])) != 1:
+                raise DeniedError(f"topic {name!r} has {count} partitions, and replicas need 1")
+        self._accepts(topics, state, learned, state_bytes)
+
     def _require_no_fewer(self, counts: Mapping[str, int], first: str, learned: str) -> None:
         """Raise DeniedError where topics differ and no partitions are being added.
 

@@ -1,4 +1,4 @@
-"""A thread that reads the learned log, so that no broker can hold up the loop by it.
+"""A thread that reads a topic, as the learned log, so that no broker can hold up the loop by it.
 
 It has a consumer of its own, outside the group. A broker that is away costs what is learned
 meanwhile its freshness and nothing else.
@@ -57,7 +57,7 @@ class LogReader:
     options
         The brokers and the client options.
     topic
-        The log.
+        The log, or another one.
     """
 
     def __init__(self, options: Options, topic: str) -> None:
@@ -122,8 +122,8 @@ class LogReader:
                     self._poll(consumer, assignment)
             except RetryError as error:
                 if isinstance(error.__cause__, GONE):
-                    self._fail(RebuildError(f"the learned log was deleted under us: {error}"))
-                log.warning("learned log: %s; trying again", error)
+                    self._fail(RebuildError(f"{self.topic!r} was deleted under us: {error}"))
+                log.warning("topic %r: %s; trying again", self.topic, error)
                 close(consumer)
                 consumer, assignment = None, -1
                 self._ended.wait(AWAY_SECONDS)

@@ -1,0 +1,435 @@
+"""Servers that learn together, each a replica: their log, and the topic that brings labels to all.
+
+What a replica has to teach lies in its file before it is sent, and stays there until it is seen in
+the log. Whoever reads the log takes each entry once; see :mod:`stream_can.stream.writers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+from kafka import KafkaProducer
+
+from stream_can.errors import SnapshotMismatch
+from stream_can.kafka import shared
+from stream_can.kafka.beginning import changed_settings
+from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
+from stream_can.kafka.client.log import LogReader
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.patience import Patience
+from stream_can.kafka.restore import settled
+from stream_can.kafka.start import Start
+from stream_can.serve.settings import ServeSettings
+from stream_can.stream import entry
+from stream_can.stream.replica import Replica
+from stream_can.stream.writers import WINDOW
+
+__all__ = ["Outbox", "Topics"]
+
+log = logging.getLogger(__name__)
+
+BUNDLE_KEY = b"replicas"
+"""Of the records in the state topic with which a replica without a file begins."""
+BUNDLE_SECONDS = 300.0
+"""Between two of them, about, by the same replica."""
+ANSWER_SECONDS = 8.0
+"""For the brokers to have what was sent."""
+SEEN_SECONDS = 30.0
+"""An entry that the brokers have is in the log by then, or it is sent again."""
+STILL_SECONDS = 30.0
+"""A log that brings nothing for so long, though there is more, is given up."""
+TURN_SECONDS = 0.02
+"""So long entries are folded at a time, while requests wait."""
+
+_write_bundle = msgspec.msgpack.Encoder().encode
+_read_bundle = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
+
+
+class Sender:
+    """An idempotent producer, made when it is needed."""
+
+    def __init__(self, options: Options) -> None:
+        self._options, self._producer = options, None
+
+    def send(self, topic: str, records: Iterable[tuple[bytes | None, bytes]]) -> None:
+        """Send keys and values to partition 0 of a topic; all of them are there on return.
+
+        Raises
+        ------
+        RetryError, DeniedError
+            They are there or not, or some of them.
+        """
+        try:
+            with errors_as(RetryError):
+                if self._producer is None:
+                    options = self._options.producer | {"max_block_ms": int(1000 * ANSWER_SECONDS)}
+                    with self._options.noting():
+                        self._producer = KafkaProducer(
+                            **options, enable_idempotence=True, acks="all"
+                        )
+                producer: Any = self._producer
+                sent = [producer.send(topic, value, key, partition=0) for key, value in records]
+                producer.flush(ANSWER_SECONDS)
+                for future in sent:
+                    if not future.is_done:
+                        raise RetryError(f"topic {topic!r}: not there within {ANSWER_SECONDS:g} s")
+                    future.get(0)
+        except (ClientError, ValueError) as error:
+            self.close()
+            if isinstance(error, ValueError):  # a partition that this producer has not heard of
+                raise RetryError(f"topic {topic!r}: {error}") from None
+            raise
+
+    def close(self) -> None:
+        """Let go of the brokers; what is not there yet is given up."""
+        producer, self._producer = self._producer, None
+        close(producer, 0)
+
+
+class Outbox:
+    """Entries on their way to the log: sent in their order, again until they are seen there.
+
+    Parameters
+    ----------
+    options, topic
+        Where to.
+    """
+
+    def __init__(self, options: Options, topic: str) -> None:
+        self.topic = topic
+        self._sender = Sender(options)
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._sent = -1
+        """The number of the last that the brokers have."""
+        self._moved = time.monotonic()
+        self._ended = False
+        self._beside: list[tuple[str, bytes, bytes]] = []
+        self._thread = threading.Thread(target=self._run, daemon=True, name="stream-can-outbox")
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def put(self, entries: Iterable[tuple[int, bytes]]) -> None:
+        """More to send, by their numbers."""
+        with self._changed:
+            self._waiting.extend(entries)
+            self._changed.notify()
+
+    def put_beside(self, topic: str, key: bytes, value: bytes) -> None:
+        """A record of another topic, which is sent once, or lost."""
+        with self._changed:
+            self._beside = [(topic, key, value)]
+            self._changed.notify()
+
+    def seen(self, number: int) -> None:
+        """The log has entries up to this one."""
+        with self._changed:
+            while self._waiting and self._waiting[0][0] <= number:
+                self._waiting.popleft()
+                self._moved = time.monotonic()
+
+    def end(self, seconds: float) -> None:
+        """Send what is left, for so long."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._to_send() and not self._beside:
+                    if self._ended:
+                        break
+                    self._changed.wait(1.0)
+                    late = time.monotonic() - self._moved > SEEN_SECONDS
+                    if self._waiting and late and self._sent >= self._waiting[0][0]:
+                        log.warning("topic %r: an entry was sent and is not there", self.topic)
+                        self._sent, self._moved = self._waiting[0][0] - 1, time.monotonic()
+                batch, beside, self._beside = self._to_send(), self._beside, []
+            try:
+                if batch:
+                    self._sender.send(self.topic, ((None, data) for _, data in batch))
+                    self._sent, self._moved = batch[-1][0], time.monotonic()
+            except ClientError as error:
+                log.warning("%s; trying again", error)
+                with self._changed:
+                    if self._ended:
+                        break
+                    self._changed.wait(1.0)
+            try:
+                for topic, key, value in beside:
+                    self._sender.send(topic, [(key, value)])
+            except ClientError as error:
+                log.warning("what new replicas begin from was not written: %s", error)
+        self._sender.close()
+
+    def _to_send(self) -> list[tuple[int, bytes]]:
+        return [one for one in self._waiting if one[0] > self._sent]
+
+
+class Topics:
+    """The log, the labels and the state topic, as one replica reads and writes them.
+
+    Parameters
+    ----------
+    settings, start
+        The brokers and names, and the corrector to start from.
+    beat
+        Called while brokers are waited for.
+
+    Raises
+    ------
+    DeniedError
+        An option of the client is unknown.
+    """
+
+    def __init__(self, settings: ServeSettings, start: Start, beat: Callable[[], None]) -> None:
+        self.settings, self.start = settings, start
+        self.options = Options(
+            settings.bootstrap_servers, settings.client, compression=settings.compression
+        )
+        self.learned, self.labels = settings.learned_topic, settings.labels_topic
+        self.state = settings.own_topics[0]
+        self.outbox = Outbox(self.options, self.learned)
+        self._beat = beat
+        self._patience = Patience(settings.connect_seconds, settings.name, threading.Event(), beat)
+        self._readers = Readers(self.options)
+        self._log = LogReader(self.options, self.learned)
+        self._labels = LogReader(self.options, self.labels)
+        self._sender = Sender(self.options)
+        self._thread = ThreadPoolExecutor(1, "stream-can-labels")
+        self._entries: deque[Any] = deque()
+        self._labels_read: deque[Any] = deque()
+        self._next = self.labels_next = 0
+        """Where the log is read on, and where the labels."""
+        self._passing: list[tuple[Sequence[tuple[bytes, bytes]], asyncio.Future[None]]] = []
+        self._passes: asyncio.Task[None] | None = None
+        self._bundled = -1
+        self._bundle_due = time.monotonic() + random.uniform(0.1, 1) * BUNDLE_SECONDS
+
+    # -- taking up -------------------------------------------------------------------------------
+
+    def open(self, replica: Replica, labels_from: int | None) -> Replica:
+        """Fold the log up to its end, from what a file holds or another replica left; begin it
+        where nobody has.
+
+        Parameters
+        ----------
+        replica
+            What the file holds.
+        labels_from
+            Where it was to read on in the labels; None where it is new.
+
+        Raises
+        ------
+        DeniedError
+            The topics are missing, or do not fit what the file holds.
+        RetryError
+            No broker answers.
+        """
+        return self._patience.until_answered(lambda: self._open(replica, labels_from))
+
+    def _open(self, replica: Replica, labels_from: int | None) -> Replica:
+        settings = self.settings
+        with Admin(self.options, settings.application_id) as admin:
+            admin.check_single(
+                labels=self.labels, state=self.state, learned=self.learned,
+                state_bytes=self.start.state_bytes, create=settings.create_topics,
+            )  # fmt: skip
+        try:
+            begin, end = self._span(self.learned, replica.offset)
+            if replica.offset > end:
+                raise DeniedError(
+                    f"state {settings.state}: of offset {replica.offset} of {self.learned!r}, which"
+                    f" ends at {end}: is it new? Move the file away to begin with what is there"
+                )
+            if not replica.started or replica.offset < begin:
+                replica = self._newest(replica, begin)
+            self._entries.clear()
+            self._labels_read.clear()
+            self._next = replica.offset
+            self._log.read({0: replica.offset})
+            self._fold_until(replica, lambda: replica.offset >= end)
+            if not replica.started:
+                self._begin(replica)
+            first, last = self._span(self.labels, labels_from)
+            wanted = last - WINDOW if labels_from is None else labels_from
+            if labels_from is not None and first > labels_from:
+                log.warning(
+                    "topic %r: retention deleted offsets %d to %d before they were read here",
+                    self.labels, labels_from, first - 1,
+                )  # fmt: skip
+            self.labels_next = min(max(wanted, first), last)
+            self._labels.read({0: self.labels_next})
+        finally:
+            self._readers.close()
+        return replica
+
+    def _span(self, topic: str, at: int | None) -> tuple[int, int]:
+        return settled(lambda: self._readers.span(topic, 0), at, self._beat)
+
+    def _newest(self, replica: Replica, begin: int) -> Replica:
+        """What another replica left for new ones, where it is newer."""
+        data = shared.newest_shared(self._readers, self.state, 0, BUNDLE_KEY)
+        if data is not None:
+            try:
+                records = _read_bundle(data)
+                found = shared.unpack(records.pop(shared.key("together", 0)), records)
+            except (msgspec.MsgspecError, KeyError, SnapshotMismatch) as error:
+                raise DeniedError(
+                    f"topic {self.state!r}: what new replicas begin from: {error}"
+                ) from error
+            if found.offset > replica.offset:
+                log.info("begins with what another replica had learned at offset %d", found.offset)
+                replica = found
+        if replica.offset < begin:
+            raise DeniedError(
+                f"topic {self.learned!r}: retention deleted offsets {replica.offset} to"
+                f" {begin - 1}, and nothing newer is in {self.state!r}; start a replica whose file"
+                " has them, or take a new application_id"
+            )
+        return replica
+
+    def _begin(self, replica: Replica) -> None:
+        """Let the log start. Of several that do so the first counts."""
+        start = self.start
+        self._sender.send(
+            self.learned,
+            [(None, entry.start(start.snapshot, identity=start.identity, by=self.settings.name,
+                                fleet=start.fleet))],
+        )  # fmt: skip
+        self._fold_until(replica, lambda: replica.started)
+
+    def tell_settings(self, replica: Replica) -> None:
+        """Change the log's settings of the corrector to ours, unless ours were replaced there."""
+        settings = self.settings
+        data = changed_settings(replica, self.start, settings.settings_generation, settings.name)
+        if data is not None:
+            generation = replica.terms.generation
+            self._sender.send(self.learned, [(None, data)])
+            self._fold_until(replica, lambda: replica.terms.generation > generation)
+
+    def _fold_until(self, replica: Replica, done: Callable[[], bool]) -> None:
+        before, deadline = replica.offset, time.monotonic() + STILL_SECONDS
+        while not done():
+            self.advance(replica)
+            self._beat()
+            if replica.offset > before:
+                before, deadline = replica.offset, time.monotonic() + STILL_SECONDS
+            if time.monotonic() > deadline:
+                raise RetryError(f"topic {self.learned!r}: nothing behind offset {before}")
+            if not self._entries:
+                time.sleep(0.005)
+
+    # -- going on --------------------------------------------------------------------------------
+
+    def advance(self, replica: Replica) -> None:
+        """Fold what the log has brought, for a moment; never waits.
+
+        Raises
+        ------
+        RebuildError, DeniedError, NewerEntry
+            It cannot be read on.
+        """
+        for one in self._log.take().values():
+            self._entries.extend(one.records)
+            self._next = one.next
+        deadline = time.monotonic() + TURN_SECONDS
+        while self._entries and time.monotonic() < deadline:
+            left = replica.fold(self._entries.popleft())
+            if left is not None:
+                log.log(
+                    logging.WARNING if left.foreign else logging.INFO, "%s; left out", left.reason
+                )
+        if not self._entries:
+            replica.advance(self._next)
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is more to fold at once."""
+        return bool(self._entries or self._labels_read)
+
+    def take_labels(self, most: int) -> list[Any]:
+        """Records of labels that have come, in their order; never waits.
+
+        Raises
+        ------
+        RebuildError, DeniedError
+            They cannot be read on.
+        """
+        for one in self._labels.take().values():
+            self._labels_read.extend(one.records)
+        n = min(most, len(self._labels_read))
+        found = [self._labels_read.popleft() for _ in range(n)]
+        if found:
+            self.labels_next = found[-1].offset + 1
+        return found
+
+    async def pass_on(self, labels: Sequence[tuple[bytes, bytes]]) -> None:
+        """Bring labels, ids and messages, to all replicas; the brokers have them on return.
+
+        Raises
+        ------
+        ClientError
+            Perhaps not.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._passing.append((labels, future))
+        if self._passes is None or self._passes.done():
+            self._passes = asyncio.create_task(self._pass_all())
+        await future
+
+    async def _pass_all(self) -> None:
+        """Send what waits, together; what comes meanwhile next."""
+        loop = asyncio.get_running_loop()
+        while self._passing:
+            waiting, self._passing = self._passing, []
+            records = [one for labels, _ in waiting for one in labels]
+            try:
+                await loop.run_in_executor(self._thread, self._sender.send, self.labels, records)
+                failed = None
+            except ClientError as error:
+                failed = error
+            for _, future in waiting:
+                if future.done():
+                    continue
+                if failed is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(failed)
+
+    def leave_for_others(self, replica: Replica, *, last: bool = False) -> None:
+        """From time to time: what a new replica, or one that was away for long, begins with."""
+        due = last or time.monotonic() > self._bundle_due
+        if not due or replica.offset == self._bundled:
+            return
+        lanes, at = shared.records(replica, {})
+        records = {**lanes, shared.key("together", 0): shared.pack(replica, at)}
+        self._bundled, self._bundle_due = replica.offset, time.monotonic() + BUNDLE_SECONDS
+        self.outbox.put_beside(self.state, BUNDLE_KEY, _write_bundle(records))
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Send what is left, and let go of the brokers."""
+        self.outbox.end(seconds)
+        self._log.close()
+        self._labels.close()
+        self._thread.shutdown(wait=True)
+        self._sender.close()
