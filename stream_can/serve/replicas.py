@@ -245,15 +245,8 @@ class Topics:
         RetryError
             No broker answers.
         """
-        return self._patience.until_answered(lambda: self._open(replica, labels_from))
-
-    def _open(self, replica: Replica, labels_from: int | None) -> Replica:
         settings = self.settings
-        with Admin(self.options, settings.application_id) as admin:
-            admin.check_single(
-                labels=self.labels, state=self.state, learned=self.learned,
-                state_bytes=self.start.state_bytes, create=settings.create_topics,
-            )  # fmt: skip
+        self._patience.until_answered(self._check)
         try:
             begin, end = self._span(self.learned, replica.offset)
             if replica.offset > end:
@@ -263,8 +256,6 @@ class Topics:
                 )
             if not replica.started or replica.offset < begin:
                 replica = self._newest(replica, begin)
-            self._entries.clear()
-            self._labels_read.clear()
             self._next = replica.offset
             self._log.read({0: replica.offset})
             self._fold_until(replica, lambda: replica.offset >= end)
@@ -282,6 +273,13 @@ class Topics:
         finally:
             self._readers.close()
         return replica
+
+    def _check(self) -> None:
+        with Admin(self.options, self.settings.application_id) as admin:
+            admin.check_single(
+                labels=self.labels, state=self.state, learned=self.learned,
+                state_bytes=self.start.state_bytes, create=self.settings.create_topics,
+            )  # fmt: skip
 
     def _span(self, topic: str, at: int | None) -> tuple[int, int]:
         return settled(lambda: self._readers.span(topic, 0), at, self._beat)

@@ -7,6 +7,8 @@ import http.server
 import itertools
 import json
 import random
+import re
+import shutil
 import signal
 import sqlite3
 import threading
@@ -14,7 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import numpy as np
@@ -22,11 +24,14 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from stream_can import Corrector
-from stream_can.kafka import shared
+from stream_can.kafka import SettingsError, shared
+from stream_can.serve import load
 from stream_can.stream import entry
+from stream_can.stream.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Replica
+from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
-from tests.kafka.topics import produce, read
+from tests.kafka.topics import create, delete, produce, read
 from tests.programs import PATIENCE, wait
 from tests.serve.serving import CLASSES, Row, Server, judge
 
@@ -90,12 +95,12 @@ class Fleet:
                         found.append((offset, y >= 0))
         return found
 
-    def fold(self) -> tuple[Replica, dict[int, Corrector]]:
-        """All that the log makes, and what each offset of it made."""
+    def fold(self) -> tuple[Replica, dict[int, dict[LaneName, bytes]]]:
+        """All that the log makes, and the bits of what it had made at each offset."""
         replica, found = Replica(), {}
         for record in self.topic("learned"):
             replica.fold(record)
-            found[replica.offset] = Corrector.from_bytes(replica.corrector.to_bytes())
+            found[replica.offset] = bits(replica)
         return replica, found
 
     def settle(self) -> None:
@@ -104,18 +109,17 @@ class Fleet:
         wait("every label", lambda: {offset for offset, _ in self.taught()} >= {*labels.values()})
 
 
-class Kept(NamedTuple):
-    """What the file of a replica holds."""
+def bits(replica: Replica) -> dict[LaneName, bytes]:
+    """Of its corrector, and of those of its lanes."""
+    of = {name: lane.corrector.to_bytes() for name, lane in replica.lanes.items()}
+    return {UNNAMED: replica.corrector.to_bytes()} | of
 
-    replica: Replica
-    sends: int
 
-
-def kept(server: Server) -> Kept:
+def kept(server: Server) -> Replica:
+    """What the file of a replica has of the log."""
     with contextlib.closing(sqlite3.connect(f"file:{server.state}?mode=ro", uri=True)) as db:
         records = dict(db.execute("SELECT key, value FROM folded"))
-        (sends,) = db.execute("SELECT count(*) FROM outbox").fetchone()
-    return Kept(shared.unpack(records.pop(b"shared"), records), sends)
+    return shared.unpack(records.pop(b"shared"), records)
 
 
 @pytest.fixture
@@ -233,12 +237,12 @@ def test_three_behind_a_proxy_and_one_of_them_killed(fleet: Fleet) -> None:
     for one in replicas:
         assert one.stop() == 0
         assert "a bug" not in one.log.read_text()
-    replica, folds = fleet.fold()
+    _, folds = fleet.fold()
+    made = {offset: Corrector.from_bytes(of[UNNAMED]) for offset, of in folds.items()}
     for user in users:
-        judge(user.rows, folds)
-    assert replica.writers.last(b"") is None
+        judge(user.rows, made)
     for one in replicas:
-        assert kept(one).replica.corrector.to_bytes() == folds[kept(one).replica.offset].to_bytes()
+        assert bits(kept(one)) == folds[kept(one).offset]
 
 
 def test_a_label_reaches_the_one_that_has_its_prediction(fleet: Fleet) -> None:
@@ -292,3 +296,167 @@ def test_a_replica_that_comes_later_begins_with_what_all_have_learned(fleet: Fle
 def learned(server: Server) -> int:
     found: int = server.client.get("/status.json").json()["learned"][0]["labels"]
     return found
+
+
+def test_while_no_broker_answers(own_broker: Broker, tmp_path: Path) -> None:
+    """Predictions go on, labels are refused with 503; afterwards all is learned, each once."""
+    with Fleet(own_broker.bootstrap_servers, tmp_path) as fleet:
+        a, b = fleet.add(), fleet.add()
+        a.correct({"id": 0, "probs": PROBS})
+        b.label({"id": 0, "label": "cat"})
+        wait("it is learned", lambda: learned(a) == learned(b) == 1)
+        own_broker.kill()
+        for i in range(1, 300):
+            a.correct({"id": i, "probs": PROBS})
+        code, says = b.post("/labels", json.dumps({"id": 1, "label": "dog"}))
+        assert code == 503
+        assert "send it again" in says["error"]
+        assert a.client.get("/readyz").status_code == 200
+        a.stop(signal.SIGKILL)
+        own_broker.start()
+        a.start()
+        for i in range(1, 300):
+            assert b.label({"id": i, "label": CLASSES[i % 3]}) == ["taken"]
+        fleet.settle()
+        taught = fleet.taught()
+        assert sorted(offset for offset, _ in taught) == sorted(fleet.labels().values())
+        assert sum(with_row for _, with_row in taught) == 300
+        wait("by both", lambda: learned(a) == learned(b) == 300)
+        replica, _ = fleet.fold()
+        assert replica.corrector.n_labels == 300
+        for one in (a, b):
+            assert one.stop() == 0
+            assert "a bug" not in one.log.read_text()
+
+
+def test_models_of_several_replicas(fleet: Fleet) -> None:
+    """A label that names no version teaches each that has predicted its id, wherever that was."""
+    fleet.settings |= {"model": "model", "version": "version"}
+    a, b = fleet.add(), fleet.add()
+    for i in range(30):
+        a.correct({"id": i, "probs": PROBS, "model": "m", "version": "1"})
+        b.correct({"id": i, "probs": PROBS[::-1], "model": "m", "version": "2"})
+        (a if i % 2 else b).label({"id": i, "label": "cat"})
+    a.label({"id": "nobody's", "label": "cat"})
+    lanes = lambda one: {  # noqa: E731
+        lane["lane"]: lane["labels"] for lane in one.client.get("/status.json").json()["learned"]
+    }
+    wait("all of it", lambda: lanes(a) == lanes(b) == {"m 1": 30, "m 2": 30})
+    a.stop(signal.SIGKILL)
+    a.start()
+    assert lanes(a) == {"m 1": 30, "m 2": 30}
+    for one in (a, b):
+        assert one.stop() == 0
+    _, folds = fleet.fold()
+    for one in (a, b):
+        assert bits(kept(one)) == folds[kept(one).offset]
+        assert len(bits(kept(one))) == 3
+
+
+@pytest.mark.browser
+def test_labels_that_are_asked_for(fleet: Fleet, browser: Browser) -> None:
+    fleet.settings |= {"ask": 1.0, "label_port": 0}
+    a, _ = fleet.add(), fleet.add()
+    assert a.correct({"id": "o", "probs": PROBS, "text": "an animal"})["ask"] == "random"
+    browser.look(re.findall(r"give labels on (\S+)", a.log.read_text())[0], 1000)
+    browser.until("document.querySelector('dl')?.textContent.includes('an animal')")
+    browser.press("2")
+    fleet.settle()
+    wait("it has the label", lambda: fleet.taught() == [(0, True)])
+    wait("nothing is open", lambda: a.client.get("/status.json").json()["open_requests"] == 0)
+    browser.until("document.getElementById('request').hidden")
+
+
+def test_settings_follow_who_was_deployed_last(fleet: Fleet) -> None:
+    a = fleet.add(half_life=1000.0)
+    b = fleet.add(half_life=500.0)
+    a.correct({"id": 1, "probs": PROBS})
+    a.label({"id": 1, "label": "cat"})
+    wait("it is learned", lambda: learned(a) == learned(b) == 1)
+    for one in (a, b):
+        assert one.stop() == 0
+        assert kept(one).corrector.settings["half_life"] == 500.0
+    a.start()
+    assert "ours were replaced there" in a.log.read_text()
+    assert "settings_generation = 2" in a.log.read_text()
+    assert a.stop() == 0
+    assert kept(a).corrector.settings["half_life"] == 500.0
+
+
+class TestRefused:
+    """At the start, with exit code 3 and a way out."""
+
+    def refused(self, server: Server, *words: str) -> None:
+        code, said = server.run()
+        assert code == 3, said
+        for word in words:
+            assert word in said, said
+        assert "Traceback" not in said
+
+    def test_topics_that_are_missing(self, fleet: Fleet, tmp_path: Path) -> None:
+        fleet.settings["create_topics"] = False
+        server = Server(tmp_path, **fleet.settings)
+        self.refused(server, f"missing topics: {fleet.name}-labels", "create_topics")
+
+    def test_a_topic_of_several_partitions(self, fleet: Fleet, tmp_path: Path) -> None:
+        create(fleet.servers, {f"{fleet.name}-labels": {}}, partitions=2)
+        server = Server(tmp_path, **fleet.settings)
+        self.refused(server, f"topic '{fleet.name}-labels' has 2 partitions, and replicas need 1")
+
+    def test_a_file_of_a_server_that_learned_alone(self, fleet: Fleet, tmp_path: Path) -> None:
+        with Server(tmp_path, application_id=fleet.name) as alone:
+            assert alone.stop() == 0
+        server = Server(tmp_path, **fleet.settings)
+        self.refused(server, "learns alone", f"in the log '{fleet.name}-learned'", "another file")
+
+    def test_other_classes(self, fleet: Fleet, tmp_path: Path) -> None:
+        assert fleet.add().stop() == 0
+        server = Server(tmp_path, **fleet.settings | {"classes": ["cat", "dog"]})
+        self.refused(server, "of other settings", "classes")
+
+    def test_a_copy_of_a_file_in_use(self, fleet: Fleet, tmp_path: Path) -> None:
+        a = fleet.add()
+        assert a.stop() == 0
+        copy = Server(tmp_path, **fleet.settings)
+        shutil.copy(a.state, copy.state)
+        a.start()
+        a.correct({"id": 1, "probs": PROBS})
+        a.label({"id": 1, "label": "cat"})
+        wait("it is learned", lambda: learned(a) == 1)
+        self.refused(copy, "another process writes under the name in it")
+
+    def test_a_log_that_is_new(self, fleet: Fleet) -> None:
+        a = fleet.add()
+        for i in range(5):
+            a.correct({"id": i, "probs": PROBS})
+        a.label({"id": 1, "label": "cat"})
+        wait("it is learned", lambda: learned(a) == 1)
+        assert a.stop() == 0
+        delete(fleet.servers, f"{fleet.name}-learned")
+        self.refused(a, f"'{fleet.name}-learned', which ends at 0: is it new?", "Move the file")
+
+    def test_a_gap_that_nobody_can_fill(self, fleet: Fleet, tmp_path: Path) -> None:
+        a = fleet.add()
+        a.correct({"id": 1, "probs": PROBS})
+        a.label({"id": 1, "label": "cat"})
+        wait("it is learned", lambda: learned(a) == 1)
+        a.stop(signal.SIGKILL)
+        admin = KafkaAdminClient(bootstrap_servers=fleet.servers)
+        admin.delete_records({TopicPartition(f"{fleet.name}-learned", 0): 1})
+        admin.close()
+        server = Server(tmp_path, **fleet.settings)
+        self.refused(server, "retention deleted offsets 0 to 0", "nothing newer is in")
+
+
+def test_no_broker_at_the_start(tmp_path: Path) -> None:
+    server = Server(tmp_path, bootstrap_servers=["127.0.0.1:1"], connect_seconds=8)
+    code, said = server.run()
+    assert code == 3, said
+    assert "127.0.0.1:1" in said
+
+
+@pytest.mark.parametrize("name", ["create_topics", "client"])
+def test_settings_that_need_brokers(tmp_path: Path, name: str) -> None:
+    settings = {"create_topics": True} if name == "create_topics" else {"client": {"linger_ms": 3}}
+    with pytest.raises(SettingsError, match=f"{name}: needs bootstrap_servers"):
+        load(None, {"classes": CLASSES, **settings}, {})
