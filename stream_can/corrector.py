@@ -23,7 +23,12 @@ from stream_can.method.older import from_0_2, from_format_1, judged_anew
 from stream_can.method.prior import laplace
 from stream_can.method.rows import names_of, unordered
 from stream_can.method.segments import Texts, column_names, text_of, texts_of
-from stream_can.method.settings import DEFAULTS, Settings, check_settings
+from stream_can.method.settings import (
+    DEFAULTS,
+    Settings,
+    check_settings,
+    without_default_noise,
+)
 from stream_can.method.state import (
     JUDGED,
     MOVING,
@@ -126,6 +131,9 @@ class Corrector:
     prior_strength
         Weight of the training prior against the labels that arrived, in labels; m by default,
         ``inf`` for a prior that never moves.
+    label_noise
+        The share of the labels that are wrong, each any class: what they teach counts as far as the
+        row makes them likely. See :func:`stream_can.label_noise`.
     segments
         The names of columns that come with predictions: tenant, country. What the labels of a value
         say moves its rows, as far as it has proved right.
@@ -166,6 +174,7 @@ class Corrector:
         threshold: float = DEFAULTS.threshold,
         pseudo_count: float | None = DEFAULTS.pseudo_count,
         prior_strength: float | None = DEFAULTS.prior_strength,
+        label_noise: float = DEFAULTS.label_noise,
         segments: Iterable[str] = (),
         segments_mb: float = 64,
     ) -> None:
@@ -182,6 +191,7 @@ class Corrector:
                 "threshold": threshold,
                 "pseudo_count": pseudo_count,
                 "prior_strength": prior_strength,
+                "label_noise": label_noise,
             }
         )
         columns = column_names(segments)
@@ -659,7 +669,7 @@ class Corrector:
             "classes": list(content.classes),
             "train_counts": None if counts is None else counts.tolist(),
             "paths": list(content.paths),
-            "settings": self._settings,
+            "settings": without_default_noise(self._settings),
             "fit": content.fit_report,
         }
         if values is not None:
@@ -740,9 +750,11 @@ class Corrector:
                 paths = (*paths, *path_names.FITTED_PATHS)
             if list(paths) != head.paths:
                 raise ValueError(f"paths: {head.paths}, expected {list(paths)}")
-            if strange := head.settings.keys() ^ set(Settings.__struct_fields__):
+            given = dict(head.settings)
+            given.setdefault("label_noise", DEFAULTS.label_noise)
+            if strange := given.keys() ^ set(Settings.__struct_fields__):
                 raise ValueError(f"settings: {min(strange)!r} is missing or unknown")
-            self._settings = check_settings(head.settings)
+            self._settings = check_settings(given)
             if version == 1:
                 state = from_format_1(state, len(names))
             if version < snapshot.SINCE_0_3:

@@ -57,7 +57,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     train_counts
         Training rows per class, {class: count} or in the order of ``classes_``; those of ``y``
         where not given, and with "prefit" uniform.
-    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength
+    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength,
+    label_noise
         Of the :class:`stream_can.Corrector`.
     segments, segments_mb
         Of the :class:`stream_can.Corrector`: columns of X, which is a data frame then, whose values
@@ -99,6 +100,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         threshold: float = DEFAULTS.threshold,
         pseudo_count: float | None = DEFAULTS.pseudo_count,
         prior_strength: float | None = DEFAULTS.prior_strength,
+        label_noise: float = DEFAULTS.label_noise,
         segments: Sequence[str] = (),
         segments_mb: float = 64,
     ) -> None:
@@ -112,6 +114,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.threshold = threshold
         self.pseudo_count = pseudo_count
         self.prior_strength = prior_strength
+        self.label_noise = label_noise
         self.segments = segments
         self.segments_mb = segments_mb
 

@@ -33,7 +33,8 @@ def near_a_jump(oracle, p, y=None, segments=None):
         return True
     explained = oracle.explain(p, segments)
     lasts = [oracle.last, oracle.last_with] if oracle.columns else [oracle.last]
-    if oracle.n and any(abs(last.u[0]) < 1e-12 for last in lasts):  # 0 but for rounding
+    mixes = oracle.n and not oracle.alone
+    if mixes and any(abs(last.u[0]) < 1e-12 for last in lasts):  # 0 but for rounding
         others = oracle.other_rows(explained)
         mixtures = [others[1], others[oracle.own]] if oracle.columns else others[1]
         if (np.array(mixtures) < 0.01 / len(p)).any():  # the tempered one has a floor

@@ -138,8 +138,9 @@ class Base:
     t, in the order of u.
     """
 
-    def __init__(self, name, m, g, a=5.0, exponent=0.25, precisions=(10.0,)):
+    def __init__(self, name, m, g, a=5.0, exponent=0.25, precisions=(10.0,), noise=0.0):
         self.name, self.m, self.g, self.a, self.exponent = name, m, g, a, exponent
+        self.noise = noise
         self.Lambda = np.diag(precisions)
         self.u, self.Q = np.zeros(len(precisions)), np.zeros((len(precisions),) * 2)
         self.c, self.H = np.zeros(m), np.zeros(m)
@@ -167,28 +168,36 @@ class Base:
         if self.name == "raw":
             return
         r, g, a = without(self.row(p, shared), silent), self.g, self.a
+        right = self.believed(r[y])
         F = np.array([math.exp(self.u[0]) * logs(p), *shared])
         E = F @ r
         centred = F - E[:, None]
-        self.Q = g * self.Q + (r * centred) @ centred.T
-        gradient = E - F[:, y] + (1 - g) * self.Lambda @ self.u
+        self.Q = g * self.Q + right * (r * centred) @ centred.T
+        gradient = right * (E - F[:, y]) + (1 - g) * self.Lambda @ self.u
         curvature = self.Q + self.Lambda + 1e-9 * np.eye(len(self.u))
         bounds = [MOST_LOG_B] + [MOST_T] * (len(self.u) - 1)
         self.u = np.clip(self.u - np.linalg.solve(curvature, gradient), np.negative(bounds), bounds)
         if self.name == "temperature":
             return
-        d = r - np.eye(self.m)[y]
-        self.H = g * self.H + r * (1 - r)
+        d = right * (r - np.eye(self.m)[y])
+        self.H = g * self.H + right * r * (1 - r)
         self.c = np.clip(self.c - (d + (1 - g) * a * self.c) / (self.H + a), -MOST_C, MOST_C)
         self.c[silent] = self.H[silent] = 0
         if self.name == "vector":
             return
         for j, w in self.top_five(p):
             A = self.A[j].astype(np.float64)
-            G = g * self.G[j].astype(np.float64) + w**2 * r * (1 - r)
+            G = g * self.G[j].astype(np.float64) + w**2 * right * r * (1 - r)
             self.G[j] = G
             self.A[j] = np.clip(A - (w * d + (1 - g) * a * A) / (G + a), -MOST_C, MOST_C)
             self.A[j, silent] = self.G[j, silent] = 0
+
+    def believed(self, r_y):
+        """How likely a label is right that the row gives so much."""
+        if self.noise == 0:
+            return 1.0
+        right = (1 - self.noise) * r_y
+        return right / (right + self.noise / self.m)
 
     def discount(self, d):
         """The minimum of d times what the labels said and all that the prior says.
@@ -245,9 +254,11 @@ class Oracle:
         threshold=0.9,
         pseudo_count=None,
         prior_strength=None,
+        label_noise=0.0,
         segments=(),
         segments_bytes=1 << 26,
     ):
+        self.noise = label_noise
         self.m, self.paths = m, tuple(path for path in PATHS if path in paths)
         self.columns, self.limit, self.values = tuple(segments), segments_bytes, {}
         self.value_labels = 0
@@ -258,7 +269,7 @@ class Oracle:
         self.L = np.zeros(m)
         precisions = {"vector": (10.0, 3.0, 3.0), "matrix": (10.0, 3.0, 3.0)}
         self.bases = {
-            name: Base(name, m, self.g, precisions=precisions.get(name, (10.0,)))
+            name: Base(name, m, self.g, precisions=precisions.get(name, (10.0,)), noise=label_noise)
             for name in ("raw", "temperature", "vector", "matrix")
         }
         if self.columns:
@@ -268,7 +279,9 @@ class Oracle:
             self.paths += SEGMENTED_PATHS
             like = "matrix" if "matrix" in named else "vector"
             precisions = (10.0, 3.0, 3.0, *(3.0, 3.0) * len(self.columns))
-            self.bases["segmented"] = Base(like, m, self.g, precisions=precisions)
+            self.bases["segmented"] = Base(
+                like, m, self.g, precisions=precisions, noise=label_noise
+            )
         self.S = {name: np.zeros(m) for name in (*self.bases, "fitted")}
         self.frozen = None
         # the shared features and the guards
@@ -277,8 +290,8 @@ class Oracle:
         self.heard, self.silent = np.zeros(m, bool), np.zeros(m, bool)
         self.agree, self.differ, self.top = 0, 0, 0.0
         # the second mixture
-        self.last = Base("temperature", m, self.g)
-        self.last_with = Base("temperature", m, self.g)
+        self.last = Base("temperature", m, self.g, noise=label_noise)
+        self.last_with = Base("temperature", m, self.g, noise=label_noise)
         self.recent = np.zeros(3)
         self.start()
         self.refresh_prior()
@@ -599,7 +612,7 @@ class Oracle:
         if self.columns:
             self.judge_values(sent, segments)
         if not self.alone:
-            sent = np.maximum(sent, 1e-6)
+            sent = np.maximum(self.as_labelled(sent), 1e-6)
             self.odds = self.g * self.odds + np.log(sent / sent[0])
             b = self.bin_of(top, k)
             self.bins[:, b] = self.g * self.bins[:, b] + [1, k == y, top]
@@ -608,10 +621,14 @@ class Oracle:
                 self.last_with.learn(now[self.own], y, self.silent)
         self.n += 1
         h = 1 / (self.n + 2)
-        likely = [max(rows[path][y], 1e-6) for path in self.paths]
+        likely = [max(self.as_labelled(rows[path][y]), 1e-6) for path in self.paths]
         for w, w0 in ((self.w, self.w0), (self.w_with, self.w0_with)):
             w[:] = (1 - h) * normalised(w * likely) + h * w0
         self.step_bases(p, y, segments)
+
+    def as_labelled(self, u):
+        """The probability of a label, where some are wrong."""
+        return (1 - self.noise) * u + self.noise / self.m
 
     def as_sent(self, receipt, y):
         """What the rows gave the class y, top and its class; None is not known.
@@ -634,7 +651,10 @@ class Oracle:
     def judge_values(self, sent, segments):
         """S of each value of the row: what "with" gained on "without", forgotten by its labels."""
         (a, _), (b, _) = self.group(slice(self.own)), self.group(slice(self.own, -1))
-        rho = math.log(max(b @ sent[self.own : -1], 1e-6) / max(a @ sent[: self.own], 1e-6))
+        with_, own = (
+            max(self.as_labelled(u), 1e-6) for u in (b @ sent[self.own : -1], a @ sent[: self.own])
+        )
+        rho = math.log(with_ / own)
         for key in self.given(segments):
             if key is not None:
                 value = self.values.setdefault(key, Value(self.m))

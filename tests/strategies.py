@@ -50,6 +50,7 @@ def settings_of(draw):
         "threshold": draw(st.sampled_from([0.0, *[0.3, 0.6, 0.9] * 3, 1.0])),
         "pseudo_count": draw(st.sampled_from([None, 0, 0.5, 20])),
         "prior_strength": draw(st.sampled_from([None, 0.1, 30, float("inf")])),
+        "label_noise": draw(st.sampled_from([0, 0, 0.05, 0.4])),
     }
 
 

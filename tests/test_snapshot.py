@@ -330,6 +330,7 @@ def test_settings_may_change_on_a_live_state():
         threshold=0.5,
         pseudo_count=1,
         prior_strength=math.inf,
+        label_noise=0.1,
     )
     assert changed.settings == {
         "half_life": math.inf,
@@ -338,6 +339,7 @@ def test_settings_may_change_on_a_live_state():
         "threshold": 0.5,
         "pseudo_count": 1,
         "prior_strength": math.inf,
+        "label_noise": 0.1,
     }
     assert changed.weights == lived_in().weights
     assert changed.prior == pytest.approx([6 / 13, 4 / 13, 3 / 13])

@@ -39,6 +39,7 @@ class CorrectorOptions:
     threshold: Annotated[float | None, _about("threshold")] = None
     pseudo_count: Annotated[float | None, _about("pseudo_count")] = None
     prior_strength: Annotated[float | None, _about("prior_strength")] = None
+    label_noise: Annotated[float | None, _about("label_noise")] = None
 
     segments: str | None = None
     """Columns whose values come with the predictions: carrier,origin; see docs/segments.md."""

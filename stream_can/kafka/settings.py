@@ -72,6 +72,7 @@ class ModelSettings(
     threshold: float | None = None
     pseudo_count: float | None = None
     prior_strength: float | None = None
+    label_noise: float | None = None
 
     @property
     def corrector(self) -> dict[str, Any]:
@@ -197,6 +198,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     threshold: Annotated[float | None, _is(about("threshold"))] = None
     pseudo_count: Annotated[float | None, _is(about("pseudo_count"))] = None
     prior_strength: Annotated[float | None, _is(about("prior_strength"))] = None
+    label_noise: Annotated[float | None, _is(about("label_noise"))] = None
 
     learn: Annotated[
         Literal["together", "apart"],

@@ -30,6 +30,7 @@ class Model:
         threshold: float,
         pseudo_count: float,
         prior_strength: float,
+        label_noise: float,
         start_weights: Sequence[Array],
         precision: float = 5.0,
         exponent: float = 0.25,

@@ -261,6 +261,7 @@ cdef class Model:
     cdef Py_ssize_t of_mean, of_predicted   # which parts those are
     cdef double g                       # what a decayed sum keeps at each event
     cdef double threshold, pseudo_count, a, curvature_b, floor
+    cdef double kept, wrong             # a class of probability u is the label's with kept u + wrong
     cdef int kind
     cdef bint logs, tops, shares, guarded
     cdef object prior_row               # the array behind q
@@ -268,7 +269,8 @@ cdef class Model:
 
     def __cinit__(self, Py_ssize_t m, tuple paths, dict state, *, train, double half_life,
                   str uncertainty, Py_ssize_t k,
-                  double threshold, double pseudo_count, double prior_strength, start_weights,
+                  double threshold, double pseudo_count, double prior_strength, double label_noise,
+                  start_weights,
                   double precision=5.0, double exponent=0.25, double passes=1.0,
                   bint shared_features=True, Values values=None):
         cdef Base *base
@@ -281,6 +283,7 @@ cdef class Model:
         self.pseudo_count, self.prior.strength = pseudo_count, prior_strength
         self.a, self.curvature_b = precision, passes * CURVATURE_B
         self.floor = FLOOR_MASS / m
+        self.kept, self.wrong = 1 - label_noise, label_noise / m
         self.row.n_top = min(<Py_ssize_t>TOP, m)
         self.guarded = self.n_paths > 1
         self.bases = <Base *>calloc(self.n_bases, sizeof(Base))
@@ -920,7 +923,7 @@ cdef class Model:
         if of.n > 1:
             for i in range(of.n_without, last):
                 with_columns += of.final[i] * known[i]
-            gained = log(max(with_columns, LIKELIHOOD_FLOOR) / max(sent, LIKELIHOOD_FLOOR))
+            gained = log(self.likelihood(with_columns) / self.likelihood(sent))
             share = self.share()
             sent = (1 - share) * sent + share * with_columns
             if self.row.slots != NULL:
@@ -930,7 +933,7 @@ cdef class Model:
             sent = by * sent + (1 - by) * self.fallback()[y]
         self.note_loss(sent, y)
         for i in range(1, self.n_sent):
-            gained = log(max(known[i], LIKELIHOOD_FLOOR) / max(known[0], LIKELIHOOD_FLOOR))
+            gained = log(self.likelihood(known[i]) / self.likelihood(known[0]))
             of.odds[i][0] = self.g * of.odds[i][0] + gained
         # The sign says whether the label was on top, and so, of two classes, which of them was.
         right = not signbit(known[last + 1])
@@ -970,52 +973,62 @@ cdef class Model:
         """Bayes' rule over the paths, with a share 1 / (n + 2) back to where they began."""
         cdef Py_ssize_t i
         cdef Base *base
-        cdef double total, share, likelihood
+        cdef double total, share
         if self.n_paths == 1:
             weights[0] = 1
             return
         for i in range(self.n_bases):
             base = &self.bases[i]
             if base.path >= 0:
-                weights[base.path] *= max(base.r[y], LIKELIHOOD_FLOOR)
+                weights[base.path] *= self.likelihood(base.r[y])
             if base.can >= 0:
-                likelihood = base.normalised[y] if base.uncertain else base.r[y]
-                weights[base.can] *= max(likelihood, LIKELIHOOD_FLOOR)
+                weights[base.can] *= self.likelihood(
+                    base.normalised[y] if base.uncertain else base.r[y])
         share = 1.0 / (self.counts[2] + 2)
         total = sum_of(weights, self.n_paths)
         for i in range(self.n_paths):
             weights[i] = (1 - share) * (weights[i] / total)
             weights[i] += share * start[i]
 
+    # ---- Labels of which a share eps is wrong: (1-eps) u + eps/m for u
+
+    cdef double likelihood(self, double u) noexcept nogil:
+        """Of a label that a row gives u, and not less than the floor."""
+        return max(self.kept * u + self.wrong, LIKELIHOOD_FLOOR)
+
+    cdef double believed(self, double u) noexcept nogil:
+        """How likely such a label is right: what its residual and curvature count."""
+        return 1.0 if self.wrong == 0 else self.kept * u / (self.kept * u + self.wrong)
+
     # ---- Newton steps: u <- u - (K + Lambda)^-1 (E_r F - F_y + (1-g) Lambda u), clipped
 
     cdef void step_scalar(self, Base *base, const double *x, Py_ssize_t y,
                           double curvature) noexcept nogil:
         """A Newton step of log b on the log loss of base.r, a row at that temperature."""
-        cdef double E, E2, log_b = base.u[0], b = exp(log_b), slope
+        cdef double E, E2, log_b = base.u[0], b = exp(log_b), slope, right = self.believed(base.r[y])
         moments(base.r, x, &E, &E2, self.m)
-        base.K[0] = self.g * base.K[0] + b * b * (E2 - E * E)
-        slope = b * (E - x[y]) + (1 - self.g) * curvature * log_b
+        base.K[0] = self.g * base.K[0] + right * (b * b * (E2 - E * E))
+        slope = right * (b * (E - x[y])) + (1 - self.g) * curvature * log_b
         log_b -= slope / max(base.K[0] + curvature + 1e-9, curvature / 2)
         base.u[0] = min(max(log_b, -LARGEST_LOG_B), LARGEST_LOG_B)
 
     cdef void step_three(self, Base *base, Py_ssize_t y) noexcept nogil:
         """A Newton step of log b, t1 and t2 together."""
         cdef Py_ssize_t i
-        cdef double b = exp(base.u[0]), pull = 1 - self.g
+        cdef double b = exp(base.u[0]), pull = 1 - self.g, right = self.believed(base.r[y])
         cdef double E[3]
         cdef double V[6]
         cdef double step[3]
         moments_of_three(base.r, self.row.x, self.features.f1, self.features.f2, E, V, self.m)
-        base.K[0] = self.g * base.K[0] + b * b * (V[0] - E[0] * E[0])
-        base.K[1] = self.g * base.K[1] + b * (V[1] - E[0] * E[1])
-        base.K[2] = self.g * base.K[2] + b * (V[2] - E[0] * E[2])
-        base.K[3] = self.g * base.K[3] + (V[3] - E[1] * E[1])
-        base.K[4] = self.g * base.K[4] + (V[4] - E[1] * E[2])
-        base.K[5] = self.g * base.K[5] + (V[5] - E[2] * E[2])
-        step[0] = b * (E[0] - self.row.x[y]) + pull * self.curvature_b * base.u[0]
-        step[1] = (E[1] - self.features.f1[y]) + pull * CURVATURE_T * base.u[1]
-        step[2] = (E[2] - self.features.f2[y]) + pull * CURVATURE_T * base.u[2]
+        base.K[0] = self.g * base.K[0] + right * (b * b * (V[0] - E[0] * E[0]))
+        base.K[1] = self.g * base.K[1] + right * (b * (V[1] - E[0] * E[1]))
+        base.K[2] = self.g * base.K[2] + right * (b * (V[2] - E[0] * E[2]))
+        base.K[3] = self.g * base.K[3] + right * (V[3] - E[1] * E[1])
+        base.K[4] = self.g * base.K[4] + right * (V[4] - E[1] * E[2])
+        base.K[5] = self.g * base.K[5] + right * (V[5] - E[2] * E[2])
+        step[0] = right * (b * (E[0] - self.row.x[y])) + pull * self.curvature_b * base.u[0]
+        step[1] = right * (E[1] - self.features.f1[y]) + pull * CURVATURE_T * base.u[1]
+        step[2] = right * (E[2] - self.features.f2[y]) + pull * CURVATURE_T * base.u[2]
         solve_three(base.K, self.curvature_b + 1e-9, CURVATURE_T + 1e-9, step)
         base.u[0] = min(max(base.u[0] - step[0], -LARGEST_LOG_B), LARGEST_LOG_B)
         for i in range(1, 3):
@@ -1032,11 +1045,12 @@ cdef class Model:
         memset(F + 3 * m, 0, base.n_t * m * sizeof(double))
         if self.row.slots != NULL:
             memcpy(F + 3 * m, self.features.values, base.n_t * m * sizeof(double))
-        newton(base.u, base.K, F, n, base.r, y, self.g, F + n * m, m)
+        newton(base.u, base.K, F, n, base.r, y, self.believed(base.r[y]), self.g, F + n * m, m)
 
     cdef void step(self, Base *base, Py_ssize_t y) noexcept nogil:
         """One Newton step of a base on the log loss of the row at hand."""
         cdef Py_ssize_t i, j, row, m = self.m
+        cdef double right = self.believed(base.r[y])
         if base.n_t > 0:
             self.step_all(base, y)
         elif base.shares:
@@ -1047,7 +1061,9 @@ cdef class Model:
             return
         memcpy(self.row.residual, base.r, m * sizeof(double))
         self.row.residual[y] -= 1
-        step_offsets(base.c, base.H, self.row.residual, base.r, self.g, self.a, LARGEST_C, m)
+        if right < 1:
+            scale(self.row.residual, right, m)
+        step_offsets(base.c, base.H, self.row.residual, base.r, right, self.g, self.a, LARGEST_C, m)
         for i in range(self.guards.n_silent):
             base.c[self.guards.silent[i]] = 0
             base.H[self.guards.silent[i]] = 0
@@ -1056,8 +1072,8 @@ cdef class Model:
         self.weigh_speakers(base.exponent)
         for j in range(self.row.n_top):
             row = self.row.speaker[j] * m
-            step_row(base.A + row, base.G + row, self.row.residual, base.r, self.row.speak[j],
-                     self.g, self.a, LARGEST_C, m)
+            step_row(base.A + row, base.G + row, self.row.residual, base.r, right,
+                     self.row.speak[j], self.g, self.a, LARGEST_C, m)
             for i in range(self.guards.n_silent):
                 base.A[row + self.guards.silent[i]] = 0
                 base.G[row + self.guards.silent[i]] = 0

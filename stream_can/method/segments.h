@@ -106,20 +106,21 @@ static void values_learn(Values *v, const int64_t *slots, int columns, const dou
 /* One Newton step of u, whose n features are the rows of F, shape (n, m), which are centred here.
  *
  * K is the upper triangle of the decayed curvature, row by row; work holds n (n + 1) + m numbers. */
-static void newton(double *u, double *K, double *F, int n, const double *r, len_t y, double g, double *work, len_t m) {
+static void newton(double *u, double *K, double *F, int n, const double *r, len_t y, double right, double g,
+                   double *work, len_t m) {
     double *gradient = work, *left = work + n, *weighted = left + n * n;
     for (int i = 0; i < n; i++) {
         double *f = F + i * m, mean, unused;
         moments(r, f, &mean, &unused, m);
         for (len_t k = 0; k < m; k++) f[k] -= mean;
-        gradient[i] = (1 - g) * (i ? 3.0 : 10.0) * u[i] - f[y];
+        gradient[i] = (1 - g) * (i ? 3.0 : 10.0) * u[i] - right * f[y];
     }
     for (int i = 0; i < n; i++) {
         for (len_t k = 0; k < m; k++) weighted[k] = r[k] * F[i * m + k];
         for (int j = i; j < n; j++, K++) {
             double covariance, unused;
             moments(weighted, F + j * m, &covariance, &unused, m);
-            *K = g * *K + covariance;
+            *K = g * *K + right * covariance;
             left[i * n + j] = left[j * n + i] = *K;
         }
         left[i * n + i] += (i ? 3.0 : 10.0) + 1e-9;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -9,7 +10,15 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-__all__ = ["DEFAULTS", "Settings", "about", "check", "check_settings"]
+__all__ = [
+    "DEFAULTS",
+    "Settings",
+    "about",
+    "check",
+    "check_settings",
+    "label_noise",
+    "without_default_noise",
+]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +53,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    label_noise: Annotated[
+        float, Meta(ge=0, le=0.9, description="share of the labels that are wrong")
+    ] = 0
 
 
 DEFAULTS = Settings()
@@ -54,6 +66,44 @@ def about(name: str) -> str:
     """What a setting means, with its default: the help of an option."""
     meaning, default = _bounds(_TYPES[name])[1].description, getattr(DEFAULTS, name)
     return f"{meaning}" if default is None else f"{meaning} ({default})"
+
+
+def without_default_noise(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as releases before ``label_noise`` have them, where that is its default."""
+    return {n: v for n, v in settings.items() if n != "label_noise" or v != DEFAULTS.label_noise}
+
+
+def label_noise(agreement: float, m: int) -> float:
+    """The share of wrong labels, from how often two annotators agree.
+
+    Both are right with probability 1 - eps, else any class, also the right one, is as likely as
+    another: A = (1 - eps)^2 + (1 - (1 - eps)^2) / m, so eps = 1 - sqrt((A - 1/m) / (1 - 1/m)).
+
+    Parameters
+    ----------
+    agreement
+        The share A of rows to which two annotators, who did not see each other's, gave one label.
+    m
+        The number of classes, 2 or more.
+
+    Raises
+    ------
+    ValueError
+        A is not above the 1/m of chance, or over 1.
+
+    Examples
+    --------
+    >>> round(label_noise(0.82, 10), 3)
+    0.106
+    """
+    if m < 2:
+        raise ValueError(f"m: {m}, expected 2 classes or more")
+    if not 1 / m < agreement <= 1:
+        raise ValueError(
+            f"agreement: {agreement}, expected a share above 1/m = {1 / m:.4g}, which is chance,"
+            " and at most 1"
+        )
+    return 1 - math.sqrt((agreement - 1 / m) / (1 - 1 / m))
 
 
 def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:

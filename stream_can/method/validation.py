@@ -218,6 +218,7 @@ def lone(base: str, state: State, precision: float) -> Kernel:
         threshold=0.9,
         pseudo_count=m,
         prior_strength=m,
+        label_noise=0,
         precision=PASSES * precision,
         exponent=0.5,
         passes=PASSES,

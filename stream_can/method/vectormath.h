@@ -282,10 +282,10 @@ static inline double clipped(double v, double most) { return v < -most ? -most :
 
 /* One diagonal Newton step of the offsets c; d = r - [k = y] is passed in. */
 CLONES static void step_offsets(double *restrict c, double *restrict H, const double *restrict d,
-                                const double *restrict r, double g, double a, double most, len_t m) {
+                                const double *restrict r, double right, double g, double a, double most, len_t m) {
     double forget = (1 - g) * a;
     for (len_t i = 0; i < m; i++) {
-        double h = g * H[i] + r[i] * (1 - r[i]);
+        double h = g * H[i] + right * (r[i] * (1 - r[i]));
         H[i] = h;
         c[i] = clipped(c[i] - (d[i] + forget * c[i]) / (h + a), most);
     }
@@ -293,8 +293,8 @@ CLONES static void step_offsets(double *restrict c, double *restrict H, const do
 
 /* The same for one row of A, stored in single and computed in double precision. */
 CLONES static void step_row(float *restrict A, float *restrict G, const double *restrict d, const double *restrict r,
-                            double w, double g, double a, double most, len_t m) {
-    double forget = (1 - g) * a, w2 = w * w;
+                            double right, double w, double g, double a, double most, len_t m) {
+    double forget = (1 - g) * a, w2 = right * (w * w);
     for (len_t i = 0; i < m; i++) {
         double v = (double)A[i], h = g * (double)G[i] + w2 * (r[i] * (1 - r[i]));
         G[i] = (float)h;

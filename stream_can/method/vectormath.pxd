@@ -32,7 +32,7 @@ cdef extern from "vectormath.h" nogil:
     void moments(const double *r, const double *x, double *E, double *E2, Py_ssize_t m)
     void moments_of_three(const double *r, const double *x, const double *f1, const double *f2,
                           double *E, double *V, Py_ssize_t m)
-    void step_offsets(double *c, double *H, const double *d, const double *r, double g, double a,
-                      double most, Py_ssize_t m)
-    void step_row(float *A, float *G, const double *d, const double *r, double w, double g,
-                  double a, double most, Py_ssize_t m)
+    void step_offsets(double *c, double *H, const double *d, const double *r, double right,
+                      double g, double a, double most, Py_ssize_t m)
+    void step_row(float *A, float *G, const double *d, const double *r, double right, double w,
+                  double g, double a, double most, Py_ssize_t m)

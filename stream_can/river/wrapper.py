@@ -58,7 +58,8 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     train_counts
         {class: rows that the classifier was trained on}, for a frozen classifier. One that learns
         here needs none: the labels that it learns are the evidence for the prior already.
-    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength
+    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength,
+    label_noise
         As for :class:`stream_can.Corrector`. The matrix keeps 2 m^2 numbers for m classes: above
         some hundred classes name the ``paths`` without it.
     segments, segments_mb
@@ -98,6 +99,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         threshold: float = DEFAULTS.threshold,
         pseudo_count: float | None = DEFAULTS.pseudo_count,
         prior_strength: float | None = DEFAULTS.prior_strength,
+        label_noise: float = DEFAULTS.label_noise,
         segments: Sequence[str] | None = None,
         segments_mb: float = 64,
     ) -> None:
@@ -112,6 +114,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         self.threshold = threshold
         self.pseudo_count = pseudo_count
         self.prior_strength = prior_strength
+        self.label_noise = label_noise
         self.segments = segments
         self.segments_mb = segments_mb
         # Made in any case, so that a bad setting is refused here and not at the first row.
@@ -129,6 +132,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             threshold=self.threshold,
             pseudo_count=self.pseudo_count,
             prior_strength=self.prior_strength,
+            label_noise=self.label_noise,
             segments=self.segments or (),
             segments_mb=self.segments_mb,
         )

@@ -25,6 +25,7 @@ SHARED = (
     "probs", "raw", "id", "label", "normalise", "digits", "segments", "segments_mb",
     "model", "version", "only_listed_models", "max_lanes", "models",
     "paths", "half_life", "uncertainty", "k", "threshold", "pseudo_count", "prior_strength",
+    "label_noise",
     "ask", "recent_mb", "live_seconds", "log_format", "log_level",
     "create_topics", "connect_seconds", "settings_generation", "client",
 )  # fmt: skip

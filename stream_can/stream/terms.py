@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stream_can.corrector import Corrector
+from stream_can.method.settings import without_default_noise
 from stream_can.stream.entry import FleetTerms, LogEntry
 from stream_can.stream.identity import Identity
 from stream_can.stream.records import Source
@@ -77,7 +78,8 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def digest(settings: dict[str, Any], fleet: FleetTerms | None = None) -> bytes:
     """A few bytes that stand for settings of a corrector, and of the lanes where there are any."""
-    same = {n: float(v) if isinstance(v, int | float) else v for n, v in settings.items()}
+    known = without_default_noise(settings)
+    same = {n: float(v) if isinstance(v, int | float) else v for n, v in known.items()}
     said: Any = sorted(same.items())
     if fleet is not None:
         said = [
