@@ -261,7 +261,7 @@ cdef class Model:
     cdef Py_ssize_t of_mean, of_predicted   # which parts those are
     cdef double g                       # what a decayed sum keeps at each event
     cdef double threshold, pseudo_count, a, curvature_b, floor
-    cdef double kept, wrong             # a class of probability u is the label's with kept u + wrong
+    cdef double kept, wrong             # (1-eps) and eps/m: of a label, kept u + wrong
     cdef int kind
     cdef bint logs, tops, shares, guarded
     cdef object prior_row               # the array behind q
@@ -1005,7 +1005,8 @@ cdef class Model:
     cdef void step_scalar(self, Base *base, const double *x, Py_ssize_t y,
                           double curvature) noexcept nogil:
         """A Newton step of log b on the log loss of base.r, a row at that temperature."""
-        cdef double E, E2, log_b = base.u[0], b = exp(log_b), slope, right = self.believed(base.r[y])
+        cdef double E, E2, log_b = base.u[0], b = exp(log_b), slope
+        cdef double right = self.believed(base.r[y])
         moments(base.r, x, &E, &E2, self.m)
         base.K[0] = self.g * base.K[0] + right * (b * b * (E2 - E * E))
         slope = right * (b * (E - x[y])) + (1 - self.g) * curvature * log_b
