@@ -57,8 +57,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     train_counts
         Training rows per class, {class: count} or in the order of ``classes_``; those of ``y``
         where not given, and with "prefit" uniform.
-    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength,
-    label_noise
+    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength, label_noise
         Of the :class:`stream_can.Corrector`.
     segments, segments_mb
         Of the :class:`stream_can.Corrector`: columns of X, which is a data frame then, whose values

@@ -58,8 +58,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     train_counts
         {class: rows that the classifier was trained on}, for a frozen classifier. One that learns
         here needs none: the labels that it learns are the evidence for the prior already.
-    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength,
-    label_noise
+    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength, label_noise
         As for :class:`stream_can.Corrector`. The matrix keeps 2 m^2 numbers for m classes: above
         some hundred classes name the ``paths`` without it.
     segments, segments_mb
