@@ -43,6 +43,7 @@ def rows(draw, m, n):
 def settings_of(draw):
     """Keyword arguments of a Corrector."""
     return {
+        "label_noise": draw(st.sampled_from([0, 0, 0.05, 0.4])),
         "paths": draw(path_sets),
         "half_life": draw(st.sampled_from([1.0, 20.0, 5000.0, float("inf")])),
         "uncertainty": draw(st.sampled_from(UNCERTAINTIES)),
@@ -50,7 +51,6 @@ def settings_of(draw):
         "threshold": draw(st.sampled_from([0.0, *[0.3, 0.6, 0.9] * 3, 1.0])),
         "pseudo_count": draw(st.sampled_from([None, 0, 0.5, 20])),
         "prior_strength": draw(st.sampled_from([None, 0.1, 30, float("inf")])),
-        "label_noise": draw(st.sampled_from([0, 0, 0.05, 0.4])),
     }
 
 

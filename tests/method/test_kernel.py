@@ -87,7 +87,7 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
             return trace if lines_of(frame.f_code) - reached else None
         return None
 
-    @hypothesis.settings(max_examples=100, derandomize=True, database=None)
+    @hypothesis.settings(max_examples=200, derandomize=True, database=None)
     @example(SILENT)
     @example(CONFIRMED)
     @example(CORRECTED)
