@@ -172,6 +172,7 @@ def test_settings_reach_the_corrector():
         "threshold": 0.4,
         "pseudo_count": 2.0,
         "prior_strength": 9.0,
+        "label_noise": 0.1,
     }
     model = CorrectedClassifier(linear_model.LogisticRegression(), paths=["can"], **settings)
     model.learn_one({"u": 1.0}, True)

@@ -166,7 +166,7 @@ def test_settings_that_are_wrong(tmp_path):
         ({"classes": None}, "classes"),
         ({"inputs": "x"}, "unknown setting 'inputs'"),
         ({"input": "x"}, "unknown setting 'input'"),
-        ({"bootstrap_servers": "x:1"}, "unknown setting 'bootstrap_servers'"),
+        ({"output": "x"}, "unknown setting 'output'"),
         ({"id": "header:id"}, "id: 'header:id'"),
         ({"token": "short"}, "token: expected at least 16"),
         ({"label_port": 1}, "label_port: needs ask"),
