@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from recorded import halves
 from validation import DELAY, load
 
 from stream_can.compare import Stream, compare, rivals
@@ -24,12 +25,7 @@ KEPT = Path("compare.json")
 
 def stream_of(data: dict[str, np.ndarray]) -> Stream:
     P, y = data["probs"], data["labels"].astype(np.int64)
-    given = scored = np.ones(len(y), bool)
-    _, source = np.unique(P, axis=0, return_inverse=True)
-    source = source.ravel()
-    if source.max() + 1 < 0.95 * len(y):
-        half = np.random.default_rng(7).random(source.max() + 1) < 0.5
-        given, scored = half[source], ~half[source]
+    given, scored = halves(P)
     validation = data["val_probs"], data["val_labels"].astype(np.int64)
     classes = list(range(P.shape[1]))
     return Stream(classes, P, y, given, scored, validation, data["train_counts"], DELAY)

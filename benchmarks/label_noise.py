@@ -15,21 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded import distinct
 
 from stream_can import Corrector
 
 DELAY = 100
 CASES = [("clean", 0.0), *((kind, share) for kind in ("uniform", "fixed class")
                            for share in (0.1, 0.2, 0.3))]  # fmt: skip
-
-
-def load(path: Path) -> tuple[Any, Any, Any]:
-    with np.load(path) as held:
-        P, y = held["probs"].astype(np.float64), held["labels"].astype(int)
-        counts = held["train_counts"]
-    _, first = np.unique(P, axis=0, return_index=True)
-    keep = np.sort(first)
-    return P[keep] / P[keep].sum(axis=1, keepdims=True), y[keep], counts
 
 
 def shown(y: Any, m: int, kind: str, share: float, rng: Any) -> Any:
@@ -63,7 +55,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1.0, help="share of the rows with a label")
     parser.add_argument("--rows", type=int, default=20_000, help="rows of a stream, at most")
     given = parser.parse_args()
-    streams = [load(path) for path in sorted(given.folder.glob("*.npz"))]
+    streams = [distinct(path) for path in sorted(given.folder.glob("*.npz"))]
     print(f"{len(streams)} streams, labels {DELAY} late, share {given.rate:g}; mean, worst")
     print(f"{'labels':>20} {'label_noise':>12} {'points':>16} {'nats':>18}")
     for kind, share in CASES:

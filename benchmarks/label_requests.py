@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from recorded import halves, recorded
 
 from stream_can import Corrector, LabelRequests
 from stream_can.recording.recording import from_arrays
@@ -66,14 +67,8 @@ class Found(NamedTuple):
 
 
 def load(file: Path) -> Stream:
-    with np.load(file) as z:
-        P, y, counts = z["probs"].astype(float), z["labels"].astype(int), z["train_counts"]
-    _, source = np.unique(P, axis=0, return_inverse=True)
-    could = scored = np.ones(len(y), bool)
-    if source.max() + 1 < 0.95 * len(y):
-        half = np.random.default_rng(7).random(source.max() + 1) < 0.5
-        could, scored = half[source.ravel()], ~half[source.ravel()]
-    return Stream(P / P.sum(axis=1, keepdims=True), y, counts, could, scored)
+    P, y, counts = recorded(file)
+    return Stream(P, y, counts, *halves(P))
 
 
 # ---- streams that are made

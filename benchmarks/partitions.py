@@ -15,6 +15,7 @@ from collections import deque
 from pathlib import Path
 
 import numpy as np
+from recorded import halves
 from validation import load
 
 from stream_can import Corrector
@@ -77,13 +78,8 @@ def main(folder: str) -> None:
         cells: dict[str, list[float]] = {}
         for data in streams:
             P, y = data["probs"], data["labels"].astype(np.int64)
-            # Where rows repeat, labels of one half of the distinct ones are learned.
-            _, source = np.unique(P, axis=0, return_inverse=True)
-            source = source.ravel()
-            given, scored = np.random.default_rng(0).random(len(y)) < rate, np.ones(len(y), bool)
-            if source.max() + 1 < 0.95 * len(y):
-                half = np.random.default_rng(7).random(source.max() + 1) < 0.5
-                given, scored = given & half[source], ~half[source]
+            learned, scored = halves(P)
+            given = learned & (np.random.default_rng(0).random(len(y)) < rate)
             raw = (P.argmax(1) == y)[scored].mean()
             begun = new(data, fit).to_bytes()
             outs = {"one corrector": alone(Corrector.from_bytes(begun), P, y, given, delay)}

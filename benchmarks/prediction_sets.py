@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded import distinct
 
 from stream_can import Corrector
 from stream_can.trust.sets import PredictionSets
@@ -48,15 +49,6 @@ class Split:
             n = len(self.scores)
             at = min(math.ceil((n + 1) * (1 - self.miss)), n) - 1
             self.theta, self.due = sorted(self.scores)[at], n + min(n, self.again)
-
-
-def load(path: Path) -> tuple[Any, Any, Any]:
-    with np.load(path) as held:
-        P, y = held["probs"].astype(np.float64), held["labels"].astype(int)
-        counts = held["train_counts"]
-    _, first = np.unique(P, axis=0, return_index=True)
-    keep = np.sort(first)
-    return P[keep] / P[keep].sum(axis=1, keepdims=True), y[keep], counts
 
 
 def play(sets: Any, rows: Any, y: Any, given: Any, delay: int) -> tuple[float, float, float]:
@@ -120,7 +112,7 @@ def main() -> None:
         "prediction sets, per class": lambda m: PredictionSets(m, miss, per_class=True),
         "split conformal, fitted every 500": lambda m: Split(m, miss, AGAIN),
     }
-    streams = [load(path) for path in sorted(options.folder.glob("*.npz"))]
+    streams = [distinct(path) for path in sorted(options.folder.glob("*.npz"))]
     print("| labels | | coverage, % | mean distance | window: mean / worst | size |")
     print("|---|---|--:|--:|--:|--:|")
     for case, delay, rate in CASES:

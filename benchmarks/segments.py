@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from recorded import halves, recorded
 
 from stream_can import Corrector
 
@@ -220,16 +221,8 @@ def random(folder: Path) -> None:
     print("| stream | labels | accuracy | log loss |\n|---|---|--:|--:|")
     found: dict[str, list[tuple[float, float]]] = {}
     for file in sorted(folder.glob("*.npz")):
-        with np.load(file) as z:
-            P, y = z["probs"].astype(np.float64), z["labels"].astype(np.int64)
-            counts = z["train_counts"]
-        _, source = np.unique(P, axis=0, return_inverse=True)
-        source = source.ravel()
-        P /= P.sum(axis=1, keepdims=True)
-        learned = scored = np.ones(len(y), bool)
-        if source.max() + 1 < 0.95 * len(y):
-            learned = (np.random.default_rng(7).random(source.max() + 1) < 0.5)[source]
-            scored = ~learned
+        P, y, counts = recorded(file)
+        learned, scored = halves(P)
         rng = np.random.default_rng(1)
         columns = {f"{size} values": rng.integers(0, size, len(y)) for size in (20, 1000)}
         for labels, rate in (("every label", 1.0), ("1 in 5", 0.2), ("1 in 20", 0.05)):
