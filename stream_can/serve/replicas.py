@@ -1,8 +1,5 @@
-"""Servers that learn together, each a replica: their log, and the topic that brings labels to all.
-
-What a replica has to teach lies in its file before it is sent, and stays there until it is seen in
-the log. Whoever reads the log takes each entry once; see :mod:`stream_can.stream.writers`.
-"""
+"""The topics by which servers learn together, each a replica: their log, labels, and what new ones
+begin with."""
 
 from __future__ import annotations
 
@@ -12,30 +9,30 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
-from kafka import KafkaProducer
 
 from stream_can.errors import SnapshotMismatch
 from stream_can.kafka import shared
 from stream_can.kafka.beginning import changed_settings
 from stream_can.kafka.client.admin import Admin
-from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
+from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError
 from stream_can.kafka.client.log import LogReader
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.patience import Patience
 from stream_can.kafka.restore import settled
 from stream_can.kafka.start import Start
+from stream_can.serve.outbox import Outbox, Sender
 from stream_can.serve.settings import ServeSettings
 from stream_can.stream import entry
 from stream_can.stream.replica import Replica
 from stream_can.stream.writers import WINDOW
 
-__all__ = ["Outbox", "Topics"]
+__all__ = ["Topics"]
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +40,6 @@ BUNDLE_KEY = b"replicas"
 """Of the records in the state topic with which a replica without a file begins."""
 BUNDLE_SECONDS = 300.0
 """Between two of them, about, by the same replica."""
-ANSWER_SECONDS = 8.0
-"""For the brokers to have what was sent."""
-SEEN_SECONDS = 30.0
-"""An entry that the brokers have is in the log by then, or it is sent again."""
 STILL_SECONDS = 30.0
 """A log that brings nothing for so long, though there is more, is given up."""
 TURN_SECONDS = 0.02
@@ -54,135 +47,6 @@ TURN_SECONDS = 0.02
 
 _write_bundle = msgspec.msgpack.Encoder().encode
 _read_bundle = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
-
-
-class Sender:
-    """An idempotent producer, made when it is needed."""
-
-    def __init__(self, options: Options) -> None:
-        self._options, self._producer = options, None
-
-    def send(self, topic: str, records: Iterable[tuple[bytes | None, bytes]]) -> None:
-        """Send keys and values to partition 0 of a topic; all of them are there on return.
-
-        Raises
-        ------
-        RetryError, DeniedError
-            They are there or not, or some of them.
-        """
-        try:
-            with errors_as(RetryError):
-                if self._producer is None:
-                    options = self._options.producer | {"max_block_ms": int(1000 * ANSWER_SECONDS)}
-                    with self._options.noting():
-                        self._producer = KafkaProducer(
-                            **options, enable_idempotence=True, acks="all"
-                        )
-                producer: Any = self._producer
-                sent = [producer.send(topic, value, key, partition=0) for key, value in records]
-                producer.flush(ANSWER_SECONDS)
-                for future in sent:
-                    if not future.is_done:
-                        raise RetryError(f"topic {topic!r}: not there within {ANSWER_SECONDS:g} s")
-                    future.get(0)
-        except (ClientError, ValueError) as error:
-            self.close()
-            if isinstance(error, ValueError):  # a partition that this producer has not heard of
-                raise RetryError(f"topic {topic!r}: {error}") from None
-            raise
-
-    def close(self) -> None:
-        """Let go of the brokers; what is not there yet is given up."""
-        producer, self._producer = self._producer, None
-        close(producer, 0)
-
-
-class Outbox:
-    """Entries on their way to the log: sent in their order, again until they are seen there.
-
-    Parameters
-    ----------
-    options, topic
-        Where to.
-    """
-
-    def __init__(self, options: Options, topic: str) -> None:
-        self.topic = topic
-        self._sender = Sender(options)
-        self._changed = threading.Condition()
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        self._sent = -1
-        """The number of the last that the brokers have."""
-        self._moved = time.monotonic()
-        self._ended = False
-        self._beside: list[tuple[str, bytes, bytes]] = []
-        self._thread = threading.Thread(target=self._run, daemon=True, name="stream-can-outbox")
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def start(self) -> None:
-        """Begin to send."""
-        self._thread.start()
-
-    def put(self, entries: Iterable[tuple[int, bytes]]) -> None:
-        """More to send, by their numbers."""
-        with self._changed:
-            self._waiting.extend(entries)
-            self._changed.notify()
-
-    def put_beside(self, topic: str, key: bytes, value: bytes) -> None:
-        """A record of another topic, which is sent once, or lost."""
-        with self._changed:
-            self._beside = [(topic, key, value)]
-            self._changed.notify()
-
-    def seen(self, number: int) -> None:
-        """The log has entries up to this one."""
-        with self._changed:
-            while self._waiting and self._waiting[0][0] <= number:
-                self._waiting.popleft()
-                self._moved = time.monotonic()
-
-    def end(self, seconds: float) -> None:
-        """Send what is left, for so long."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join(seconds)
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                if not self._to_send() and not self._beside:
-                    if self._ended:
-                        break
-                    self._changed.wait(1.0)
-                    late = time.monotonic() - self._moved > SEEN_SECONDS
-                    if self._waiting and late and self._sent >= self._waiting[0][0]:
-                        log.warning("topic %r: an entry was sent and is not there", self.topic)
-                        self._sent, self._moved = self._waiting[0][0] - 1, time.monotonic()
-                batch, beside, self._beside = self._to_send(), self._beside, []
-            try:
-                if batch:
-                    self._sender.send(self.topic, ((None, data) for _, data in batch))
-                    self._sent, self._moved = batch[-1][0], time.monotonic()
-            except ClientError as error:
-                log.warning("%s; trying again", error)
-                with self._changed:
-                    if self._ended:
-                        break
-                    self._changed.wait(1.0)
-            try:
-                for topic, key, value in beside:
-                    self._sender.send(topic, [(key, value)])
-            except ClientError as error:
-                log.warning("what new replicas begin from was not written: %s", error)
-        self._sender.close()
-
-    def _to_send(self) -> list[tuple[int, bytes]]:
-        return [one for one in self._waiting if one[0] > self._sent]
 
 
 class Topics:

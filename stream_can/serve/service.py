@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,16 +29,14 @@ from stream_can.kafka.watch.metrics import Metrics
 from stream_can.serve.journal import (
     LOG,
     MOST_UNKNOWN,
-    Away,
     CannotWrite,
     Commit,
     Journal,
     Kept,
-    Shared,
     StateError,
 )
-from stream_can.serve.replicas import Topics
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
+from stream_can.serve.together import Together
 from stream_can.stream import entry
 from stream_can.stream.entry import entries
 from stream_can.stream.messages import BadMessage
@@ -64,10 +61,6 @@ MOST_REQUESTS = 10_000
 """Open label requests that are kept; the oldest go first."""
 LOOK_SECONDS = 0.02
 """Between two looks at what others have learned."""
-MOST_UNSEEN = 100
-"""With so many entries on their way to the log nothing is added to them."""
-MOST_LABELS = 1000
-"""Of the labels' topic, taken at once."""
 
 Status = str
 """What became of a label: "learned", "repeated" or "unknown"; "taken" where several servers learn
@@ -109,20 +102,13 @@ class Service:
         self.start = Start(settings)
         self.health = Health(settings.live_seconds)
         together = bool(settings.bootstrap_servers)
-        self.topics = Topics(settings, self.start, self.health.beat) if together else None
+        self.others = Together(settings, self.start, self.health.beat) if together else None
         """Where several learn together."""
         self.journal = Journal(settings.state, settings.learned_topic if together else None)
-        self._waits: dict[int, tuple[float, bytes, Record]] = {}
-        """Labels without a prediction here, by offset: until when they wait for who has it."""
-        self._offsets: dict[int, int] = {}
-        """Of labels that the task has taken, by its numbers: their offsets in their topic."""
-        self._writer, self._number, self._seen = b"", 0, -1
         try:
             self._restore()
         except BaseException:
-            if self.topics is not None:
-                self.topics.close(0)
-            self.journal.close()
+            self.close()
             raise
         self.metrics = Metrics(lambda: {0: self.replica}, shown=settings.field_names)
         self.metrics.restored({0: self.task}, 0.0, 0.0)
@@ -154,8 +140,8 @@ class Service:
         stored, start = self.journal.read(), self.start
         self._task: Task | None = None
         self.replica: Replica = stored.replica
-        if self.topics is not None and stored.shared is not None:
-            self._open_topics(self.topics, stored.shared)
+        if self.others is not None and stored.shared is not None:
+            self.replica = self.others.open(self.replica, self.journal, stored.shared)
         elif not self.replica.started:
             first = entry.start(start.snapshot, identity=start.identity, fleet=start.fleet)
             self._tell(first)
@@ -170,23 +156,10 @@ class Service:
         self._keep(stored.kept)
         self.unknown |= dict.fromkeys(stored.unknown)
         self._written = self.task.next_prediction
-        if self.topics is None:
+        if self.others is None:
             self._tell_settings()
         else:
-            self.topics.tell_settings(self.replica)
-            self.topics.outbox.start()
-
-    def _open_topics(self, topics: Topics, stored: Shared) -> None:
-        """Fold the log that others learn in too, and take up what was on its way there."""
-        self.replica = topics.open(self.replica, stored.labels_from)
-        last = self.replica.writers.last(stored.writer)
-        if last is None and stored.next > len(stored.sends):
-            stored, last = self.journal.rename(), None
-        if last is not None and last >= stored.next:
-            raise self._copied()
-        self._writer, self._number = stored.writer, stored.next
-        self._seen = -1 if last is None else last
-        topics.outbox.put(one for one in stored.sends if last is None or one[0] > last)
+            self.others.begin(self.replica)
 
     def _tell(self, data: bytes) -> None:
         """Write an entry alone, and fold it."""
@@ -299,7 +272,7 @@ class Service:
     @property
     def statuses(self) -> tuple[Status, ...]:
         """What may become of a label."""
-        return ("learned", "repeated", "unknown") if self.topics is None else ("taken",)
+        return ("learned", "repeated", "unknown") if self.others is None else ("taken",)
 
     async def labels(self, messages: Sequence[bytes]) -> list[Status]:
         """Take labels, or none of them, for good; what became of each.
@@ -311,8 +284,8 @@ class Service:
         Unavailable
             The file cannot be written, or no broker answers.
         """
-        if self.topics is not None:
-            return await self._pass_on(self.topics, messages)
+        if self.others is not None:
+            return await self._pass_on(self.others, messages)
         found = self.label(messages)
         await self.written()
         return found
@@ -337,10 +310,7 @@ class Service:
         seen: set[tuple[object, ...]] = set()
         for i, one in enumerate(messages):
             try:
-                message = reads.open(one, label=True)
-                name = reads.id_of_label(message, None)
-                if name is None:
-                    raise BadMessage(f"no field {self.settings.id!r}")
+                message, name = self._open_label(one)
                 holders = task.lanes.holders(name, message)
             except StreamCANError as error:
                 raise Refused(_refusal([(i, error)], len(messages))) from None
@@ -372,6 +342,21 @@ class Service:
         self._write_soon()
         return statuses
 
+    def _open_label(self, message: bytes) -> tuple[Any, bytes]:
+        """What the message of a label says, and the id of its prediction.
+
+        Raises
+        ------
+        BadMessage
+            It cannot be read, or has no id.
+        """
+        reads = self.task.lane.messages
+        opened = reads.open(message, label=True)
+        name = reads.id_of_label(opened, None)
+        if name is None:
+            raise BadMessage(f"no field {self.settings.id!r}")
+        return opened, name
+
     def _handle(
         self, records: list[Record], first: int, numbers: Sequence[int] | None = None
     ) -> Result:
@@ -395,22 +380,19 @@ class Service:
 
     # -- labels of several servers ---------------------------------------------------------------
 
-    async def _pass_on(self, topics: Topics, messages: Sequence[bytes]) -> list[Status]:
+    async def _pass_on(self, others: Together, messages: Sequence[bytes]) -> list[Status]:
         """Bring labels to all servers, of which one has their predictions."""
         reads, found = self.task.lane.messages, []
         for i, one in enumerate(messages):
             try:
-                message = reads.open(one, label=True)
-                name = reads.id_of_label(message, None)
-                if name is None:
-                    raise BadMessage(f"no field {self.settings.id!r}")
+                message, name = self._open_label(one)
                 if not self.task.lanes.named:  # of several, each has classes of its own
                     reads.read_opened_label(message, None, ())
             except StreamCANError as error:
                 raise Refused(_refusal([(i, error)], len(messages))) from None
             found.append((name, one))
         try:
-            await topics.pass_on(found)
+            await others.pass_on(found)
         except DeniedError as error:
             if isinstance(error, NoRight):
                 raise Unavailable(str(error)) from None
@@ -419,49 +401,16 @@ class Service:
             raise Unavailable(f"{error}; send it again: it is learned once") from None
         return ["taken"] * len(messages)
 
-    def _learn_together(self, topics: Topics) -> None:
-        """Fold what all have learned, and take the labels that have come.
-
-        Raises
-        ------
-        ClientError, NewerEntry, StateError
-            It cannot go on.
-        """
-        topics.advance(self.replica)
-        if self.task.stale:
-            raise StateError(f"topic {topics.learned!r} began anew; start again")
-        last = self.replica.writers.last(self._writer)
-        if last is not None and last > self._seen:
-            if last >= self._number:
-                raise self._copied()
-            self._seen = last
-            topics.outbox.seen(last)
-        if len(topics.outbox) < MOST_UNSEEN:
-            self._labels_came(topics.take_labels(MOST_LABELS))
-        topics.leave_for_others(self.replica)
-
-    def _copied(self) -> StateError:
-        return StateError(
-            f"state {self.settings.state}: another process writes under the name in it: is it a"
-            " copy? Each server needs a file of its own; move it away to begin with what all have"
-            " learned"
-        )
-
-    def _labels_came(self, records: Sequence[Record]) -> None:
+    def _labels_came(self, others: Together, records: Sequence[Record]) -> None:
         """Learn the labels whose predictions are here; the others wait for whoever has them."""
-        task, reads, settled = self.task, self.task.lane.messages, self.replica.writers
-        now, wait = time.monotonic(), self.settings.label_wait
         mine: list[Record] = []
         held: list[Recent] = []
         for record in records:
             try:
                 if record.value is None:
                     raise BadMessage("a tombstone")
-                message = reads.open(record.value, label=True)
-                name = reads.id_of_label(message, None)
-                if name is None:
-                    raise BadMessage(f"no field {self.settings.id!r}")
-                holders = task.lanes.holders(name, message)
+                message, name = self._open_label(record.value)
+                holders = self.task.lanes.holders(name, message)
             except StreamCANError as error:
                 log.warning("%s: %s; left out", place(record), error)
                 continue
@@ -471,41 +420,32 @@ class Service:
                     held += holders
             elif name not in self.unknown:  # else a label of that id waits, or was learned
                 self.unknown[name] = None
-                self._waits[record.offset] = now + wait * random.uniform(1, 1.25), name, record
-        for offset, (until, name, record) in list(self._waits.items()):
-            known = settled.settled_anywhere(offset)
-            if known or now > until:
-                del self._waits[offset]
-                self._unknown.append(name)
-                if not known:
-                    mine.append(record)
+                others.wait(record, name)
+        for name, untaught in others.waited(self.replica):
+            self._unknown.append(name)
+            if untaught is not None:
+                mine.append(untaught)
         while len(self.unknown) > MOST_UNKNOWN:
             self.unknown.popitem(last=False)
         if mine:
-            self._learn(mine)
+            self._learn(others, mine)
         for of in held:
             if of.labelled:
                 self.requests.pop(of.offset, None)
         if records or mine:
             self._write_soon()
 
-    def _learn(self, labels: Sequence[Record]) -> None:
+    def _learn(self, others: Together, labels: Sequence[Record]) -> None:
         """Learn labels of the topic; those that cannot be read are left out."""
-        task = self.task
-        first = task.next_label
-        taken = [
-            Record(LABELS, 0, first + i, one.timestamp, None, one.value)
-            for i, one in enumerate(labels)
-        ]
-        self._offsets |= {first + i: one.offset for i, one in enumerate(labels)}
+        first = self.task.next_label
         try:
-            self._handle(taken, first)
+            self._handle(others.take(labels, first), first)
         except Refused as error:
             if len(labels) == 1:
                 log.warning("%s: %s; left out", place(labels[0]), error)
                 return
             for one in labels:
-                self._learn([one])
+                self._learn(others, [one])
 
     # -- label requests --------------------------------------------------------------------------
 
@@ -575,17 +515,18 @@ class Service:
                     future.set_exception(Unavailable("the server stops; send it again"))
 
     async def _run(self, interval: float) -> None:
-        topics = self.topics
+        others = self.others
         while True:
-            if topics is None or not topics.behind:
+            if others is None or not others.behind:
                 with contextlib.suppress(TimeoutError):
-                    pause = 1.0 if topics is None else LOOK_SECONDS
+                    pause = 1.0 if others is None else LOOK_SECONDS
                     await asyncio.wait_for(self._wake.wait(), pause)
             else:
                 await asyncio.sleep(0)
             self.health.beat()
-            if topics is not None:
-                self._learn_together(topics)
+            if others is not None:
+                others.advance(self.task, self.replica)
+                self._labels_came(others, others.labels_came())
             if self._changed or self._waiting:
                 if not self._ends:
                     await asyncio.sleep(interval)
@@ -632,8 +573,8 @@ class Service:
         if self.trouble is not None:
             log.warning("state %s: written again", self.settings.state)
         self.trouble = self.health.waits_for = None
-        if self.topics is not None and commit.away is not None:
-            self.topics.outbox.put(commit.away.sends)
+        if self.others is not None and commit.away is not None:
+            self.others.send(commit.away)
         for record in commit.entries:
             left = self.replica.fold(record)
             if left is not None:
@@ -651,21 +592,20 @@ class Service:
         now, end = _now(), (task.next_prediction, task.next_label)
         found: list[Record] = []
         sends: list[tuple[int, bytes]] = []
-        topics = self.topics
-        full = topics is not None and len(topics.outbox) >= MOST_UNSEEN
+        others = self.others
         # While no broker answers no labels come: what there is to learn of rows can wait.
-        parts, _ = ([], end) if full else task.take_all()
+        parts, _ = ([], end) if others is not None and others.full else task.take_all()
         for mark, part in parts:
             if mark is None and not part.teaches:
                 continue
-            part.offsets = [self._offsets.pop(n, n) for n in part.offsets]
+            if others is not None:
+                part.offsets = others.offsets(part.offsets)
             written = entries(
                 part.corrector, replica.offset, [(0, part, end)], app=replica.terms.app, lane=mark,
-                writer=None if topics is None else (self._writer, self._number),
+                writer=None if others is None else others.writer,
             )  # fmt: skip
-            if topics is not None:
-                sends += enumerate(written, self._number)
-                self._number += len(written)
+            if others is not None:
+                sends += others.number(written)
                 continue
             for data in written:
                 offset = replica.offset + len(found)
@@ -681,9 +621,7 @@ class Service:
         kept.sort(key=lambda one: one.offset)
         unknown, self._unknown = self._unknown, []
         self._written, self._requests = task.next_prediction, {}
-        away = None
-        if topics is not None:
-            away = Away(sends, self._seen, min(self._waits, default=topics.labels_next))
+        away = None if others is None else others.away(sends)
         return Commit(found, task.positions(replica.offset), kept, unknown, task.oldest, away)
 
     async def _fold(self) -> None:
@@ -698,6 +636,12 @@ class Service:
         except CannotWrite as error:
             log.warning("%s", error)
 
+    def close(self) -> None:
+        """Let go of the file and the brokers, where nothing was taken."""
+        if self.others is not None:
+            self.others.close()
+        self.journal.close()
+
     async def end(self, running: asyncio.Task[None]) -> None:
         """Write what is left, and let go of the file."""
         self.health.ready = False
@@ -706,9 +650,8 @@ class Service:
         try:
             await running
         finally:
-            if self.topics is not None:
-                self.topics.leave_for_others(self.replica, last=True)
-                self.topics.close()
+            if self.others is not None:
+                self.others.close(self.replica)
             self._thread.shutdown()
             self.journal.close()
 
