@@ -42,11 +42,14 @@ EXIT_CODES = {0: "stopped by a signal",
 class Server(uvicorn.Server):
     """Stops in order at the first signal, and does not end by it."""
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def heed_signals(self) -> None:
+        """From here on, before anybody can be answered."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
         yield
 
     def _stop(self, number: signal.Signals) -> None:
@@ -70,10 +73,10 @@ def serve(settings: ServeSettings) -> int:
     except (StreamCANError, ValueError) as error:
         return _fail(2, error)
     try:
-        found = _listen(settings.http_host, settings.http_port)
+        found = _bound(settings.http_host, settings.http_port)
     except (OSError, OverflowError) as error:
-        service.journal.close()
-        return _fail(3, f"http_port {settings.http_port} on {settings.http_host!r}: {error}")
+        service.close()
+        return _fail(3, _no_port(settings, error))
     try:
         return asyncio.run(_run(service, found))
     except (StateError, ClientError, NewerEntry) as error:
@@ -83,8 +86,12 @@ def serve(settings: ServeSettings) -> int:
         return 1
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; OSError, OverflowError where the port cannot be had."""
+def _no_port(settings: ServeSettings, error: Exception) -> str:
+    return f"http_port {settings.http_port} on {settings.http_host!r}: {error}"
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket of the port; OSError, OverflowError where that cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named so, asyncio sees that it is TCP: else answers wait 40 ms for the acknowledgement of
     # their heads.
@@ -92,14 +99,13 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
-        found.listen(1024)
     except BaseException:
         found.close()
         raise
     return found
 
 
-async def _run(service: Service, listening: socket.socket) -> int:
+async def _run(service: Service, bound: socket.socket) -> int:
     """Answer what comes, and commit it, until a signal."""
     running = asyncio.create_task(service.run())
     settings = service.settings
@@ -122,12 +128,17 @@ async def _run(service: Service, listening: socket.socket) -> int:
             timeout_graceful_shutdown=STOP_SECONDS,
             proxy_headers=False,
         )
-        host, port = listening.getsockname()[:2]
-        log.info("http://%s:%d/ shows what it does; state in %s", host, port, settings.state)
         server = Server(config)
+        server.heed_signals()
+        try:
+            bound.listen(1024)
+        except OSError as error:
+            return _fail(3, _no_port(settings, error))
+        host, port = bound.getsockname()[:2]
+        log.info("http://%s:%d/ shows what it does; state in %s", host, port, settings.state)
         app.connections = server.server_state.connections
         running.add_done_callback(lambda _: setattr(server, "should_exit", True))
-        await server.serve(sockets=[listening])
+        await server.serve(sockets=[bound])
     finally:
         if labelling is not None:
             labelling.close()

@@ -58,7 +58,7 @@ class Server:
                 socket.create_connection(("127.0.0.1", self.port)).close()
                 return self
             except OSError:
-                time.sleep(0.02)
+                time.sleep(0.002)
         raise AssertionError(self.log.read_text())
 
     def __enter__(self) -> Self:

@@ -252,6 +252,13 @@ def test_columns_models_and_requests(tmp_path):
         ]  # fmt: skip
 
 
+def test_a_signal_as_soon_as_it_can_be_reached(tmp_path):
+    for number in range(5):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert Server(folder).start().stop() == 0
+
+
 def test_one_connection_many_requests_at_once(tmp_path):
     """Pipelined as HTTP allows, and answered in their order."""
     with Server(tmp_path) as server:
