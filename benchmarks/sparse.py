@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from recorded import distinct
 
 from stream_can import Corrector
 from stream_can.sparse import SparseCorrector
@@ -126,17 +127,16 @@ def played(P: Any, y: Any, given: Any, delay: int, dense: Any, cut: Any, k: int)
 def streams(folder: Path) -> None:
     """Accuracy in points and log loss in nats, of rows that are cut against full rows."""
     for name, delay, share in CASES:
-        print(f"\n| {name} | raw | full rows | k = 10 | k = 20 |\n|---|--:|--:|--:|--:|")
-        change: dict[int, list[Any]] = {10: [], 20: []}
+        print(
+            f"\n| {name} | raw | full rows | k = 5 | k = 10 | k = 20 |\n|---|--:|--:|--:|--:|--:|"
+        )
+        change: dict[int, list[Any]] = {5: [], 10: [], 20: []}
         for path in sorted(folder.glob("*.npz")):
-            file = np.load(path)
-            _, first = np.unique(file["probs"], axis=0, return_index=True)
-            P, y = file["probs"][np.sort(first)].astype(float), file["labels"][np.sort(first)]
+            P, y, counts = distinct(path)
             m = P.shape[1]
             if m < 15:
                 continue
-            P /= P.sum(1, keepdims=True)
-            counts, given = file["train_counts"], np.random.default_rng(0).random(len(P)) < share
+            given = np.random.default_rng(0).random(len(P)) < share
             raw = (
                 100 * (P.argmax(1) == y).mean(),
                 -np.log(np.maximum(P[np.arange(len(P)), y], FLOOR)).mean(),

@@ -144,7 +144,7 @@ def changed_settings(
     Settings that the log never held are those of a new deployment. Those that it held before are of
     a process that was not deployed anew, and it follows the log, with a warning.
     """
-    have, want, terms = replica.corrector.settings, start.settings, replica.terms
+    have, want, terms = replica.settings, start.settings, replica.terms
     changed = {name: value for name, value in want.items() if have[name] != value}
     if not changed and start.fleet == terms.fleet:
         return None

@@ -298,7 +298,7 @@ class LearnedLog:
     def _fold(self, number: int, record: Any) -> None:
         """Fold a record, and say what of it everybody should know."""
         replica = self.replicas[number]
-        before = replica.corrector if replica.started else None
+        before = replica.settings if replica.started else {}
         terms = replica.terms
         try:
             left = replica.fold(record)
@@ -308,8 +308,7 @@ class LearnedLog:
             if not left.foreign or replica.foreign <= TOLD or replica.foreign % 1000 == 0:
                 log.warning("%s; left out", left.reason)
         elif replica.terms is not terms:
-            old = {} if before is None else before.settings
-            said = news((terms, old), (replica.terms, replica.corrector.settings))
+            said = news((terms, before), (replica.terms, replica.settings))
             if said is not None:
                 log.log(said[0], "%s: %s", place(record), said[1])
 

@@ -112,6 +112,10 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
         Annotated[float, Meta(gt=0, le=1)] | None,
         _is("share of labels to ask for, in the topic application_id-label-requests"),
     ] = None
+    sets: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        _is('share of rows whose prediction set holds the true class: outputs have "set" (0.9)'),
+    ] = None
     instance: Annotated[
         str | None, _is("name of this process, the same after a restart (the host's name)")
     ] = None
@@ -262,6 +266,10 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
                 check_settings(self._given(CorrectorSettings.__struct_fields__) | own.corrector)
             except ValueError as error:
                 raise ValueError(f"models.{name}: {error}") from None
+        if self.sets is not None and not 0 < self.sets < 1:
+            raise ValueError(f"sets: {self.sets}, expected a share above 0 and below 1")
+        if self.sets is not None and self.format != "json":
+            raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
         named = (self.input, self.output, self.labels, *self.own_topics, self.learned_topic)

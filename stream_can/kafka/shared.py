@@ -22,6 +22,7 @@ from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.terms import Terms
 from stream_can.stream.writers import StoredWriters, Writers
+from stream_can.trust.sets import PredictionSets
 
 __all__ = [
     "SharedHead", "head", "is_shared", "key", "nearest_first", "newest_shared",
@@ -51,12 +52,14 @@ class StoredLane(msgspec.Struct, array_like=True):
         return LaneName(self.model, self.version)
 
 
-class LaneHead(msgspec.Struct):
+class LaneHead(msgspec.Struct, omit_defaults=True):
     """The record of a lane: its corrector, and the offset of the log whose fold it is."""
 
     lane: tuple[str, str]
     learned: int
     corrector: bytes
+    sets: bytes | None = None
+    """Prediction sets, where outputs have them."""
 
 
 class SharedHead(msgspec.Struct, omit_defaults=True):
@@ -73,6 +76,8 @@ class SharedHead(msgspec.Struct, omit_defaults=True):
     at the entries behind it."""
     writers: StoredWriters | None = None
     """Where some write without transactions."""
+    sets: bytes | None = None
+    """Prediction sets, where outputs have them."""
 
 
 def key(learn: str, log_partition: int) -> bytes:
@@ -97,7 +102,7 @@ def lane_key(log_partition: int, name: LaneName) -> bytes:
 
 def pack_lane(name: LaneName, lane: Begun, at: int) -> bytes:
     """The record of a lane, folded up to an offset of the log."""
-    head = LaneHead((name.model, name.version), at, lane.corrector.to_bytes())
+    head = LaneHead((name.model, name.version), at, lane.corrector.to_bytes(), _stored(lane.sets))
     return snapshot.encode(msgspec.to_builtins(head), {}, snapshot.SINCE_0_3)
 
 
@@ -112,11 +117,20 @@ def pack(replica: Replica, at: Mapping[LaneName, int] = MappingProxyType({})) ->
     ]
     writers = replica.writers.dump() if replica.writers else None
     says = SharedHead(
-        number, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said, writers
-    )
+        number, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said, writers,
+        _stored(replica.sets()),
+    )  # fmt: skip
     # So that release 0.2 says what is the matter: its own words for a newer number here do not.
     version = snapshot.SINCE_0_3 if number == FORMAT else snapshot.VERSION
     return snapshot.encode(msgspec.to_builtins(says), {}, version)
+
+
+def _stored(sets: PredictionSets | None) -> bytes | None:
+    return None if sets is None else sets.to_bytes()
+
+
+def _restored(sets: bytes | None) -> PredictionSets | None:
+    return None if sets is None else PredictionSets.from_bytes(sets)
 
 
 def head(data: bytes) -> SharedHead:
@@ -177,10 +191,12 @@ def unpack(
         if (*of.lane, of.learned) != (*one.name, one.at):
             raise SnapshotMismatch(f"snapshot: the record of lane {one.name} is of another offset")
         corrector = Corrector.from_bytes(of.corrector)
-        lanes[one.name] = Begun(corrector, one.begun, one.last, one.after, one.labels)
+        sets = _restored(of.sets)
+        lanes[one.name] = Begun(corrector, one.begun, one.last, one.after, one.labels, sets)
     base = Corrector.from_bytes(says.corrector)
     writers = Writers(says.writers)
-    return Replica(base, says.folded_to, says.terms, lanes, says.times, writers)
+    sets = _restored(says.sets)
+    return Replica(base, says.folded_to, says.terms, lanes, says.times, writers, sets)
 
 
 def stored(readers: Readers, state: str, partition: int, data: bytes) -> Replica:

@@ -75,8 +75,8 @@ class Start:
         self.snapshot = snapshot
         """Of the corrector to start from."""
         self.classes = corrector.classes
-        self.settings: dict[str, Any] = corrector.settings
-        """Those in force."""
+        self.settings: dict[str, Any] = corrector.settings | {"sets": settings.sets}
+        """Those in force, as :attr:`Replica.settings`."""
         self.segments = corrector.segments
         self.identity = settings.identity(corrector.classes, corrector.segments)
         """Who the application is."""
@@ -123,7 +123,8 @@ class Start:
         """What is learned takes at most, as a record of the state topic or the learned log."""
         values = self._given.segments_mb or SEGMENTS_MB if self.segments else 0
         lanes = 0 if self.fleet is None else LANE_BYTES * self.fleet.max_lanes
-        return len(self.snapshot) + 200 + int(values * (1 << 20)) + lanes
+        sets = 0 if self._given.sets is None else 10_000 + 16 * len(self.classes)
+        return len(self.snapshot) + 200 + int(values * (1 << 20)) + lanes + sets
 
     def fit_to(self, partitions: int, max_bytes: int) -> None:
         """Share the memory among so many partitions, keep to what the output topic takes."""

@@ -36,6 +36,7 @@ def pipe(
     errors: Literal["dead-letter", "fail"] = "dead-letter",
     recent_bytes: int = 64 << 20,
     ask: float | None = None,
+    sets: float | None = None,
     format: Literal["json", "avro"] = "json",
     validation: tuple[Any, ...] | None = None,
     stdin: BinaryIO | None = None,
@@ -83,6 +84,9 @@ def pipe(
     ask
         Ask for the labels of about this share of the predictions, more at first: these lines say
         ``"ask": "random"`` or ``"ask": "margin"``, see :class:`stream_can.LabelRequests`.
+    sets
+        The share of rows whose prediction set holds the true class: lines then have ``"set"``, see
+        :class:`stream_can.trust.sets.PredictionSets`.
     format
         "json" for lines, or "avro": an object container file in, one out, with the fields that are
         added. A label is then a record with a label and no probabilities, or of which they are
@@ -111,6 +115,7 @@ def pipe(
         "labelled": labelled,
         "recent_bytes": recent_bytes,
         "errors": errors,
+        "sets": sets,
     }
     path = None if state is None else Path(state)
     with ExitStack() as stack:
@@ -123,6 +128,8 @@ def pipe(
                 options["requests"] = LabelRequests(ask)
             stop = stack.enter_context(Stop())
             container = None
+            if format != "json" and sets is not None:
+                raise ValueError("sets: needs the format json")
             if format == "avro":
                 container = open_container(source, stop)
                 codec = avro_codec(container, fields, asks=ask is not None)

@@ -72,6 +72,8 @@ class Kept(msgspec.Struct, array_like=True, gc=False):
     lane: tuple[str, str]
     request: bytes | None = None
     """The request for its label, where that is asked for."""
+    ticket: tuple[float, int] | None = None
+    """What its prediction set was made with, where it has one."""
 
 
 class Away(NamedTuple):

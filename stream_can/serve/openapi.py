@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stream_can.serve.settings import ServeSettings
+from stream_can.stream.codecs.codec import SET
 from stream_can.version import __version__
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
             fields[name] = {"type": ["string", "integer"]}, True
     for name in s.segments or ():
         fields[name] = {"type": ["string", "number", "boolean", "null"]}, False
+    if s.sets is not None:  # of answers
+        fields[SET] = {"type": "array", "items": {"type": ["string", "number"]}}, False
     return _at(fields)
 
 

@@ -46,6 +46,7 @@ from stream_can.stream.records import Output, Record, Result, place
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import RequestMessage
 from stream_can.stream.task import Task
+from stream_can.trust.sets import Ticket
 
 __all__ = ["Refused", "Service", "Status", "Unavailable"]
 
@@ -184,7 +185,7 @@ class Service:
 
     def _tell_settings(self) -> None:
         """The settings of the corrector are those given now."""
-        have, want, fleet = self.replica.corrector.settings, self.start.settings, self.start.fleet
+        have, want, fleet = self.replica.settings, self.start.settings, self.start.fleet
         changed = {name: value for name, value in want.items() if have[name] != value}
         if changed or fleet != self.replica.terms.fleet:
             log.info("settings of the corrector change: %s", changed or "max_lanes or [models]")
@@ -199,7 +200,7 @@ class Service:
             name = LaneName(*one.lane)
             recent = Recent(
                 one.offset, one.time, one.m, rows=one.rows, fair=one.fair, given=one.given,
-                labelled=one.offset in marks,
+                labelled=one.offset in marks, ticket=one.ticket and Ticket(*one.ticket),
             )  # fmt: skip
             lane = lanes.keep(name, one.id, recent)
             if lane is not None and one.request is not None and not recent.labelled:
@@ -613,7 +614,7 @@ class Service:
         kept = [
             Kept(
                 of.offset, of.timestamp, id, of.m, of.rows, of.fair, of.given, lane.name,
-                self._requests.get(of.offset),
+                self._requests.get(of.offset), of.ticket,
             )
             for lane in task.lanes
             for id, of in lane.recent.since(self._written)

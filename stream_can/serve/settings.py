@@ -26,7 +26,7 @@ SHARED = (
     "model", "version", "only_listed_models", "max_lanes", "models",
     "paths", "half_life", "uncertainty", "k", "threshold", "pseudo_count", "prior_strength",
     "label_noise",
-    "ask", "recent_mb", "live_seconds", "log_format", "log_level",
+    "ask", "sets", "recent_mb", "live_seconds", "log_format", "log_level",
     "create_topics", "connect_seconds", "settings_generation", "client",
 )  # fmt: skip
 """Settings that mean what they mean to ``stream-can run``."""

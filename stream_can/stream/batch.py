@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from stream_can.stream.messages import Label, Prediction
 from stream_can.stream.recent import Recent, raw_bytes, row_bytes
 from stream_can.stream.records import Output
 from stream_can.stream.values import ColumnScores, outcomes
+from stream_can.trust.sets import Ticket
 
 __all__ = ["Batch"]
 
@@ -25,6 +27,25 @@ Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 Values = Mapping[str, ColumnScores]
 """By the name of each declared column."""
+
+
+class SetOf(NamedTuple):
+    """Of a label, how to find the prediction set that was sent with its row."""
+
+    due: int
+    """After how many predictions it is learned."""
+    y: int
+    sent: Callable[[], tuple[Array, Ticket] | None]
+    """The row as it was sent, shape (m,), and what its set was made with, where that is known."""
+
+
+def _unknown() -> None:
+    """Of a label without its prediction."""
+
+
+def _carried(sent: Array, tickets: Sequence[Ticket], of: int) -> tuple[Array, Ticket]:
+    """Of a label that its prediction carries."""
+    return sent[of], tickets[of]
 
 
 class Batch:
@@ -54,6 +75,8 @@ class Batch:
         self._receipts: list[bytes | None] = []
         # Where each label lies, and which prediction comes next as it does.
         self._places: list[tuple[int, int]] = []
+        # The kept prediction of each label, where there is one.
+        self._owners: list[Recent | None] = []
         # To be scored: kept predictions whose labels came, and those that carry their own.
         self._joined: list[tuple[Recent, int]] = []
         self._labelled: list[tuple[int, int]] = []
@@ -71,6 +94,7 @@ class Batch:
             self._labels.append((prediction.label, number, True, number + 1))
             self._receipts.append(None)
             self._places.append((-1, -1))
+            self._owners.append(None)
             self._labelled.append((number, prediction.label))
 
     def join(self, label: Label, entry: Recent) -> None:
@@ -104,6 +128,7 @@ class Batch:
         self._labels.append((label.index, of, here, len(self.predictions)))
         self._receipts.append(receipt)
         self._places.append(place)
+        self._owners.append(entry)
 
     @cached_property
     def raw(self) -> list[bytes]:
@@ -180,6 +205,21 @@ class Batch:
         for i, (_, _, entry) in enumerate(self.predictions):
             if entry is not None:
                 entry.rows, entry.fair = rows[i], fair is None or i in fair
+
+    def sent_with(self, first: int, tickets: Sequence[Ticket]) -> None:
+        """The prediction sets of the predictions from this one on; after :meth:`keep`."""
+        for (_, _, entry), ticket in zip(self.predictions[first:], tickets, strict=False):
+            if entry is not None:
+                entry.ticket = ticket
+
+    def label_sets(self, sent: Array, tickets: Sequence[Ticket]) -> Iterator[SetOf]:
+        """Of each label what is known of its prediction's set, once ``tickets`` are those of all
+        predictions before it."""
+        for (y, of, here, due), owner in zip(self._labels, self._owners, strict=True):
+            if owner is None and here:
+                yield SetOf(due, y, partial(_carried, sent, tickets, of))
+            else:
+                yield SetOf(due, y, _unknown if owner is None else owner.set_sent)
 
     def known(self) -> list[tuple[bytes, bytes, int, Given | None]]:
         """Of the kept predictions whose labels came and that are known as sent: the raw row, the

@@ -32,6 +32,8 @@ from stream_can.method.checks import checked
 from stream_can.stream.columns import Given, Table, length
 from stream_can.stream.identity import Identity
 from stream_can.stream.naming import LaneName
+from stream_can.stream.sets import LogSets, Opened, Told, learn, opened_sets, packed_sets
+from stream_can.trust.sets import Belief, PredictionSets
 from stream_can.version import __version__
 
 __all__ = [
@@ -162,6 +164,8 @@ class LogEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     """None where the log has no lanes."""
     fleet: FleetTerms | None = None
     """With each start and each change of settings in a log that has lanes."""
+    sets: LogSets | None = None
+    """Where outputs have prediction sets."""
     writer: tuple[bytes, Position] | None = None
     """Of a server's replica, its name and the number of the entry among its own, from 0 on; the
     offsets of labels are then those of their topic. See :mod:`stream_can.stream.writers`."""
@@ -179,7 +183,7 @@ class EntryFormat(msgspec.Struct):
 
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(LogEntry).decode
 _read_format = msgspec.msgpack.Decoder(EntryFormat).decode
-NEEDED = ("segments", "lane", "fleet", "writer")
+NEEDED = ("segments", "lane", "fleet", "writer", "sets")
 """Without these parts another one would fold something else."""
 KNOWN = {field.encode_name for field in msgspec.structs.fields(LogEntry)}
 
@@ -204,6 +208,12 @@ class OpenPart:
         self.known: list[bytes] = []
         self.rows: list[bytes | None] = []
         self.given: list[Given | None] = []
+        self.told: list[Told | None] = []
+        """Of each label what is known of its prediction's set."""
+        self.belief = Belief()
+        """Of the rows, where they have sets."""
+        self.miss = 0.0
+        """The share that these are to miss."""
         self.longest = 0
         """Characters of the values of a label, at most."""
 
@@ -221,6 +231,7 @@ class OpenPart:
         if given is not None:
             self.longest = max(self.longest, length(given))
         self.given.append(given)
+        self.told.append(None)
         self.offsets.append(offset)
         self.taken.append(taken)
         self.classes.append(y)
@@ -234,9 +245,9 @@ class OpenPart:
 
     def pieces(
         self, partition: int, end: tuple[int, int], most: int
-    ) -> list[tuple[LogPart, list[Given | None]]]:
-        """The parts of entries that it makes, each with so many labels at most, and what the rows
-        in them gave of columns."""
+    ) -> list[tuple[LogPart, list[Given | None], list[Told | None]]]:
+        """The parts of entries that it makes, each with so many labels at most, what the rows in
+        them gave of columns, and what is known of sets."""
         (first, label), (next_, next_label) = self.begin, end
         parts = []
         for start in range(0, max(1, len(self.rows)), most):
@@ -260,8 +271,19 @@ class OpenPart:
                 np.frombuffer(b"".join(filter(None, rows))).astype("<f4").tobytes(),
             )
             each = zip(self.given[cut], rows, strict=True)
-            parts.append((part, [given for given, row in each if row is not None]))
+            gave = [given for given, row in each if row is not None]
+            parts.append((part, gave, self.told[cut]))
         return parts
+
+
+class _Open(NamedTuple):
+    """An entry that is being filled."""
+
+    parts: list[LogPart]
+    sums: Array
+    given: list[Given | None]
+    told: list[Told | None]
+    belief: Belief
 
 
 def entries(
@@ -293,29 +315,34 @@ def entries(
         Who writes without transactions, and the number of the first of them.
     """
     m, columns, size = len(corrector.classes), len(corrector.segments), limit
+    miss = max((part.miss for _, part, _ in opened), default=0.0)
     layout = corrector.parts_of_sums
-    packed: list[tuple[list[LogPart], Array, list[Given | None]]] = []
+    packed: list[_Open] = []
     for partition, part, end in opened:
         label = 4 * m + LABEL_BYTES + COLUMN_BYTES * columns + 4 * part.longest
-        for piece, given in part.pieces(partition, end, max(1, limit // label)):
+        for piece, given, told in part.pieces(partition, end, max(1, limit // label)):
             if size >= limit:
-                packed.append(([], corrector.new_sums(), []))
+                packed.append(_Open([], corrector.new_sums(), [], [], Belief()))
                 size = 0
-            packed[-1][0].append(piece)
-            packed[-1][2].extend(given)
+            packed[-1].parts.append(piece)
+            packed[-1].given.extend(given)
+            packed[-1].told.extend(told)
             size += len(piece.rows) + LABEL_BYTES * (1 + len(piece.classes) // 4)
             if columns:
                 size += sum([COLUMN_BYTES * columns + 4 * length(one) for one in given])
-        corrector.merge_sums(packed[-1][1], part.sums)
+        corrector.merge_sums(packed[-1].sums, part.sums)
+        if part.belief.rows:
+            packed[-1].belief.merge(part.belief)
     found = []
-    for parts, sums, given in packed:
+    for parts, sums, given, told, belief in packed:
         segments = _numbered(given, columns) if columns else None
-        if app is None and segments is None and lane is None:
+        sets = packed_sets(miss, belief, told)
+        if app is None and segments is None and lane is None and sets is None:
             parts = [_for_0_2(part, corrector.n_sent) for part in parts]
             sums = sums[decayed.before_0_3(layout)]
         written = _write(
             app, folded_to=folded_to, parts=parts, sums=_packed(sums), segments=segments, lane=lane,
-            writer=writer,
+            writer=writer, sets=sets,
         )  # fmt: skip
         found.append(written)
         if writer is not None:
@@ -388,9 +415,10 @@ def settings(
     fleet: FleetTerms | None = None,
 ) -> bytes:
     """The entry that changes settings of the corrector, or of the fleet."""
+    needs = ["sets"] if "sets" in changed else []
     if app is None:
-        return _write(None, settings=changed)
-    return _write(app, settings=changed, generation=generation, by=by, fleet=fleet)
+        return _write(None, needs, settings=changed)
+    return _write(app, needs, settings=changed, generation=generation, by=by, fleet=fleet)
 
 
 def _write(app: bytes | None, needs: Sequence[str] = (), **parts: Any) -> bytes:
@@ -466,7 +494,10 @@ def label_offsets(entry: LogEntry) -> list[int]:
 
 
 def fold(
-    corrector: Corrector | None, entry: LogEntry, counts: NDArray[np.bool_] | None = None
+    corrector: Corrector | None,
+    entry: LogEntry,
+    counts: NDArray[np.bool_] | None = None,
+    sets: PredictionSets | None = None,
 ) -> Corrector | None:
     """The corrector once it has learned an entry: the same object, changed, where there was one.
 
@@ -476,6 +507,8 @@ def fold(
         None before the log's start: until then nothing is learned.
     counts
         Which of the labels are learned; all, if not given.
+    sets
+        Learn too what the entry has for them.
 
     Raises
     ------
@@ -488,11 +521,15 @@ def fold(
         if corrector is None:
             return None
         if entry.settings is not None:
-            return Corrector.from_bytes(corrector.to_bytes(), None, **entry.settings)
+            own = {name: value for name, value in entry.settings.items() if name != "sets"}
+            return Corrector.from_bytes(corrector.to_bytes(), None, **own)
         of_0_2 = entry.version == WITHOUT_IDENTITY
         sums = _sums(entry.sums, corrector.parts_of_sums, len(corrector.classes), of_0_2)
         labels = _labels(entry.parts, len(corrector.classes), corrector.n_sent, of_0_2)
         segments = _segments(entry.segments, corrector.segments, len(labels.P))
+        of_sets: Opened | None = None
+        if sets is not None and entry.sets is not None:
+            of_sets = opened_sets(entry.sets, len(labels.ys))
         if counts is not None:
             if len(counts) != len(labels.ys):
                 raise ValueError(f"{len(labels.ys)} labels of {len(counts)} offsets")
@@ -514,6 +551,8 @@ def fold(
             known=labels.known,
             segments=segments,
         )
+    if sets is not None and of_sets is not None:
+        learn(sets, of_sets, counts)
     return corrector
 
 

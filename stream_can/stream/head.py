@@ -49,6 +49,8 @@ class TaskHead(msgspec.Struct):
     """What the recent predictions gave of the columns, where some are declared."""
     labelled: tuple[Position, bytes] | None = None
     """Which of the recent predictions have had their label: :meth:`Marks.dump`."""
+    sets: bytes | None = None
+    """Prediction sets, where outputs have them."""
 
     @property
     def stream(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.receipts import blank
 from stream_can.method.rows import rounded
 from stream_can.scores import Scores
-from stream_can.stream.batch import Batch
+from stream_can.stream.batch import Batch, SetOf
 from stream_can.stream.columns import table
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
@@ -38,7 +38,9 @@ from stream_can.stream.records import Header, Output, Source, headers_of
 from stream_can.stream.replica import BegunAnew, Replica
 from stream_can.stream.requests import OpenRequests, request_record
 from stream_can.stream.sent import sent_rows
+from stream_can.stream.sets import Told, sets_under
 from stream_can.stream.values import ColumnScores
+from stream_can.trust.sets import PredictionSets, Ticket
 from stream_can.version import __version__
 
 __all__ = ["MOST_VALUES", "Lane"]
@@ -80,6 +82,11 @@ class Lane:
         Of the recent predictions, where lanes share one.
     marks
         Of the predictions that have had their label; of all lanes.
+    sets
+        The share that prediction sets keep, where outputs are to have them; in a log that says it.
+    set_tally
+        Where to count rows with sets, the classes in these, labels of such rows, and those of them
+        that are in their set, shape (4,).
     """
 
     def __init__(
@@ -97,6 +104,8 @@ class Lane:
         unchanged: bool = False,
         bound: Bound | None = None,
         marks: Marks | None = None,
+        sets: float | None = None,
+        set_tally: Array | None = None,
     ) -> None:
         self._marks = Marks() if marks is None else marks
         self.name, self._fresh, self._unchanged = name, fresh, unchanged
@@ -107,6 +116,11 @@ class Lane:
         """Predictions since it was made."""
         self.known: list[tuple[bytes, bytes, int, Any]] = []
         """Of several lanes, what of the last batch is to be scored; see :meth:`Batch.known`."""
+        self.sets = sets_under(sets, self.corrector)
+        """Prediction sets that are learned here; those of a log are the replica's."""
+        self._miss = 0.0
+        """The share that the sets of recent predictions were to miss."""
+        self._set_tally = np.zeros(4) if set_tally is None else set_tally
         self.tally = np.zeros(5)
         """Of several lanes, of the predictions whose labels came and that are known as sent: how
         many, hits before and after, sums of log losses before and after."""
@@ -215,6 +229,8 @@ class Lane:
         What each says, and how many rows were divided by their sum.
         """
         self.require_current()
+        if self._sets_now() is not None and reading.max_bytes is not None:
+            reading = reading._replace(max_bytes=reading.max_bytes - self.messages.set_size)
         opened, rows, off = open_records(records, self.messages, reading, given)
         self._batch = Batch(rows, self._columns, self._n_sent)
         self._added = [VERSION_HEADER]
@@ -299,14 +315,17 @@ class Lane:
         predictions = [prediction for prediction, _, _ in batch.predictions]
         for i, (_, request) in asked.items():
             predictions[i].asked = request.reason
-        values = self.messages.write_all(predictions, Q)
-        for (_, output, _), value in zip(batch.predictions, values, strict=True):
-            output.value = value
         if self._keeps and receipts is not None:
             fair = None
             if self.requests is not None:
                 fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
             batch.keep(P, Q, receipts, fair)
+        if (inside := self._make_sets(batch, Q)) is not None:
+            for prediction, found in zip(predictions, self._named(inside, Q), strict=True):
+                prediction.set = found
+        values = self.messages.write_all(predictions, Q)
+        for (_, output, _), value in zip(batch.predictions, values, strict=True):
+            output.value = value
         if self.name == UNNAMED:
             batch.score(P, Q, self.raw_scores, self.sent_scores, self._values)
         else:
@@ -329,6 +348,79 @@ class Lane:
             message = show(output.value or b"null")
             requests.append(request_record(output, id, request, raw, sent, message, classes))
         return requests, answered
+
+    # ---- prediction sets
+
+    def _sets_now(self) -> PredictionSets | None:
+        """What makes the sets of rows; None where they have none."""
+        learner = self._learner
+        if not isinstance(learner, Replica):
+            return self.sets
+        if self.name == UNNAMED or learner.lane(self.name) is not None:
+            return learner.sets(self.name)
+        return learner.start(self.name, self._fresh).sets
+
+    def _make_sets(self, batch: Batch, Q: Array) -> NDArray[np.bool_] | None:
+        """Whether each class is in the set of each row, (n, m), as it is sent; what there is to
+        learn of them is learned, or gathered. None where rows have no sets."""
+        sets, part = self._sets_now(), self._part
+        if sets is None:
+            return None
+        if part is None:
+            inside = self._play_sets(sets, batch, Q)
+        else:
+            if part.miss != sets.miss:  # another share than what was gathered: labels told of that
+                part.told, part.miss = [None] * len(part.told), sets.miss
+            if self._miss != sets.miss:
+                self._miss = sets.miss
+                for _, entry in self.recent:
+                    entry.ticket = None
+            inside, thetas = sets.now(Q)
+            first = sets.rows + part.belief.rows
+            tickets = [Ticket(theta, first + i) for i, theta in enumerate(thetas.tolist())]
+            part.belief.add(Q)
+            batch.sent_with(0, tickets)
+            told = [self._set_of_label(one) for one in batch.label_sets(Q, tickets)]
+            part.told[len(part.told) - len(told) :] = told
+        self._set_tally[:2] += len(Q), inside.sum()
+        return inside
+
+    def _play_sets(self, sets: PredictionSets, batch: Batch, Q: Array) -> NDArray[np.bool_]:
+        """Rows and labels in their order."""
+        inside, tickets = np.empty(Q.shape, bool), list[Ticket]()
+
+        def make(end: int) -> None:
+            first = len(tickets)
+            if end > first:
+                inside[first:end], made = sets.set_checked(Q[first:end])
+                tickets.extend(made)
+                batch.sent_with(first, made)
+
+        for one in batch.label_sets(Q, tickets):
+            make(one.due)
+            if (told := self._set_of_label(one)) is not None:
+                sets.learn_known(*told)
+        make(len(Q))
+        return inside
+
+    def _set_of_label(self, one: SetOf) -> Told | None:
+        """What is known of the set that was sent with the row of a label."""
+        found = one.sent()
+        if found is None:
+            return None
+        row, ticket = found
+        p = float(row[one.y])
+        missed = ticket.missed(p)
+        self._set_tally[2:] += 1, not missed or p == row.max()
+        return Told(p, missed, ticket.row)
+
+    def _named(self, inside: NDArray[np.bool_], Q: Array) -> list[list[Any]]:
+        """The names in each set, the likeliest first."""
+        rows, columns = inside.nonzero()
+        order = np.lexsort((columns, -Q[rows, columns], rows))
+        names = [self.messages.classes[k] for k in columns[order].tolist()]
+        ends = inside.sum(axis=1).cumsum().tolist()
+        return [names[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def forget(self, next_prediction: int) -> None:
         """Give up the requests whose predictions are not kept any more."""

@@ -116,6 +116,8 @@ class Messages:
         self._forms = Forms(self.classes, train)
         self.slack = 24 * self._m + self._forms.names_size
         """Bytes that an output has at most, beyond twice those of its input."""
+        self.set_size = self._forms.names_size
+        """Bytes that a prediction set takes at most."""
         self._index = ClassIndex(self.classes, "json")
         self.probs_path, raw = self.fields.probs.split("."), self.fields.raw
         self.raw_path = self.predictions.raw_path(self.probs_path, raw) if raw else None

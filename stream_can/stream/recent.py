@@ -8,6 +8,7 @@ score it once its label comes.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -22,6 +23,7 @@ from stream_can.method.checks import bad_rows
 from stream_can.method.receipts import ROWS, ROWS_IN_0_2, blank, kept, size
 from stream_can.stream.columns import Given, length
 from stream_can.stream.marks import Marks
+from stream_can.trust.sets import Ticket
 
 __all__ = ["Bound", "Recent", "RecentPredictions", "raw_bytes", "row_bytes"]
 
@@ -51,6 +53,8 @@ class Recent(msgspec.Struct, gc=False):
     """What it gave of the declared columns: the prediction's values count, not its label's."""
     labelled: bool = False
     """Whether it has had its label."""
+    ticket: Ticket | None = None
+    """What its prediction set was made with, where it has one."""
 
     @property
     def raw(self) -> bytes:
@@ -67,6 +71,12 @@ class Recent(msgspec.Struct, gc=False):
     def receipt(self) -> bytes | None:
         """What it was mixed from, where that is known; see ``stream_can.method.receipts``."""
         return kept(self.rows[16 * self.m :])
+
+    def set_sent(self) -> tuple[Array, Ticket] | None:
+        """The row as it was sent, shape (m,), and what its prediction set was made with, where that
+        is known."""
+        sent = self.sent
+        return None if self.ticket is None or sent is None else (np.frombuffer(sent), self.ticket)
 
     def recall(self, sent: bytes, fair: bool) -> None:
         """Know again what was sent: m float64, where no more than the raw row was known."""
@@ -250,6 +260,32 @@ class RecentPredictions:
     def dump_given(self) -> list[Given] | None:
         """What each gave of the columns, oldest first; None where none are declared."""
         return [entry.given or () for entry in self._entries.values()] if self._columns else None
+
+    def dump_tickets(self) -> Array | None:
+        """What each one's prediction set was made with, shape (n, 2), NaN where that is not known;
+        None where none is."""
+        found = [entry.ticket or (math.nan, math.nan) for entry in self._entries.values()]
+        tickets = np.array(found, np.float64).reshape(-1, 2)
+        return None if np.isnan(tickets).all() else tickets
+
+    def load_tickets(self, tickets: NDArray[Any]) -> None:
+        """Know again what :meth:`dump_tickets` returned of the predictions that :meth:`load` kept.
+
+        Raises
+        ------
+        SnapshotMismatch
+            They are none.
+        """
+        n, rows = len(self._entries), tickets[:, 1:] if tickets.ndim == 2 else tickets
+        if tickets.dtype != np.float64 or tickets.ndim != 2 or tickets.shape[1] != 2:
+            raise SnapshotMismatch("snapshot: prediction sets of recent predictions")
+        known = ~np.isnan(tickets).any(axis=1)
+        if len(tickets) < n or not (rows[known] >= 0).all() or (rows[known] % 1).any():
+            raise SnapshotMismatch("snapshot: prediction sets of recent predictions")
+        kept = zip(self._entries.values(), tickets[len(tickets) - n :], strict=True)
+        for entry, (theta, row) in kept:
+            if not math.isnan(row):
+                entry.ticket = Ticket(float(theta), int(row))
 
     def load(
         self,

@@ -15,8 +15,10 @@ from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.stream import entry
 from stream_can.stream.naming import UNNAMED, LaneName
 from stream_can.stream.records import Source, place
+from stream_can.stream.sets import sets_under
 from stream_can.stream.terms import Terms
 from stream_can.stream.writers import Writers
+from stream_can.trust.sets import PredictionSets
 from stream_can.version import __version__
 
 __all__ = ["Begun", "BegunAnew", "LeftOut", "Replica"]
@@ -51,6 +53,8 @@ class Begun(msgspec.Struct):
     """The version that it went on from, where there was one."""
     labels: float = 0.0
     """Its labels, each counting less the more labels of the model came after it."""
+    sets: PredictionSets | None = None
+    """Of its rows, where the log says so."""
 
 
 class Replica:
@@ -74,6 +78,8 @@ class Replica:
         When lanes have begun of late: timestamps of their first records, in milliseconds.
     writers
         What counts of those who write without transactions.
+    sets
+        Prediction sets of the one without a name, where the log says so.
     """
 
     def __init__(
@@ -84,8 +90,9 @@ class Replica:
         lanes: Mapping[LaneName, Begun] = MappingProxyType({}),
         times: Iterable[int] = (),
         writers: Writers | None = None,
+        sets: PredictionSets | None = None,
     ) -> None:
-        self._corrector = corrector
+        self._corrector, self._sets = corrector, sets
         self.writers = writers or Writers()
         """Who writes without transactions, and which labels have been taught."""
         self.offset = offset
@@ -109,6 +116,11 @@ class Replica:
         return self._corrector is not None
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """Those in force: of the corrector, and the share that prediction sets keep."""
+        return self.corrector.settings | {"sets": self.terms.sets}
+
+    @property
     def corrector(self) -> Corrector:
         """What was learned so far; another object once a log has begun anew or changed settings."""
         assert self._corrector is not None, "the log has not started"
@@ -124,6 +136,10 @@ class Replica:
     def lane(self, name: LaneName) -> Begun | None:
         """A lane that has begun."""
         return self._lanes.get(name)
+
+    def sets(self, name: LaneName = UNNAMED) -> PredictionSets | None:
+        """What makes the prediction sets of a lane that has begun, where the log says so."""
+        return self._sets if name == UNNAMED else self._lanes[name].sets
 
     def classes(self, name: LaneName) -> tuple[Any, ...]:
         """Those of a lane that has begun, in the order of its columns."""
@@ -155,7 +171,8 @@ class Replica:
             corrector = self._lanes[LaneName(name.model, after)].corrector.successor()
         else:
             corrector = own or self.corrector
-        found = Begun(self._under_terms(name, corrector), -1, -1, after)
+        own = self._under_terms(name, corrector)
+        found = Begun(own, -1, -1, after, sets=sets_under(self.terms.sets, own))
         if len(self._starts) >= MOST_STARTS:
             self._starts.clear()
         self._starts[name] = self.offset, fresh, found
@@ -192,14 +209,15 @@ class Replica:
         try:
             if mark.kept is not None:
                 kept = self._under_terms(name, Corrector.from_bytes(mark.kept))
-                known = Begun(kept, record.offset, record.offset)
+                sets = sets_under(self.terms.sets, kept)
+                known = Begun(kept, record.offset, record.offset, sets=sets)
             elif known is None:
                 known = self.start(name, mark.fresh)
                 if len(known.corrector.classes) < 2:
                     raise entry.BadEntry("it does not say which classes it has")
                 known = msgspec.structs.replace(known, begun=record.offset)
             taught = self._labels_that_count(name, one)
-            entry.fold(known.corrector, one, taught)
+            entry.fold(known.corrector, one, taught, known.sets)
         except (entry.BadEntry, SnapshotMismatch) as error:
             if mark.begun >= 0:
                 raise
@@ -299,7 +317,9 @@ class Replica:
             return self._teach(one.lane, one, record)
         try:
             taught = self._labels_that_count(UNNAMED, one)
-            corrector = entry.fold(self._corrector, one, taught)
+            corrector = entry.fold(self._corrector, one, taught, self._sets)
+            after = terms.after(one, record, corrector)
+            sets = None if corrector is None else sets_under(after.sets, corrector, self._sets)
         except entry.BadEntry as error:
             if one.app is None or one.release == __version__:
                 raise
@@ -307,12 +327,13 @@ class Replica:
         if corrector is not None and terms.app is None and one.start is None and one.identity:
             corrector = corrector.judged_anew()
         self._settle(UNNAMED, one)
-        self._corrector, self.terms = corrector, terms.after(one, record, corrector)
+        self._corrector, self.terms, self._sets = corrector, after, sets
         if self.terms.epoch != terms.epoch:
             self._lanes, self._versions, self.times = {}, {}, []
         elif one.settings is not None:
             for name, lane in self._lanes.items():
                 lane.corrector = self._under_terms(name, lane.corrector)
+                lane.sets = sets_under(after.sets, lane.corrector, lane.sets)
         return None
 
     def advance(self, offset: int) -> None:

@@ -73,7 +73,9 @@ from stream_can.stream.records import (
 )
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import MARK_SIZE
+from stream_can.stream.sets import sets_under
 from stream_can.stream.values import ColumnScores
+from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
 
@@ -116,6 +118,9 @@ class Task:
         Offsets to start at.
     count_values
         Whether ``take_values`` is to say what became of the values of columns.
+    sets
+        The share that prediction sets keep: outputs then have ``"set"``, the names of the classes
+        that a row can be. Where there is a replica its log says it.
     fleet
         Which models there may be, where ``fields`` say where a message names its model or version;
         then ``corrector`` is a replica.
@@ -137,6 +142,7 @@ class Task:
         next_prediction: int = 0,
         next_label: int = 0,
         count_values: bool = False,
+        sets: float | None = None,
         fleet: Fleet | None = None,
     ) -> None:
         if errors not in ("dead-letter", "fail", "refuse"):
@@ -148,6 +154,8 @@ class Task:
         if requests is not None and max_bytes is not None:
             max_bytes -= MARK_SIZE
         begin = next_prediction, next_label
+        if sets is not None and not 0 < sets < 1:
+            raise ValueError(f"sets: {sets}, expected a share above 0 and below 1")
         named = fields is not None and (fields.model is not None or fields.version is not None)
         if named and not isinstance(corrector, Replica):
             raise ValueError("model, version: a task with lanes learns from the replica of a log")
@@ -156,6 +164,9 @@ class Task:
         bound = Bound(recent_bytes) if named else None
         self.marks = Marks(next_prediction)
         """Which of the recent predictions have had their label."""
+        self.set_tally = np.zeros(4)
+        """Since the task was made: rows with prediction sets, the classes in these, labels of such
+        rows, and those of them that are in their set."""
 
         def make(**options: Any) -> Lane:
             own = options and requests is not None
@@ -169,6 +180,8 @@ class Task:
                 count_values=count_values,
                 bound=bound,
                 marks=self.marks,
+                set_tally=self.set_tally,
+                sets=None if isinstance(corrector, Replica) else sets,
                 **options,
             )
 
@@ -400,9 +413,13 @@ class Task:
         arrays: dict[str, NDArray[Any]] = {"recent": np.empty((0, 0))}
         if recent:
             ids, arrays["recent"], arrays["receipts"] = self.lane.recent.dump()
+            if (tickets := self.lane.recent.dump_tickets()) is not None:
+                arrays["tickets"] = tickets
         head = self._head(self.corrector.to_bytes(), ids, 0)
         if recent and (given := self.lane.recent.dump_given()) is not None:
             head["given"] = given
+        if self.lane.sets is not None:
+            head["sets"] = self.lane.sets.to_bytes()
         return snapshot.encode(head, arrays)
 
     def positions(self, folded_to: int = 0) -> bytes:
@@ -499,13 +516,20 @@ class Task:
         )
         self.counts, self.learned_offset = head.counts, head.folded_to
         self.marks.load(head.labelled, head.oldest, head.next_prediction)
-        lane = self.lane
+        lane, tickets = self.lane, None
+        if lane.sets is not None and head.sets is not None:
+            stored = PredictionSets.from_bytes(head.sets)
+            lane.sets = sets_under(options.get("sets"), lane.corrector, stored)
+            if lane.sets is stored and "tickets" in arrays:
+                tickets = arrays["tickets"]
         if lane.requests is not None and head.requests is not None:
             lane.requests = lane.requests.resumed(head.requests)
         self.lanes.stored = {LaneName(*names): data for *names, data in head.lanes}
         if head.ids is not None:
             kept = (arrays.get("recent"), arrays.get("receipts"))
             lane.recent.load(head.ids, *kept, head.next_prediction, head.given, self.marks)
+            if tickets is not None:
+                lane.recent.load_tickets(tickets)
         elif self.reading.labels_topic is not None and head.oldest < self.next_prediction:
             self._rebuild_from = head.oldest
         return self

@@ -9,7 +9,7 @@ import msgspec
 
 from stream_can.corrector import Corrector
 from stream_can.method.settings import without_default_noise
-from stream_can.stream.entry import FleetTerms, LogEntry
+from stream_can.stream.entry import BadEntry, FleetTerms, LogEntry
 from stream_can.stream.identity import Identity
 from stream_can.stream.records import Source
 
@@ -39,6 +39,8 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
     """The instance that wrote the last of this, where it said so."""
     fleet: FleetTerms | None = None
     """Where the log has lanes."""
+    sets: float | None = None
+    """The share that prediction sets keep, where outputs have them."""
 
     @classmethod
     def of(cls, corrector: Corrector | None) -> Terms:
@@ -56,7 +58,7 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
         """Those behind an entry that counts."""
         changed: dict[str, Any] = {}
         if one.start is not None and (one.reset or not self.held):
-            changed["fleet"] = one.fleet
+            changed["fleet"], changed["sets"] = one.fleet, None
             changed["held"] = (digest(corrector.settings, one.fleet),) if corrector else ()
             changed["generation"] = 0
             if one.reset:
@@ -67,9 +69,11 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
             changed |= {"app": one.app, "identity": one.identity}
             changed["since"] = (record.offset, record.timestamp)
         elif one.settings is not None and corrector is not None:
-            fleet = one.fleet or self.fleet
-            now = digest(corrector.settings, fleet)
-            changed["fleet"] = fleet
+            fleet, sets = one.fleet or self.fleet, one.settings.get("sets", self.sets)
+            if sets is not None and not (isinstance(sets, float) and 0 < sets < 1):
+                raise BadEntry(f"sets: {sets}, expected a share above 0 and below 1")
+            now = digest(corrector.settings | {"sets": sets}, fleet)
+            changed["fleet"], changed["sets"] = fleet, sets
             others = tuple(before for before in self.held if before != now)
             changed["held"] = (*others, now)[-MOST_HELD:]
             changed["generation"] = max(self.generation + 1, one.generation or 0)
@@ -79,6 +83,8 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
 def digest(settings: dict[str, Any], fleet: FleetTerms | None = None) -> bytes:
     """A few bytes that stand for settings of a corrector, and of the lanes where there are any."""
     known = without_default_noise(settings)
+    if known.get("sets", 0) is None:
+        del known["sets"]
     same = {n: float(v) if isinstance(v, int | float) else v for n, v in known.items()}
     said: Any = sorted(same.items())
     if fleet is not None:

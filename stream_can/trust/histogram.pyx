@@ -12,7 +12,7 @@ cdef double EDGE = 14.0, PER_BIN = BINS / 28.0
 cdef double ALL = 1e-4, MOST = 1e200
 
 
-cdef inline double score(double p) noexcept nogil:
+cpdef double score(double p) noexcept nogil:
     """-logit of a probability, kept within the histogram."""
     cdef double s
     if p <= 0.0:
@@ -118,3 +118,41 @@ def learn_label(
         state[4] /= state[0]
         state[0] = 1.0
     return missed
+
+
+def sets_now(
+    const double[:, ::1] P, const double[::1] labels, const double[::1] belief,
+    const double[::1] state, const double[::1] shifts, double miss, unsigned char[:, ::1] inside,
+):
+    """The sets of rows by what is known, and theta, which is the same for all; nothing is added."""
+    cdef Py_ssize_t n = P.shape[0], m = P.shape[1], r, k, best
+    cdef double level = 1.0 / (1.0 + exp(-(log(miss / (1.0 - miss)) + state[3])))
+    cdef double theta = quantile(
+        &labels[0], state[0], state[4], &belief[0], state[2], miss, level
+    )
+    with nogil:
+        for r in range(n):
+            best = 0
+            for k in range(m):
+                inside[r, k] = score(P[r, k]) <= theta + shifts[k]
+                if P[r, k] > P[r, best]:
+                    best = k
+            inside[r, best] = 1
+    return theta
+
+
+def believe(const double[:, ::1] P, double[::1] belief, double growth):
+    """Add the belief of rows to that of rows before; the last of them weighs 1."""
+    cdef Py_ssize_t n = P.shape[0], m = P.shape[1], r, k
+    cdef double w = 1.0
+    with nogil:
+        for r in range(n):
+            w *= growth
+            for k in range(m):
+                belief[bin_of(score(P[r, k]))] += w * P[r, k]
+            if w > MOST:
+                for k in range(BINS):
+                    belief[k] /= w
+                w = 1.0
+        for k in range(BINS):
+            belief[k] /= w

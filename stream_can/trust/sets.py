@@ -17,12 +17,22 @@ from stream_can.errors import InvalidPrediction, SnapshotMismatch
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import ClassIndex, class_names
 from stream_can.method.rows import as_float64
-from stream_can.trust.histogram import learn_label, sets_of
+from stream_can.trust.histogram import (
+    believe,
+    learn_label,
+    score,
+    sets_now,
+    sets_of,
+)
 
-__all__ = ["PredictionSets", "Ticket"]
+__all__ = ["Belief", "PredictionSets", "Ticket"]
 
 BINS = 560
-ROWS_HALF_LIFE = 1000.0
+ROWS_GROWTH = 2 ** (1 / 1000)
+"""Of the weight of rows: the belief of one counts half 1000 rows later."""
+MOST_ROWS = 100_000
+"""Whose weight grows at a time: by 1e30."""
+MOST_WEIGHT = 1e100
 MEMORY = 0.01
 """Weight of a label in the mean number of those that are on their way."""
 STEP, SLOW = 0.5, 100.0
@@ -37,6 +47,36 @@ class Ticket(NamedTuple):
     theta: float
     row: int
     """Its number."""
+
+    def missed(self, p: float) -> bool:
+        """Whether theta missed a class that the row gave so much."""
+        return score(p) > self.theta
+
+
+class Belief:
+    """What rows themselves believe in, gathered for :meth:`PredictionSets.observe`.
+
+    Attributes
+    ----------
+    rows
+        How many.
+    sums
+        Of each of 560 scores what they give it, (560,); the last row weighs 1.
+    """
+
+    def __init__(self) -> None:
+        self.rows, self.sums = 0, np.zeros(BINS)
+
+    def add(self, rows: Array) -> None:
+        """More rows, shape (n, m), checked."""
+        believe(np.ascontiguousarray(rows), self.sums, ROWS_GROWTH)
+        self.rows += len(rows)
+
+    def merge(self, other: Belief) -> None:
+        """The rows of another one, as if they came behind."""
+        self.sums *= ROWS_GROWTH**-other.rows
+        self.sums += other.sums
+        self.rows += other.rows
 
 
 class SetsHead(msgspec.Struct):
@@ -112,7 +152,7 @@ class PredictionSets:
     ) -> None:
         if not 0 < miss < 1:
             raise ValueError(f"miss: {miss}, expected a share above 0 and below 1")
-        if not 0 < half_life < math.inf:
+        if not half_life > 0:
             raise ValueError(f"half_life: {half_life}, expected a number of labels above 0")
         self.classes = class_names(classes)
         self.miss, self.half_life, self.per_class = float(miss), float(half_life), bool(per_class)
@@ -154,14 +194,17 @@ class PredictionSets:
         Whether each class is in the set of each row, shape (n, m), and the tickets. All rows are
         checked before the first is counted.
         """
-        P = self._checked(rows)
+        return self.set_checked(self._checked(rows))
+
+    def set_checked(self, rows: Array) -> tuple[NDArray[np.bool_], list[Ticket]]:
+        """:meth:`set_many` of rows that were checked before they were rounded as they are sent."""
+        P = np.ascontiguousarray(rows)
         inside, thetas = np.zeros(P.shape, np.uint8), np.empty(len(P))
         first = self._rows
         self._rows += len(P)
-        growth = 2 ** (1 / ROWS_HALF_LIFE)
         sets_of(
-            P, self._labels, self._belief, self._state, self._shifts, self.miss, growth, inside,
-            thetas, np.empty(P.shape[1]),
+            P, self._labels, self._belief, self._state, self._shifts, self.miss, ROWS_GROWTH,
+            inside, thetas, np.empty(P.shape[1]),
         )  # fmt: skip
         return inside.view(np.bool_), [
             Ticket(theta, first + i) for i, theta in enumerate(thetas.tolist())
@@ -188,17 +231,65 @@ class PredictionSets:
         for theta, at in tickets:
             if math.isnan(theta) or not 0 <= at < self._rows:
                 raise ValueError(f"ticket: {(theta, at)} is none that these sets gave")
-        growth = 2 ** (1 / self.half_life)
-        for p, y, (theta, at) in zip(P[np.arange(len(P)), ys].tolist(), ys, tickets, strict=True):
-            self._learned += 1
-            under_way = (self._rows - at) * self._learned / (at + 1)
-            weight = max(1 / self._learned, MEMORY)
-            self._mean_delay += weight * (under_way - self._mean_delay)
-            gamma = STEP / (self._mean_delay + SLOW)
-            learn_label(
-                p, y, theta, self._labels, self._state, self._shifts, self._counts, self.miss,
-                gamma, growth, self.per_class,
-            )  # fmt: skip
+        for p, y, ticket in zip(P[np.arange(len(P)), ys].tolist(), ys, tickets, strict=True):
+            self._learn(p, y, ticket)
+
+    def _learn(self, p: float, y: int, ticket: Ticket) -> None:
+        self._learned += 1
+        under_way = (self._rows - ticket.row) * self._learned / (ticket.row + 1)
+        weight = max(1 / self._learned, MEMORY)
+        self._mean_delay += weight * (under_way - self._mean_delay)
+        gamma = STEP / (self._mean_delay + SLOW)
+        learn_label(
+            p, y, ticket.theta, self._labels, self._state, self._shifts, self._counts, self.miss,
+            gamma, 2 ** (1 / self.half_life), self.per_class,
+        )  # fmt: skip
+
+    # ---- where several learn from one stream
+
+    @property
+    def rows(self) -> int:
+        """The rows that were counted."""
+        return self._rows
+
+    def now(self, rows: Array) -> tuple[NDArray[np.bool_], Array]:
+        """The sets of checked rows, shape (n, m), by what is known now, and theta of each, (n,);
+        nothing is counted. Before anything is known a row has the set that it would have as the
+        first one."""
+        P = np.ascontiguousarray(rows)
+        inside, thetas = np.zeros(P.shape, np.uint8), np.empty(len(P))
+        if self._state[2] > 0:
+            thetas[:] = sets_now(
+                P, self._labels, self._belief, self._state, self._shifts, self.miss, inside
+            )
+        else:
+            for i in range(len(P)):
+                sets_of(
+                    P[i : i + 1], self._labels, np.zeros(BINS), self._state.copy(), self._shifts,
+                    self.miss, ROWS_GROWTH, inside[i : i + 1], thetas[i : i + 1],
+                    np.empty(P.shape[1]),
+                )  # fmt: skip
+        return inside.view(np.bool_), thetas
+
+    def observe(self, belief: Belief) -> None:
+        """Count rows whose belief was gathered."""
+        state, n = self._state, belief.rows
+        for _ in range(0, n, MOST_ROWS):
+            state[1] *= ROWS_GROWTH ** min(n, MOST_ROWS)
+            n -= MOST_ROWS
+            if state[1] > MOST_WEIGHT:
+                self._belief /= state[1]
+                state[2] /= state[1]
+                state[1] = 1.0
+        self._belief += state[1] * belief.sums
+        state[2] += state[1] * belief.sums.sum()
+        self._rows += belief.rows
+
+    def learn_known(self, p: float, missed: bool, row: int) -> None:
+        """Learn a label of which this is known: what its row gave it, as sent; whether theta of
+        that row's set missed it; and how many rows had been counted before. Not ``per_class``."""
+        theta = -math.inf if missed else math.inf
+        self._learn(p, 0, Ticket(theta, min(row, self._rows)))
 
     def _checked(self, rows: ArrayLike) -> Array:
         P = np.atleast_2d(as_float64(rows))

@@ -219,7 +219,7 @@ class Chaos:
     def __init__(
         self, broker: Broker | Cluster, directory: Path, seed: int, *, partitions: int = 4,
         rate: float = 300, learn: str = "together", segments: bool = False, lanes: bool = False,
-        registry: Apicurio | None = None,
+        registry: Apicurio | None = None, sets: bool = False,
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.brokers = broker.brokers if isinstance(broker, Cluster) else [broker]
@@ -227,6 +227,8 @@ class Chaos:
         columns: dict[str, Any] = (
             {"segments": SEGMENTS, "segments_mb": SEGMENTS_MB} if segments else {}
         ) | (fleet.FIELDS if lanes else {})
+        if sets:
+            columns["sets"] = 0.9
         self.registry = registry
         if registry is not None:
             columns |= {"format": "avro", "schema_registry": registry.url, **formats.AT}
@@ -445,6 +447,7 @@ def main() -> None:
     parser.add_argument("--learn", choices=["together", "apart"], default="together")
     parser.add_argument("--segments", action="store_true", help="predictions have columns")
     parser.add_argument("--lanes", action="store_true", help="predictions are of many models")
+    parser.add_argument("--sets", action="store_true", help="outputs have prediction sets")
     parser.add_argument("--avro", action="store_true", help="records of Avro, with a registry")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
@@ -465,7 +468,7 @@ def main() -> None:
         broker.start()
         chaos = Chaos(
             broker, directory, options.seed, learn=options.learn, segments=options.segments,
-            lanes=options.lanes, registry=registry,
+            lanes=options.lanes, registry=registry, sets=options.sets,
         )  # fmt: skip
         chaos.disk = disk
         chaos.script = [chaos.kill_worker, *chaos.around]
@@ -492,7 +495,7 @@ def main() -> None:
     done = ", ".join(f"{n} x {what}" for what, n in sorted(chaos.counts.items()) if n)
     checked = chaos.app.checked
     columns = " with columns" if options.segments else " with lanes" if options.lanes else ""
-    columns += " in Avro" if options.avro else ""
+    columns += " in Avro" if options.avro else " with sets" if options.sets else ""
     print(
         f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
         f" {checked.learned} labels in {checked.entries} entries,"

@@ -40,6 +40,8 @@ class Checked:
     entries: int = 0
     requests: int = 0
     """For labels."""
+    of_sets: int = 0
+    """Labels that have taught prediction sets."""
     replicas: dict[int, Replica] = field(default_factory=dict)
     tasks: dict[int, Task] = field(default_factory=dict)
 
@@ -251,6 +253,19 @@ def verify_log(
             sums_of_rows.merge(replica.corrector.parts_of_sums, want, part_sums, g)
         packed = want.astype("<f4").tobytes() if want[1, -1] else None
         assert one.sums == packed, f"offset {offset} of the log: sums of {len(parts)} parts"
+    if replica.terms.sets is not None:
+        of_sets = [one.sets for _, one in entries if one.sets is not None]
+        assert sum(one.rows for one in of_sets) == sum(w.believed for w in walks.values())
+        got = sorted(float(p) for one in of_sets for p in np.frombuffer(one.known, "<f4")
+                     if not np.isnan(p))  # fmt: skip
+        told = [one for walk in walks.values() for one in walk.told if one is not None]
+        want_known = sorted(float(np.float32(-one.p if one.missed else one.p)) for one in told)
+        found.of_sets = len(got)
+        # Fewer where a prediction was sent before a restart; of one life all.
+        missing = list(want_known)
+        for p in got:
+            missing.remove(p)
+        assert len(missing) + len(got) == len(told)
     for partition in partitions:
         compare(partition, settings, found)
 
@@ -264,6 +279,9 @@ class Walk:
         self._next = next(self._steps, None)
         self._open: list[Any] = []
         """Taken since the last entry ended."""
+        self.told: list[Any] = []
+        """Of each label what is known of its prediction's set."""
+        self.believed = 0
 
     def go(self, k: int) -> None:
         """Take what was made from offset k of the log or needs none."""
@@ -296,7 +314,7 @@ class Walk:
         part, end = p.task.take()
         p.positions, self._open = p.task.positions(), []
         most = max(len(one.part.classes) // 4 for one in pending) or 1
-        ((want, given),) = part.pieces(p.number, end, max(most, len(part.rows)) or 1)
+        ((want, given, _),) = part.pieces(p.number, end, max(most, len(part.rows)) or 1)
         got, at = [one.part for one in pending], pending[-1].offset
         for name in ("offsets", "taken", "classes", "rows"):
             assert b"".join(getattr(one, name) for one in got) == getattr(want, name), (
@@ -312,6 +330,8 @@ class Walk:
         same = (known == expected).all(axis=1)
         assert (same | np.isnan(known).all(axis=1)).all(), f"{p.where}: receipts"
         self.sums[at][1].append((p.number, part.sums))
+        self.told += part.told
+        self.believed += part.belief.rows
 
 
 def compare(partition: Partition, settings: Settings, found: Checked) -> None:

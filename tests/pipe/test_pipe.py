@@ -651,3 +651,21 @@ def test_columns_stand_in_the_lines_and_are_told_of_once_where_they_are_none(tmp
     for wrong in (["probs"], ["label"], ["a..b"]):
         code, _, err = run(b"", segments=wrong)
         assert (code, "segments: " in err) == (2, True)
+
+
+def test_sets_are_kept_across_runs_and_shares_that_are_none_refused(tmp_path):
+    lines, _ = stream(300)
+    data = b"".join(lines)
+    whole = run(data, sets=0.8)[1]
+    half = len(lines) // 2
+    state = str(tmp_path / "state")
+    first = run(b"".join(lines[:half]), sets=0.8, state=state)[1]
+    second = run(b"".join(lines[half:]), sets=0.8, state=state)[1]
+    assert first + second == whole
+    sets = [json.loads(line)["set"] for line in whole]
+    assert all(sets)
+    assert max(map(len, sets)) > min(map(len, sets))
+    code, _, said = run(data, sets=1.0)
+    assert (code, "sets: 1.0, expected a share" in said) == (2, True)
+    code, _, said = run(data, sets=0.8, format="avro")
+    assert (code, "sets: needs the format json" in said) == (2, True)

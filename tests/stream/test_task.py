@@ -174,7 +174,7 @@ def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes, colum
 def labels_of(task):
     """The labels that a task has to teach, but for their receipts."""
     part, end = task.take()
-    ((piece, given),) = part.pieces(0, end, 1000)
+    ((piece, given, _),) = part.pieces(0, end, 1000)
     return piece.offsets, piece.taken, piece.classes, piece.rows, given
 
 

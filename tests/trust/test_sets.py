@@ -168,9 +168,24 @@ def test_bad_input_changes_nothing():
         with pytest.raises(error):
             call()
         assert sets.to_bytes() == before
-    for wrong in ({"miss": 0}, {"miss": 1}, {"half_life": 0}, {"half_life": math.inf}):
+    for wrong in ({"miss": 0}, {"miss": 1}, {"half_life": 0}, {"half_life": math.nan}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             PredictionSets(2, **wrong)
+
+
+def test_a_half_life_without_end():
+    rng = np.random.default_rng(2)
+    rows, ys = stream(rng, 200, 3)
+    sets, slow = PredictionSets(3, half_life=math.inf), OracleSets(3, half_life=math.inf)
+    for row, y in zip(rows, ys, strict=True):
+        _, ticket = sets.set_one(row)
+        slow.set_one(row)
+        sets.learn_one(row, int(y), ticket)
+        slow.learn_one(row, y, ticket)
+    assert sets.level == pytest.approx(slow.level())
+    again = PredictionSets.from_bytes(sets.to_bytes())
+    assert again.to_bytes() == sets.to_bytes()
+    assert again.set_one(rows[0]) == sets.set_one(rows[0])
 
 
 def test_snapshots():

@@ -141,6 +141,7 @@ class Look:
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
             over_http=self._over_http,
+            sets=next((one.terms.sets for one in replicas.values()), None),
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip
         made.problems, made.shown = problems(made), shown(made)
@@ -176,7 +177,15 @@ def _window(slots: Slots) -> Window:
         commit_longest=slots.total("commit_longest") if commits else None,
         delay_from=delay[0],
         delay_to=delay[1],
+        set_labels=int(slots.total("set_labels")),
+        set_kept=_mean(slots, "set_kept", "set_labels"),
+        set_size=_mean(slots, "set_classes", "set_rows"),
     )
+
+
+def _mean(slots: Slots, what: str, of: str) -> float | None:
+    n = slots.total(of)
+    return slots.total(what) / n if n else None
 
 
 def _of_day(day: Slots, hour: Slots) -> Window:

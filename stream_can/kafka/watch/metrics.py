@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections import defaultdict, deque
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -64,6 +64,9 @@ class Registry(CollectorRegistry):
         yield from found
 
 
+SETS = ("set_rows", "set_classes", "set_labels", "set_kept")
+
+
 class Committed(NamedTuple):
     """What a task had counted when it was committed last."""
 
@@ -76,6 +79,8 @@ class Committed(NamedTuple):
     requests: tuple[int, int | None] | None
     """How many are open and the timestamp of the oldest, in milliseconds; None where no label is
     asked for."""
+    sets: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
+    """`Task.set_tally`."""
 
     @classmethod
     def of(cls, task: Task) -> Committed:
@@ -86,6 +91,7 @@ class Committed(NamedTuple):
             {stage: scores.hits for stage, scores in sides.items()},
             {stage: scores.log_loss_sum for stage, scores in sides.items()},
             None if task.lane.requests is None else task.lanes.open_requests,
+            task.set_tally.tolist(),
         )
 
 
@@ -168,6 +174,8 @@ class Metrics:
                     scores[f"hits_{stage}"] += now.hits[stage] - before.hits[stage]
                     loss = now.log_loss[stage] - before.log_loss[stage]
                     scores[f"log_loss_{stage}"] += loss
+                for name, n, told in zip(SETS, now.sets, before.sets, strict=True):
+                    scores[name] += n - told
                 self.partitions[partition] = now
             self._add_values(tasks)
             self._add_lanes(tasks)

@@ -140,6 +140,22 @@ def _scores(s: Status) -> list[list[Cell]]:
         _row("labels", _number(s.hour.scored), _number(s.day.scored)),
         *_score("accuracy %", (s.hour.accuracy, s.day.accuracy), 100, 2),
         *_score("log loss", (s.hour.log_loss, s.day.log_loss), 1, 4),
+        *_sets(s),
+    ]
+
+
+def _sets(s: Status) -> list[list[Cell]]:
+    """Whether prediction sets keep what they promise."""
+    if s.sets is None:
+        return []
+    kept, sizes = zip(*((w.set_kept, w.set_size) for w in (s.hour, s.day)), strict=True)
+    return [
+        _row("labels of prediction sets", _number(s.hour.set_labels), _number(s.day.set_labels)),
+        _row(
+            f"in the set %, promised {100 * s.sets:g}",
+            *(None if x is None else f"{100 * x:.2f}" for x in kept),
+        ),
+        _row("classes in a set", *(None if x is None else f"{x:.2f}" for x in sizes)),
     ]
 
 

@@ -51,6 +51,12 @@ class Window(Struct):
     """Between these many seconds lies the median label delay; null is no end."""
     repeated: int = 0
     """Labels whose prediction had one before, and that taught nothing."""
+    set_labels: int = 0
+    """Labels of predictions whose prediction set is known."""
+    set_kept: float | None = None
+    """The share of these labels that are in the set."""
+    set_size: float | None = None
+    """Classes in a set, on average."""
 
 
 class Course(Struct):
@@ -350,3 +356,5 @@ class Status(Struct):
     why its state file cannot be written."""
     over_http: bool = False
     """Whether it is a server, ``stream-can serve``: it has one partition, which nobody shares."""
+    sets: float | None = None
+    """The share that prediction sets are to keep; null where outputs have none."""

@@ -25,6 +25,8 @@ else:
 
 __all__ = ["Codec", "Prediction"]
 
+SET = "set"
+"""The name, in the answer to a prediction, of the classes in its prediction set."""
 ASKED = "ask"
 """The name, in the message of a prediction whose label is asked for, of the reason."""
 
@@ -49,6 +51,8 @@ class Prediction(msgspec.Struct, gc=False):
     """What is wrong with a value of a column, which counts as not given."""
     asked: str | None = None
     """Why its label is asked for, where it is."""
+    set: list[Any] | None = None
+    """The names of its prediction set, the likeliest first, where there are any."""
 
 
 class Codec(Protocol):

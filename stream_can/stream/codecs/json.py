@@ -16,7 +16,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.stream.codecs.codec import ASKED
+from stream_can.stream.codecs.codec import ASKED, SET
 from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore
 from stream_can.stream.numbers import array_texts, read_array
 
@@ -149,6 +149,8 @@ class JsonCodec:
             message, form = prediction.message, prediction.form
             if prediction.asked is not None:
                 message[ASKED] = prediction.asked
+            if prediction.set is not None:
+                message[SET] = prediction.set
             inner = message
             for parent in parents:
                 inner = inner[parent]
