@@ -35,17 +35,17 @@ class SetOf(NamedTuple):
     due: int
     """After how many predictions it is learned."""
     y: int
-    sent: Callable[[], tuple[Array, Ticket] | None]
-    """The row as it was sent, shape (m,), and what its set was made with, where that is known."""
+    sent: Callable[[], tuple[bytes, Ticket] | None]
+    """The row as it was sent, m float64, and what its set was made with, where that is known."""
 
 
 def _unknown() -> None:
     """Of a label without its prediction."""
 
 
-def _carried(sent: Array, tickets: Sequence[Ticket], of: int) -> tuple[Array, Ticket]:
+def _carried(sent: Array, tickets: Sequence[Ticket], of: int) -> tuple[bytes, Ticket]:
     """Of a label that its prediction carries."""
-    return sent[of], tickets[of]
+    return sent[of].tobytes(), tickets[of]
 
 
 class Batch:

@@ -72,11 +72,11 @@ class Recent(msgspec.Struct, gc=False):
         """What it was mixed from, where that is known; see ``stream_can.method.receipts``."""
         return kept(self.rows[16 * self.m :])
 
-    def set_sent(self) -> tuple[Array, Ticket] | None:
-        """The row as it was sent, shape (m,), and what its prediction set was made with, where that
-        is known."""
-        sent = self.sent
-        return None if self.ticket is None or sent is None else (np.frombuffer(sent), self.ticket)
+    def set_sent(self) -> tuple[bytes, Ticket] | None:
+        """The row as it was sent, and what its prediction set was made with, where known."""
+        if self.ticket is None or (sent := self.sent) is None:
+            return None
+        return sent, self.ticket
 
     def recall(self, sent: bytes, fair: bool) -> None:
         """Know again what was sent: m float64, where no more than the raw row was known."""

@@ -122,19 +122,21 @@ def learn_label(
 
 def sets_now(
     const double[:, ::1] P, const double[::1] labels, const double[::1] belief,
-    const double[::1] state, const double[::1] shifts, double miss, unsigned char[:, ::1] inside,
+    const double[::1] state, double miss, unsigned char[:, ::1] inside,
 ):
-    """The sets of rows by what is known, and theta, which is the same for all; nothing is added."""
+    """The sets of rows by what is known, without shifts, and theta, which is the same for all;
+    nothing is added."""
     cdef Py_ssize_t n = P.shape[0], m = P.shape[1], r, k, best
     cdef double level = 1.0 / (1.0 + exp(-(log(miss / (1.0 - miss)) + state[3])))
     cdef double theta = quantile(
         &labels[0], state[0], state[4], &belief[0], state[2], miss, level
     )
+    cdef double least = 0.0 if theta >= EDGE else 1.0 / (1.0 + exp(theta))  # with that score
     with nogil:
         for r in range(n):
             best = 0
             for k in range(m):
-                inside[r, k] = score(P[r, k]) <= theta + shifts[k]
+                inside[r, k] = P[r, k] >= least
                 if P[r, k] > P[r, best]:
                     best = k
             inside[r, best] = 1

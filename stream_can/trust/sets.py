@@ -255,13 +255,11 @@ class PredictionSets:
     def now(self, rows: Array) -> tuple[NDArray[np.bool_], Array]:
         """The sets of checked rows, shape (n, m), by what is known now, and theta of each, (n,);
         nothing is counted. Before anything is known a row has the set that it would have as the
-        first one."""
+        first one. Not ``per_class``."""
         P = np.ascontiguousarray(rows)
         inside, thetas = np.zeros(P.shape, np.uint8), np.empty(len(P))
         if self._state[2] > 0:
-            thetas[:] = sets_now(
-                P, self._labels, self._belief, self._state, self._shifts, self.miss, inside
-            )
+            thetas[:] = sets_now(P, self._labels, self._belief, self._state, self.miss, inside)
         else:
             for i in range(len(P)):
                 sets_of(
