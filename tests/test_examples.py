@@ -97,3 +97,12 @@ def test_flights(tmp_path):
     assert page.count("<svg") == 8
     assert "CAN alone would have cost" in page
     assert int(re.search(r"With one label in 20 it would keep (\d+) %", page)[1]) >= 48
+
+
+def test_the_next_word_of_another_text(tmp_path):
+    text = run("next_word.py", "--words", "6000", folder=tmp_path)
+    found = re.findall(r"top-1 ([\d.]+) %  top-5 ([\d.]+) %  log loss ([\d.]+)", text)
+    raw, told, few = (tuple(map(float, row)) for row in found)
+    assert told[0] > raw[0] + 1
+    assert told[1] > raw[1]
+    assert told[2] < few[2] < raw[2] - 0.2
