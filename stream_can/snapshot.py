@@ -25,7 +25,7 @@ VERSION, SINCE_0_3 = 2, 3
 """What is written: 3 where releases before 0.3 must not read it, a corrector, or a shared record
 that says whose its log is."""
 ENVELOPE = struct.Struct("<8sHIQ")
-DTYPES = ("<f8", "<f4", "<i8")
+DTYPES = ("<f8", "<f4", "<i8", "<i4")
 
 
 class Payload(msgspec.Struct):

@@ -20,9 +20,10 @@ from stream_can.method.class_mix cimport (
     Chain, counted, fold_mix, follow_mix, inverse_mean, observe_mix,
 )
 from stream_can.method.lock cimport Lock, a_fork_waits, enter_rows, leave_rows
+from stream_can.method.newton cimport newton
 from stream_can.method.uncertain cimport FEW, uncertainty_of
 from stream_can.method.values cimport (
-    Slots, Values, features_of, judge_values, newton, smallest_odds, values_learn,
+    Slots, Values, features_of, judge_values, smallest_odds, values_learn,
 )
 from stream_can.method.vectormath cimport *
 
@@ -59,6 +60,8 @@ cdef double CURVATURE_T = 3.0
 cdef double LARGEST_LOG_B = MOST_LOG_B  # where they are clipped
 cdef double LARGEST_T = MOST_T
 cdef double LARGEST_C = MOST_C
+cdef double[2] PRECISIONS = [CURVATURE_B, CURVATURE_T]
+cdef double[2] LIMITS = [MOST_LOG_B, MOST_T]
 cdef double MOST_ODDS = 1.5             # of the rows with columns against those without
 # Of the sum of what comes back before agreement alone is held to be a choice.
 cdef double SPARE = 5.0
@@ -1046,7 +1049,8 @@ cdef class Model:
         memset(F + 3 * m, 0, base.n_t * m * sizeof(double))
         if self.row.slots != NULL:
             memcpy(F + 3 * m, self.features.values, base.n_t * m * sizeof(double))
-        newton(base.u, base.K, F, n, base.r, y, self.believed(base.r[y]), self.g, F + n * m, m)
+        newton(base.u, base.K, F, n, base.r, y, self.believed(base.r[y]), self.g, F + n * m, m,
+               PRECISIONS, LIMITS, 2)
 
     cdef void step(self, Base *base, Py_ssize_t y) noexcept nogil:
         """One Newton step of a base on the log loss of the row at hand."""

@@ -11,8 +11,6 @@ cdef extern from "segments.h" nogil:
     double smallest_odds(const Slots *v, const long long *slots, int columns)
     void judge_values(Slots *v, const long long *slots, int columns, double rho)
     void values_learn(Slots *v, const long long *slots, int columns, const double *r, Py_ssize_t y)
-    void newton(double *u, double *K, double *F, int n, const double *r, Py_ssize_t y,
-                double right, double g, double *work, Py_ssize_t m)
 
 
 cdef class Values:

@@ -1,0 +1,644 @@
+"""SparseCorrector: checks rows of the k likeliest classes, owns the state, calls the loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Self, overload
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can import snapshot
+from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
+from stream_can.method.rows import TOLERANCE
+from stream_can.sparse.loop import MOST_LISTED, NUMBERS, Fault, Model, Names, check, given_by
+
+__all__ = ["Sent", "SparseCorrector"]
+
+CLASS_BYTES = 256
+"""The most that a class may take: a cell of 64 and a block of 192."""
+MOST_CLASSES = 2**31 - 1
+MOST_HALF_LIFE = 1e6
+"""Sums of single precision count no further than 2^24 events of equal weight."""
+PATHS = ("temperature", "vector", "matrix", "matrix+can")
+
+Ids = NDArray[np.int32]
+Array = NDArray[np.float64]
+Receipts = NDArray[np.float32]
+
+
+class Sent(NamedTuple):
+    """Corrected rows."""
+
+    ids: Ids
+    """The classes, shape (n, k + at most 5): those of the row, then what was promoted; -1 pads."""
+    probabilities: Array
+    """Of each, the same shape; 0 behind the last."""
+    rest: Array
+    """What all other classes have together, shape (n,)."""
+    receipts: Receipts | None
+    """What each was mixed from, float32 of shape (n, 3, k + 1), where asked for."""
+
+
+class SparseHead(msgspec.Struct):
+    """What a snapshot says beside its arrays."""
+
+    sparse: Annotated[int, Meta(ge=1, le=1)]
+    classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
+    names: list[str] | None
+    half_life: Annotated[float, Meta(ge=1, le=MOST_HALF_LIFE)]
+
+
+class Rows(NamedTuple):
+    """Rows that nobody else holds, checked."""
+
+    ids: Ids
+    P: Array
+    ks: Ids
+
+
+class SparseCorrector:
+    """Corrects the k likeliest of very many classes, and learns from late labels; O(k) a row.
+
+    The method is that of :class:`~stream_can.Corrector` with the paths temperature, vector, matrix
+    and matrix+can, where what a row does not list is one more entry, the rest.
+
+    Parameters
+    ----------
+    classes
+        Their number m: then classes are the integers 0..m-1. "any" for names that appear as they
+        come.
+    max_classes
+        With "any", how many there may be. This is m in every formula.
+    train_counts
+        Training rows per class, shape (m,), or {class: count}; uniform where not given.
+    half_life
+        After how many events what was learned counts half, 1 to 1e6: labels for what is learned
+        from labels, rows for what is learned from rows.
+    memory_mb
+        The most that classes may take, in MiB, at 256 bytes each (64, and 192 once a class was
+        among the five largest of a labelled row). Names come on top.
+
+    Raises
+    ------
+    ValueError
+        Where an argument is out of range; the message names it.
+
+    Examples
+    --------
+    >>> corrector = SparseCorrector("any")
+    >>> row = {"cat": 0.4, "dog": 0.1}
+    >>> better, rest = corrector.process_one(row)
+    >>> corrector.learn_one(row, "eel")  # a label may be of a class that was not listed
+    >>> corrector.n_labels
+    1
+    """
+
+    def __init__(
+        self,
+        classes: int | Literal["any"] = "any",
+        *,
+        max_classes: int = 1_000_000,
+        train_counts: ArrayLike | Mapping[Any, float] | None = None,
+        half_life: float = 5000.0,
+        memory_mb: float = 1024,
+    ) -> None:
+        if classes == "any":
+            name, m = "max_classes", max_classes
+        else:
+            name, m = "classes", classes
+        if isinstance(m, bool) or not isinstance(m, int | np.integer) or not 1 <= m <= MOST_CLASSES:
+            more = ', or "any"' if name == "classes" else ""
+            raise ValueError(f"{name}: {m!r}, expected a number from 1 to {MOST_CLASSES:,}{more}")
+        _in_range("half_life", half_life, 1, MOST_HALF_LIFE)
+        _in_range("memory_mb", memory_mb, 0, 2**40)
+        needed = math.ceil(int(m) * CLASS_BYTES / 2**20)
+        if needed > max(memory_mb, 1):
+            raise ValueError(
+                f"{name}: {m:,} may take {needed:,} MiB ({CLASS_BYTES} bytes each), memory_mb"
+                f" allows {memory_mb:,}; give more memory_mb, or fewer {name}"
+            )
+        self._half_life = float(half_life)
+        self._names = Names(int(m)) if classes == "any" else None
+        self._model = Model(int(m), self._half_life)
+        if train_counts is not None:
+            self._model.train(self._counts(train_counts))
+
+    def _counts(self, counts: ArrayLike | Mapping[Any, float]) -> Array:
+        """Training rows of the first classes."""
+        if isinstance(counts, Mapping):
+            ids = self._ids_of(list(counts), "train_counts", add=True)
+            array = np.zeros(max(ids, default=-1) + 1)
+            array[ids] = list(counts.values())
+        elif self._names is not None:
+            raise ValueError('train_counts: classes "any" have no order; give {class: count}')
+        else:
+            array = np.array(counts, np.float64)
+            if array.shape != (self.m,):
+                raise ValueError(f"train_counts: shape {array.shape}, expected ({self.m},)")
+        bad = np.flatnonzero(~((array >= 0) & (array < 1e15)))
+        if bad.size:
+            raise ValueError(
+                f"train_counts: {array[bad[0]]} of class {bad[0]}, expected a number of rows"
+            )
+        return array
+
+    # ---- rows
+
+    def process_many(self, ids: ArrayLike, probs: ArrayLike, *, receipt: bool = False) -> Sent:
+        """Correct rows, then observe them, in order: the one call for predictions of a stream.
+
+        Parameters
+        ----------
+        ids
+            The classes that each row lists, integers of shape (n, k), k <= 128; all of a row
+            differ. -1 behind the last where a row has fewer. Ties of the largest probability go to
+            the first.
+        probs
+            Their probabilities, shape (n, k): finite, >= 0, a row's sum at most 1 (within 0.001,
+            and then divided by it; always where a row lists all classes). What is missing is the
+            rest. 0 or NaN where ids are -1.
+        receipt
+            Also return what each row was mixed from: to keep with it and hand to
+            :meth:`learn_many` with its label.
+
+        Returns
+        -------
+        :class:`Sent`: ids, probabilities, rests, receipts. A row and its rest sum to 1.
+
+        Raises
+        ------
+        InvalidPrediction
+            Where a row is anything else; no row was processed.
+        """
+        return Sent(*self._model.rows(*self._rows(ids, probs), True, receipt))
+
+    def correct_many(self, ids: ArrayLike, probs: ArrayLike, *, receipt: bool = False) -> Sent:
+        """:meth:`process_many` with the state as it is; nothing is learned."""
+        return Sent(*self._model.rows(*self._rows(ids, probs), False, receipt))
+
+    @overload
+    def process_one(
+        self, row: Mapping[Any, float], *, receipt: Literal[False] = False
+    ) -> tuple[dict[Any, float], float]: ...
+    @overload
+    def process_one(
+        self, row: Mapping[Any, float], *, receipt: Literal[True]
+    ) -> tuple[dict[Any, float], float, Receipts]: ...
+    def process_one(self, row: Mapping[Any, float], *, receipt: bool = False) -> Any:
+        """:meth:`process_many` of one row, {class: probability}; the same bits.
+
+        Returns
+        -------
+        {class: probability}, in the order of the row, then what was promoted; and the rest. With
+        ``receipt`` a third, float32 of shape (3, k + 1).
+        """
+        return self._one(row, True, receipt)
+
+    def correct_one(
+        self, row: Mapping[Any, float], *, receipt: bool = False
+    ) -> tuple[dict[Any, float], float] | tuple[dict[Any, float], float, Receipts]:
+        """:meth:`process_one` with the state as it is; nothing is learned."""
+        return self._one(row, False, receipt)  # type: ignore[no-any-return]
+
+    def _one(self, row: Mapping[Any, float], observes: bool, receipt: bool) -> Any:
+        rows = self._row(row) if observes else self._check_one(row)
+        sent = Sent(*self._model.rows(*rows, observes, receipt))
+        found = sent.ids[0]
+        ids = found[found >= 0].tolist()
+        names = list(row) + self._names_of(ids[len(row) :])
+        better = dict(zip(names, sent.probabilities[0].tolist(), strict=False))
+        rest = float(sent.rest[0])
+        return (better, rest) if sent.receipts is None else (better, rest, sent.receipts[0])
+
+    # ---- labels
+
+    def learn_many(
+        self,
+        ids: ArrayLike | None,
+        probs: ArrayLike | None,
+        labels: ArrayLike,
+        *,
+        receipts: ArrayLike | None = None,
+    ) -> None:
+        """The labels of rows arrived, now or much later; learned in order.
+
+        Parameters
+        ----------
+        ids, probs
+            The rows as the classifier gave them, as for :meth:`process_many`; None for both where
+            they are gone: then labels teach the class mix alone.
+        labels
+            The classes, integers of shape (n,), listed or not.
+        receipts
+            What :meth:`process_many` handed out with these rows, shape (n, 3, k + 1). None, or NaN,
+            where it is not known: then rows are judged as they would be now.
+
+        Raises
+        ------
+        InvalidPrediction, UnknownClass, ValueError
+            Where a row, a label or a receipt is none; nothing was learned.
+        """
+        ys = np.array(labels)
+        if ys.ndim != 1 or (ys.size and ys.dtype.kind not in "iu"):
+            raise UnknownClass(f"labels: {ys.dtype} of shape {ys.shape}, expected integers, (n,)")
+        known = self._known
+        bad = np.flatnonzero((ys < 0) | (ys >= known))
+        if bad.size:
+            raise UnknownClass(f"label {bad[0]}: {self._unknown(int(ys[bad[0]]))}")
+        ys = ys.astype(np.int64)
+        if ids is None or probs is None:
+            if not (ids is None and probs is None and receipts is None):
+                raise ValueError("ids, probs and receipts: a row is given by ids and probs")
+            self._model.learn(None, None, None, ys, None)
+            return
+        rows = self._rows(ids, probs)
+        if len(rows.ids) != len(ys):
+            raise InvalidPrediction(
+                f"{len(rows.ids)} rows but {len(ys)} labels; give one label per row"
+            )
+        self._learn(rows, ys, receipts)
+
+    def learn_one(
+        self, row: Mapping[Any, float] | None, label: Hashable, *, receipt: ArrayLike | None = None
+    ) -> None:
+        """:meth:`learn_many` of one row, {class: probability} or None; the same bits.
+
+        With classes "any" a label may be a new name. ``receipt`` has shape (3, k + 1).
+        """
+        if row is None:
+            if receipt is not None:
+                raise ValueError("receipt: it needs the row that it belongs to")
+            alone = self._ids_of([label], "label", add=True, error=UnknownClass)
+            self._model.learn(None, None, None, np.array(alone, np.int64), None)
+            return
+        checked = self._check_one(row)
+        given = None if receipt is None else self._receipts(np.asarray(receipt)[None], *checked)
+        # Names are taken up once nothing else can be wrong.
+        y, *ids = self._ids_of([label, *row], "label", add=True, error=UnknownClass)
+        checked.ids[0] = ids
+        self._learn(checked, np.array([y], np.int64), given)
+
+    def _learn(self, rows: Rows, ys: NDArray[np.int64], receipts: ArrayLike | None) -> None:
+        known = None
+        if receipts is not None:
+            given = self._receipts(receipts, *rows)
+            known = given_by(given, rows.ids, rows.ks, ys)
+        self._model.learn(*rows, ys, known)
+
+    def _receipts(self, receipts: ArrayLike, ids: Ids, P: Array, ks: Ids) -> Receipts:
+        array = np.asarray(receipts)
+        shape = (len(ids), 3, ids.shape[1] + 1)
+        if array.shape != shape or (array.size and array.dtype.kind != "f"):
+            raise ValueError(
+                f"receipts: {array.dtype} of shape {array.shape}, expected float32 of shape"
+                f" {shape}: what process_many returned with these rows"
+            )
+        with np.errstate(over="ignore"):  # infinite, and refused as that
+            own = np.array(array, np.float32, order="C")
+        bad = np.argwhere((own < 0) | (own > 1 + TOLERANCE))
+        if len(bad):
+            raise ValueError(
+                f"receipts: that of row {bad[0][0]} holds {own[tuple(bad[0])]}, which is no"
+                " probability, nor NaN; hand back what process_many returned"
+            )
+        return own
+
+    # ---- the tail
+
+    def tail(self, label: Hashable, ids: ArrayLike, rest: float) -> float:
+        """P(label) of a class that is not among ``ids``: its share of ``rest``, as of now.
+
+        Parameters
+        ----------
+        label
+            The class, an integer or a name. A name that never came has what any such name has.
+        ids
+            The classes of a row, shape (k,), by number or name; -1 pads are left out.
+        rest
+            What all others have together.
+
+        Raises
+        ------
+        ValueError
+            Where ``label`` is listed: its probability is in the row.
+        """
+        _in_range("rest", rest, 0, 1 + TOLERANCE)
+        given = np.asarray(ids).tolist()
+        if self._names is not None and len(given) and not isinstance(given[0], str):
+            given = self._names_of([i for i in given if 0 <= i < self._known])
+        y, *listed = self._ids_of([label, *(i for i in given if i != -1)], "tail", add=False)
+        if y in listed:
+            raise ValueError(f"label {label!r} is listed: its probability is in the row")
+        return rest * self._model.tail_of(y, np.array(listed, np.int32))
+
+    # ---- names
+
+    def ids_of(self, names: Iterable[str]) -> Ids:
+        """The numbers of names, int32 of shape (n,), for :meth:`process_many` and its like.
+
+        With classes "any" alone. Names that are new have a number from now on, all or none of them.
+        """
+        return np.array(self._ids_of(list(names), "names", add=True), np.int32)
+
+    def names_of(self, ids: ArrayLike) -> list[Any]:
+        """The names of numbers, shape (n,); the numbers themselves where classes have no names."""
+        given = np.asarray(ids).tolist()
+        known = self._known
+        for i in given:
+            if not 0 <= i < known:
+                raise UnknownClass(self._unknown(i))
+        return self._names_of(given)
+
+    def _names_of(self, ids: list[int]) -> list[Any]:
+        return ids if self._names is None else self._names.of(ids)
+
+    def _ids_of(
+        self, names: Sequence[Any], what: str, *, add: bool, error: type[ValueError] = ValueError
+    ) -> list[int]:
+        """Numbers of classes as people write them.
+
+        New names get the next; without ``add`` the last, which no class has, for this call alone.
+        """
+        if self._names is None:
+            for i in names:
+                if isinstance(i, bool) or not isinstance(i, int | np.integer):
+                    raise error(f"{what}: {i!r}, expected a class, 0 to {self.m - 1}")
+                if not 0 <= i < self.m:
+                    raise error(f"{what}: {self._unknown(int(i))}")
+            return [int(i) for i in names]
+        for name in names:
+            if type(name) is not str or not name.isascii():
+                _check_name(name, what, error)
+        names = [str.__str__(name) for name in names]
+        if add:
+            try:
+                return self._names.add(names)
+            except ValueError as full:
+                raise error(f"{what}: {full}") from None
+        known = [self._names.find(name) for name in names]
+        new = dict.fromkeys(name for name, i in zip(names, known, strict=True) if i < 0)
+        if len(self._names) + len(new) > self.m:
+            raise error(f"{what}: {self._names.full(len(new))}")
+        last = dict(zip(new, range(self.m - 1, -1, -1), strict=False))
+        return [last[name] if i < 0 else i for name, i in zip(names, known, strict=True)]
+
+    @property
+    def _known(self) -> int:
+        """Numbers below this are classes."""
+        return self.m if self._names is None else len(self._names)
+
+    def _unknown(self, i: int) -> str:
+        if self._names is None:
+            return f"class {i} is none; expected 0 to {self.m - 1}"
+        return f"class {i} has no name yet, {len(self._names)} have; ids_of gives numbers to names"
+
+    # ---- what comes in
+
+    def _rows(self, ids: ArrayLike, probs: ArrayLike) -> Rows:
+        """Copies of rows, checked: what the loop has checked nobody changes while it runs."""
+        given, P = np.asarray(ids), np.asarray(probs)
+        if given.ndim != 2 or P.shape != given.shape:
+            raise InvalidPrediction(
+                f"ids have shape {given.shape} and probs {P.shape}, expected (n, k) of both"
+            )
+        if given.size and given.dtype.kind not in "iu":
+            raise InvalidPrediction(f"ids are {given.dtype}, expected integers")
+        if P.size and P.dtype.kind not in "fiu":
+            raise InvalidPrediction(f"probs are {P.dtype}, expected floats")
+        if given.dtype != np.int32 and given.size:  # no number may wrap around into another
+            out = np.argwhere((given < -1) | (given >= self.m))
+            if len(out):
+                row, column = out[0].tolist()
+                raise InvalidPrediction(f"row {row}: {self._unknown(int(given[row, column]))}")
+        own, P = np.array(given, np.int32, order="C"), np.array(P, np.float64, order="C")
+        ks, fault, row, column = check(own, P, self.m, self._known)
+        if fault != Fault.NONE:
+            raise InvalidPrediction(f"row {row}: {self._reason(own[row], P[row], fault, column)}")
+        return Rows(own, P, ks)
+
+    def _row(self, row: Mapping[Any, float]) -> Rows:
+        """One row by name; names that are new are taken up once nothing else is wrong."""
+        rows = self._check_one(row)
+        if self._names is not None:
+            rows.ids[0] = self._ids_of(list(row), "row", add=True, error=InvalidPrediction)
+        return rows
+
+    def _check_one(self, row: Mapping[Any, float]) -> Rows:
+        """One row, checked, with numbers for this call alone."""
+        if not isinstance(row, Mapping):
+            raise InvalidPrediction(f"row: {type(row).__name__}, expected {{class: probability}}")
+        names = list(row)
+        ids = self._ids_of(names, "row", add=False, error=InvalidPrediction)
+        try:
+            P = np.array([[float(p) for p in row.values()]], np.float64).reshape(1, len(ids))
+        except (TypeError, ValueError):
+            raise InvalidPrediction("row: probabilities are no numbers") from None
+        own = np.array([ids], np.int32).reshape(1, len(ids))
+        ks, fault, _, column = check(own, P, self.m, self.m)
+        if fault != Fault.NONE:
+            raise InvalidPrediction(self._reason(names, P[0], fault, column))
+        return Rows(own, P, ks)
+
+    def _reason(self, names: Any, p: Array, fault: Fault, column: int) -> str:
+        """What is wrong with a row, and what would be right."""
+        which = names[column] if len(names) else None
+        name = repr(which) if isinstance(which, str) else which
+        if fault == Fault.EMPTY:
+            return "no class is listed, expected 1 to 128"
+        if fault == Fault.LONG:
+            return (
+                f"{len(names)} classes are listed, expected 1 to {MOST_LISTED}; send the likeliest"
+            )
+        if fault == Fault.GAP:
+            return f"class {name} in column {column} is behind a -1; pads come last"
+        if fault == Fault.RANGE:
+            return f"{self._unknown(int(names[column]))}; -1 pads"
+        if fault == Fault.TWICE:
+            return f"class {name} is listed twice, the second time in column {column}"
+        if fault == Fault.NEGATIVE:
+            return f"probability {p[column]} of class {name}, expected a number >= 0"
+        if fault == Fault.PAD:
+            return f"probability {p[column]} in column {column}, whose class is -1, expected 0"
+        total = float(np.nansum(p))
+        if fault == Fault.ZERO:
+            return "all classes are listed and their probabilities sum to 0, expected 1"
+        return f"probabilities sum to {total:.6g}, expected at most 1 (within {TOLERANCE:g})"
+
+    # ---- the whole state
+
+    def to_bytes(self) -> bytes:
+        """The whole state with its settings, versioned and checksummed: about 56 bytes for each
+        class that holds something, and 192 for each that has a block."""
+        arrays = self._model.dump()  # before the names: there may be more by then, but no fewer
+        head = {
+            "sparse": 1,
+            "classes": self.m,
+            "names": None if self._names is None else self._names.copy(),
+            "half_life": self._half_life,
+        }
+        return snapshot.encode(head, arrays, snapshot.SINCE_0_3)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, memory_mb: float = 1024) -> Self:
+        """What :meth:`to_bytes` wrote; it goes on as if it had never stopped.
+
+        Raises
+        ------
+        SnapshotMismatch
+            The bytes are truncated, corrupt, of a newer version or none of a sparse corrector, or
+            need more than ``memory_mb``.
+        """
+        content, arrays, _ = snapshot.decode(data)
+        if "sparse" not in content:
+            raise SnapshotMismatch("snapshot: holds no sparse corrector; is it Corrector's?")
+        head = snapshot.typed(content, SparseHead)
+        options: dict[str, Any] = {"half_life": head.half_life, "memory_mb": memory_mb}
+        try:
+            if head.names is None:
+                self = cls(head.classes, **options)
+            else:
+                self = cls("any", max_classes=head.classes, **options)
+                self.ids_of(head.names)
+        except (ValueError, MemoryError) as error:
+            raise SnapshotMismatch(f"snapshot: {error}") from None
+        if head.names is not None and self._known != len(head.names):
+            raise SnapshotMismatch("snapshot: a name is there twice")
+        _check_arrays(arrays, self._known)
+        self._model.load(arrays)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_bytes, (type(self), self.to_bytes())
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.n_classes} classes, "
+            f"{self.n_predictions} predictions, {self.n_labels} labels)"
+        )
+
+    # ---- to look inside
+
+    @property
+    def m(self) -> int:
+        """The number of classes in every formula: ``classes``, or ``max_classes``."""
+        return self._model.m
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are; with "any", how many names came."""
+        return self._known
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names in the order of their numbers; None where classes are numbers."""
+        return None if self._names is None else self._names.copy()
+
+    @property
+    def half_life(self) -> float:
+        """After how many events what was learned counts half."""
+        return self._half_life
+
+    @property
+    def n_predictions(self) -> int:
+        """Predictions observed."""
+        return self._model.n_predictions
+
+    @property
+    def n_labels(self) -> int:
+        """Labels learned, with or without their prediction."""
+        return self._model.n_labels
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """{path: its weight in the mixture}; they sum to 1."""
+        return dict(zip(PATHS, self._model.numbers()["weights"].tolist(), strict=True))
+
+    @property
+    def final_weights(self) -> dict[str, float]:
+        """Weights of the rows that what goes out is mixed from, in the order of receipts."""
+        names = ("anchor", "mixture", "tempered")
+        return dict(zip(names, self._model.final_weights, strict=True))
+
+    @property
+    def memory(self) -> int:
+        """Bytes of cells and blocks, without names."""
+        return 64 * self.m + 192 * self._model.n_blocks
+
+
+def _from_bytes(cls: type[SparseCorrector], data: bytes) -> SparseCorrector:
+    """For copy and pickle: of whatever size."""
+    return cls.from_bytes(data, memory_mb=2**40)
+
+
+def _in_range(name: str, value: Any, least: float, most: float) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        raise ValueError(f"{name}: {value!r}, expected a number from {least:g} to {most:g}")
+
+
+def _check_name(name: Any, what: str, error: type[ValueError]) -> None:
+    """A name is a text that can be written down."""
+    if not isinstance(name, str):
+        raise error(f"{what}: {name!r}, expected the name of a class, a str")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise error(f"{what}: {name!r} is no text that UTF-8 can write") from None
+
+
+SHAPES = {
+    "ids": (np.int32, 0), "heard": (np.int32, 0), "stamps": (np.int64, 0),
+    "cells": (np.float32, 11),
+    "owners": (np.int32, 0), "partners": (np.int32, 15), "A": (np.float32, 16),
+    "G": (np.float32, 16), "numbers": (np.float64, 0), "front": (np.int32, 0),
+}  # fmt: skip
+
+
+def _check_arrays(arrays: dict[str, NDArray[Any]], known: int) -> None:
+    """Arrays of a snapshot that the loop can work with, or SnapshotMismatch."""
+    for name, (dtype, width) in SHAPES.items():
+        array = arrays.get(name)
+        if array is None or array.dtype != dtype or array.ndim != 1 + (width > 0):
+            raise SnapshotMismatch(f"snapshot: sparse corrector without its {name}")
+        if width and array.shape[1] != width:
+            raise SnapshotMismatch(f"snapshot: {name} has {array.shape[1]} columns, not {width}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise SnapshotMismatch(f"snapshot: {name} is not finite")
+    ids, owners, partners, front = (arrays[n] for n in ("ids", "owners", "partners", "front"))
+    cells, numbers = arrays["cells"], arrays["numbers"]
+    at = np.cumsum([0, *NUMBERS.values()])
+    if len(numbers) != at[-1]:
+        raise SnapshotMismatch(f"snapshot: {len(numbers)} numbers, expected {at[-1]}")
+    of = {n: numbers[a:b] for n, a, b in zip(NUMBERS, at[:-1], at[1:], strict=True)}
+    free = {"odds", "untrained", "temperature", "last", "vector", "matrix"}
+    free |= {"last_Q", "vector_Q", "matrix_Q"}  # off their diagonals
+    learned = of["agree"][0] + of["differ"][0]
+    stamps, heard = arrays["stamps"], arrays["heard"]
+    wrong = {
+        "ids": len(ids) and (ids[0] < 0 or ids[-1] >= known or (np.diff(ids) <= 0).any()),
+        "heard": ((heard < 0) | (heard > 1)).any() or len(heard) != len(ids),
+        "stamps": ((stamps < 0) | (stamps > learned)).any() or len(stamps) != len(ids),
+        "cells": len(cells) != len(ids)
+        or (cells[:, [*range(7), 9, 10]] < 0).any()
+        or (np.abs(cells[:, 7:9]) > 6.01).any(),
+        "owners": ((owners < 0) | (owners >= known)).any() or len(np.unique(owners)) != len(owners),
+        "partners": ((partners < -1) | (partners >= known)).any() or len(partners) != len(owners),
+        "A": len(arrays["A"]) != len(owners) or (np.abs(arrays["A"]) > 6.01).any(),
+        "G": len(arrays["G"]) != len(owners) or (arrays["G"] < 0).any(),
+        "front": len(front) > 5
+        or ((front < 0) | (front >= known)).any()
+        or len(np.unique(front)) != len(front),
+        "numbers": any((of[n] < 0).any() for n in NUMBERS if n not in free)
+        or (np.abs(numbers) > 1e300).any()
+        or any((np.abs(of[n]) > 8).any() for n in ("temperature", "last", "vector", "matrix"))
+        or any(not 1 <= of[n][0] <= 1e20 for n in NUMBERS if n.startswith("scale"))
+        or not abs(of["weights"].sum() - 1) < 1e-6
+        or not -60 < of["untrained"][0] < 60,
+    }
+    for name, bad in wrong.items():
+        if bad:
+            raise SnapshotMismatch(f"snapshot: {name} of a sparse corrector out of range")
