@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Self
@@ -10,9 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.corrector import Corrector
-from stream_can.errors import StreamCANError
+from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.method.promise import miss_of
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import DEFAULTS, Settings
+from stream_can.trust.sets import PredictionSets
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -62,6 +66,9 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     segments, segments_mb
         Of the :class:`stream_can.Corrector`: columns of X, which is a data frame then, whose values
         say more than the classifier makes of them. The classifier sees them as ever.
+    sets
+        The share of the labelled rows whose set of :meth:`predict_set` is to hold the label: 0.9.
+        None for no sets.
 
     Attributes
     ----------
@@ -71,6 +78,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         The trained classifier.
     corrector_
         The :class:`stream_can.Corrector` behind it, to look inside, and for its snapshot.
+    sets_
+        The :class:`stream_can.trust.sets.PredictionSets` behind :meth:`predict_set`, or None.
     n_features_in_, feature_names_in_
         Those of ``estimator_``, where it has them.
 
@@ -102,6 +111,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         label_noise: float = DEFAULTS.label_noise,
         segments: Sequence[str] = (),
         segments_mb: float = 64,
+        sets: float | None = None,
     ) -> None:
         self.estimator = estimator
         self.cv = cv
@@ -116,6 +126,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.label_noise = label_noise
         self.segments = segments
         self.segments_mb = segments_mb
+        self.sets = sets
 
     # ---- train
 
@@ -133,7 +144,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         ------
         ValueError
             The rows hold fewer than two classes, or one that a prefit classifier does not know, or
-            ``sample_weight`` has not one weight for each.
+            ``sample_weight`` has not one weight for each; or ``sets`` is no share.
 
         Warns
         -----
@@ -157,6 +168,11 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             if given is not None:
                 given = {name: [texts[i] for i in held] for name, texts in given.items()}
         self.corrector_.fit(P, y, segments=given)
+        if self.sets_ is not None:
+            # One by one, as if each label came at once: sets that were all made before the first
+            # label would all err alike.
+            for row, label in zip(self.corrector_.correct_many(P, segments=given), y, strict=True):
+                self._learn_sets(row[None], [label])
         return self
 
     def _held_out(self, X: Any, y: NDArray[Any], routed: Any) -> tuple[Array, NDArray[np.intp]]:
@@ -185,6 +201,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def _start(self, model: Any, counts: ArrayLike | None = None) -> None:
         """A new corrector behind a trained classifier."""
+        miss = None if self.sets is None else miss_of(self.sets)
         self._take(model)
         self.corrector_ = Corrector(
             self.classes_.tolist(),
@@ -194,6 +211,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             segments_mb=self.segments_mb,
             **self._settings(),
         )
+        self.sets_ = None if miss is None else PredictionSets(self.classes_.tolist(), miss)
 
     def _take(self, model: Any) -> None:
         check_is_fitted(model)
@@ -222,6 +240,28 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         likeliest = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[likeliest])
 
+    def predict_set(self, X: Any) -> NDArray[np.bool_]:
+        """Which classes each row can be, as certain as ``sets`` promises; the likeliest always.
+
+        What is promised, and what is not: :class:`stream_can.trust.sets.PredictionSets`. It is
+        kept by labels of ``partial_fit``, of the sets that would be sent when they come.
+
+        Returns
+        -------
+        Whether each class is in the set of each row, shape (n, m), in the order of ``classes_``:
+        of rows that are sent now, one after the other.
+
+        Raises
+        ------
+        ValueError
+            ``sets`` is None.
+        """
+        check_is_fitted(self)
+        if self.sets_ is None:
+            raise ValueError("predict_set: nothing was promised; make it with sets=0.9")
+        # Sets count each row that they are asked for: a copy does.
+        return copy.copy(self.sets_).set_many(self.predict_proba(X))[0]
+
     def _raw(self, X: Any) -> Array:
         return _probabilities(self.estimator_, X)
 
@@ -243,7 +283,11 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Call it once for each row, after ``predict_proba``.
         """
         check_is_fitted(self)
-        self.corrector_.observe_many(self._raw(X), segments=self._given(X))
+        raw, given = self._raw(X), self._given(X)
+        if self.sets_ is None:
+            self.corrector_.observe_many(raw, segments=given)
+        else:
+            self.sets_.set_many(self.corrector_.process_many(raw, segments=given))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
@@ -274,10 +318,22 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             self._start(self.estimator)
         _check_classes(classes, self.classes_, "the classifier has")
         X, y = _rows_and_labels(X, y)
-        self.corrector_.learn_many(self._raw(X), y, segments=self._given(X))
+        raw, given = self._raw(X), self._given(X)
+        if self.sets_ is None:
+            self.corrector_.learn_many(raw, y, segments=given)
+            return self
+        rows = self.corrector_.correct_many(raw, segments=given)
+        self.corrector_.learn_many(raw, y, segments=given)
+        self._learn_sets(rows, y.tolist())
         return self
 
-    def restore(self, snapshot: bytes) -> Self:
+    def _learn_sets(self, rows: Array, labels: Sequence[Any]) -> None:
+        """Labels of rows as they would be sent now, with the sets that would be."""
+        assert self.sets_ is not None
+        _, tickets = self.sets_.set_many(rows)
+        self.sets_.learn_many(rows, labels, tickets)
+
+    def restore(self, snapshot: bytes, sets: bytes | None = None) -> Self:
         """Go on from ``corrector_.to_bytes()`` of an earlier run, behind a prefit classifier.
 
         With the classifier kept by whatever means, what the corrector learned needs no pickle.
@@ -286,20 +342,29 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         ----------
         snapshot
             The bytes. The settings are those of this object; given ``paths`` must be theirs.
+        sets
+            ``sets_.to_bytes()`` of the earlier run; without it sets begin anew.
 
         Raises
         ------
         SnapshotMismatch
-            The bytes are no snapshot, or one of other classes or paths.
+            The bytes are no snapshot, or one of other classes, paths or promises.
         ValueError
             ``cv`` is not "prefit".
         """
         if not self._is_prefit:
             raise ValueError('restore: needs a trained classifier and cv="prefit"')
+        kept = None if sets is None else PredictionSets.from_bytes(sets)
+        miss = None if self.sets is None else miss_of(self.sets)
         self._take(self.estimator)
+        if kept is not None and (kept.miss != miss or [*kept.classes] != self.classes_.tolist()):
+            raise SnapshotMismatch(f"snapshot: of {kept}, but the estimator has sets={self.sets}")
         own = ("paths", "segments", "segments_mb")
         settings = self._settings() | {name: getattr(self, name) for name in own}
         self.corrector_ = Corrector.from_bytes(snapshot, self.classes_.tolist(), **settings)
+        if kept is None and miss is not None:
+            kept = PredictionSets(self.classes_.tolist(), miss)
+        self.sets_ = kept
         return self
 
     def successor(self, estimator: Any, discount: float = 0.1) -> Self:
@@ -314,7 +379,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
         Returns
         -------
-        Another calibrator with ``cv="prefit"`` and these settings; this one stays as it is.
+        Another calibrator with ``cv="prefit"`` and these settings, whose sets begin anew; this one
+        stays as it is.
 
         Raises
         ------
@@ -330,6 +396,9 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 f" {self.classes_.tolist()}; for other classes make a new StreamCalibrator"
             )
         after.corrector_ = self.corrector_.successor(discount)
+        after.sets_ = None
+        if self.sets_ is not None:
+            after.sets_ = PredictionSets(self.sets_.classes, self.sets_.miss)
         return after
 
     # ---- what scikit-learn asks for
@@ -363,6 +432,12 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         tags.input_tags.allow_nan = own.input_tags.allow_nan
         tags.classifier_tags.multi_class = own.classifier_tags.multi_class
         return tags
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What was pickled before a parameter was known has its default."""
+        given = inspect.signature(type(self)).parameters.values()
+        older = {one.name: one.default for one in given if one.default is not one.empty}
+        super().__setstate__({"sets_": None} | older | state)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "corrector_")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -20,7 +20,10 @@ from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 from stream_can.replay.asking import asking_for
+from stream_can.replay.noise import noise_in_words
+from stream_can.replay.noise import try_label_noise as play_noise
 from stream_can.replay.run import replay
+from stream_can.replay.sets import sets_for
 from stream_can.replay.steps import check_arrival, check_labels
 from stream_can.replay.tried import try_segments as play_tries
 from stream_can.replay.tried import worth_in_words
@@ -48,7 +51,9 @@ def replay_command(
     normalise: Normalise = "rounded",
     validation: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
+    sets: float | None = None,
     try_segments: str | None = None,
+    try_label_noise: str | None = None,
     state: Path | None = None,
     report: Path | None = None,
     verbose: Annotated[bool, Parameter(negative="")] = False,
@@ -92,9 +97,15 @@ def replay_command(
         Divide by their sum rows that rounding explains, or always, as for scores.
     validation
         A file like FILE with validation rows to fit before the stream starts.
+    sets
+        Give each row the set of classes that holds the true one in this share of the rows, such as
+        0.9, and say whether that was kept and how large the sets are.
     try_segments
         Columns to try: carrier,origin. Each is played alone, then all together, against the same
         without, to say whether it is worth declaring (--segments).
+    try_label_noise
+        Shares of wrong labels to try: 0.05,0.2. Each is played as --label-noise, and shown beside
+        the replay's own.
     state
         Keep what was learned here, for a deployment to start from.
     report
@@ -106,6 +117,7 @@ def replay_command(
     """
     refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
     tries = [] if try_segments is None else listed(try_segments)
+    shares = [] if try_label_noise is None else listed(try_label_noise)
     form = form_of(probs, label, id, classes, normalise, corrector.columns or tries)
     with argument_errors():
         if tries and (corrector.columns or ask is not None):
@@ -113,12 +125,18 @@ def replay_command(
             raise StreamCANError(
                 f"--try-segments plays with and without columns; leave {other} out"
             )
+        if shares and ask is not None:
+            raise StreamCANError(
+                "--try-label-noise compares what the same labels teach, and --ask would ask for"
+                " others each time; leave --ask out"
+            )
         recording = Recording(file, time=time, label_time=label_time, **form)
         check_arrival(recording, label_delay)
         check_labels(label_delay, label_rate)
         if ask is not None and label_rate != 1:
             raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
         requests = None if ask is None else asking_for(recording, ask, seed=seed)
+        promise = None if sets is None else sets_for(recording.classes, sets)
         settings = corrector.settings()
         if recording.train_counts is not None:
             settings.setdefault("train_counts", recording.train_counts.tolist())
@@ -126,8 +144,8 @@ def replay_command(
         if validation is not None:
             held = Recording(validation, **form).labelled_with_segments()
 
-        def make(columns: Sequence[str]) -> Corrector:
-            made = Corrector(recording.classes, **settings | {"segments": columns})
+        def make(columns: Sequence[str], **more: float) -> Corrector:
+            made = Corrector(recording.classes, **settings | {"segments": columns} | more)
             if held is not None:
                 made.fit(
                     held.P,
@@ -137,6 +155,8 @@ def replay_command(
             return made
 
         start = make(corrector.columns)
+        own = float(start.settings["label_noise"])
+        noises = {own, *(_share(text, recording.classes) for text in shares)} if shares else ()
     if report is not None:
         # Imported now, so that a missing extra is said before the replay and not behind it.
         from stream_can.report.page import write_report
@@ -149,7 +169,7 @@ def replay_command(
         if requests is None
         else 2 + len({*rates} - {requests.budget}) + len(below - {requests.budget})
     )
-    replays += len(tries) + (len(tries) > 1)
+    replays += len(tries) + (len(tries) > 1) + len(noises)
     with progress_bar("replay", recording.rows * replays) as progress:
         result = replay(
             recording,
@@ -158,6 +178,7 @@ def replay_command(
             label_rate=label_rate,
             seed=seed,
             requests=requests,
+            sets=promise,
             rates=rates,
             progress=progress,
         )
@@ -167,6 +188,18 @@ def replay_command(
                 recording,
                 make,
                 result,
+                label_delay=label_delay,
+                label_rate=label_rate,
+                seed=seed,
+                progress=progress,
+            )
+        noise = []
+        if noises:
+            noise = play_noise(
+                recording,
+                lambda share: make(corrector.columns, label_noise=share),
+                [*noises],
+                own,
                 label_delay=label_delay,
                 label_rate=label_rate,
                 seed=seed,
@@ -194,7 +227,22 @@ def replay_command(
         if tries:
             found["tried"] = [one.to_dict() for one in tried]
             found["worth"] = worth_in_words(tried, result.raw.n)
+        if noises:
+            found["label_noise"] = {
+                "tried": [one.to_dict() for one in noise],
+                "said": noise_in_words(noise, result.raw.n),
+            }
         print_json(found)
     else:
-        show_replay(result, label_rate, tried, deploy=deploy, verbose=verbose)
+        show_replay(result, label_rate, tried, noise, deploy=deploy, verbose=verbose)
     return 0
+
+
+def _share(text: str, classes: Sequence[Any]) -> float:
+    """One of the values of --try-label-noise."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise StreamCANError(f"--try-label-noise: {text[:80]!r} is no number") from None
+    Corrector(classes, label_noise=value)  # which says what is out of range
+    return value

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from stream_can.cli.terminal import text_console
 from stream_can.replay.names import readable
+from stream_can.replay.noise import TriedNoise, noise_in_words
 from stream_can.replay.result import Replay
 from stream_can.replay.tried import Tried, worth_in_words
 from stream_can.replay.verdict import errors, judge
@@ -25,6 +26,7 @@ def show_replay(
     result: Replay,
     label_rate: float,
     tried: Sequence[Tried] = (),
+    noise: Sequence[TriedNoise] = (),
     *,
     deploy: Mapping[str, str],
     verbose: bool = False,
@@ -75,6 +77,9 @@ def show_replay(
     if tried:
         _show_tried(console, tried)
         console.print(worth_in_words(tried, result.raw.n))
+    if noise:
+        _show_noise(console, noise)
+        console.print(noise_in_words(noise, result.raw.n))
 
 
 def _scores(result: Replay, verbose: bool) -> Table:
@@ -145,6 +150,26 @@ def _show_tried(console: Console, tried: Sequence[Tried]) -> None:
             f"{one.log_loss.error:.4f}",
             one.said,
         )
+    console.print(table)
+
+
+def _show_noise(console: Console, tried: Sequence[TriedNoise]) -> None:
+    """What each label_noise gives, and the changes against the replay's own."""
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("label_noise")
+    for head in ("accuracy %", "change", "±", "log loss", "change", "±"):
+        table.add_column(head, justify="right")
+    for head in ("log loss, that share wrong", "change", "±"):
+        table.add_column(head, justify="right")
+    for one in tried:
+        pairs = ((one.accuracy, 100, 2), (one.log_loss, 1, 4), (one.expected, 1, 4))
+        cells = []
+        for found, times, digits in pairs:
+            cells.append(f"{times * found.after:.{digits}f}")
+            change = f"{times * found.value:+.{digits}f}", f"{times * found.error:.{digits}f}"
+            cells += ("", "") if one.own else change
+        table.add_row(f"{one.label_noise:g}", *cells)
     console.print(table)
 
 

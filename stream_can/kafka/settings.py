@@ -23,6 +23,7 @@ from msgspec import Meta
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.options import PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
+from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import Settings as CorrectorSettings
@@ -266,10 +267,10 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
                 check_settings(self._given(CorrectorSettings.__struct_fields__) | own.corrector)
             except ValueError as error:
                 raise ValueError(f"models.{name}: {error}") from None
-        if self.sets is not None and not 0 < self.sets < 1:
-            raise ValueError(f"sets: {self.sets}, expected a share above 0 and below 1")
-        if self.sets is not None and self.format != "json":
-            raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
+        if self.sets is not None:
+            miss_of(self.sets)
+            if self.format != "json":
+                raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
         named = (self.input, self.output, self.labels, *self.own_topics, self.learned_topic)

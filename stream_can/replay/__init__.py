@@ -6,6 +6,7 @@ from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.result import Moment, Replay
 from stream_can.replay.run import label_rates, replay
+from stream_can.replay.sets import SetMoment, SetScores, sets_for
 from stream_can.replay.steps import Arrivals, Step, steps
 from stream_can.replay.verdict import Verdict, judge, verdict
 
@@ -16,6 +17,8 @@ __all__ = [
     "Moment",
     "Recording",
     "Replay",
+    "SetMoment",
+    "SetScores",
     "Step",
     "Verdict",
     "asking_for",
@@ -23,6 +26,7 @@ __all__ = [
     "judge",
     "label_rates",
     "replay",
+    "sets_for",
     "steps",
     "verdict",
 ]

@@ -11,9 +11,11 @@ from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
+from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import Step
 from stream_can.scores import FLOOR, Scores
 from stream_can.stream.values import ColumnScores, outcomes
+from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Moment", "Replay"]
 
@@ -58,9 +60,16 @@ class Replay:
         The one the steps went through; its ``corrector`` is the state after the last row.
     requests
         What asked for labels, where they were asked for.
+    sets
+        Prediction sets that are to be made of the rows as they were sent, where they are.
     """
 
-    def __init__(self, corrector: Corrector, requests: LabelRequests | None = None) -> None:
+    def __init__(
+        self,
+        corrector: Corrector,
+        requests: LabelRequests | None = None,
+        sets: PredictionSets | None = None,
+    ) -> None:
         self.corrector, self.requests = corrector, requests
         self.classes = list(corrector.classes)
         self.raw, self.corrected = Scores(), Scores()
@@ -94,6 +103,8 @@ class Replay:
         """And the other way round."""
         self.columns = {name: ColumnScores() for name in corrector.segments}
         """Of each declared column, what became of the rows of its values."""
+        self.sets = None if sets is None else SetScores(sets, self.classes)
+        """Prediction sets, and whether they kept what they promise, where there are any."""
 
     def add(self, step: Step) -> None:
         """Count a step in, before the next one is taken: it reads the corrector's state."""
@@ -116,6 +127,8 @@ class Replay:
                 self.delay_time.add(step.arrivals.time)
         if self.columns:
             self._add_values(step, known, outcomes(P, corrected, y))
+        if self.sets is not None:
+            self.sets.add(step)
         for request in step.asked:
             self.asked[request.reason] += 1
         if step.paths is not None:
@@ -216,6 +229,7 @@ class Replay:
             "asked_rates": _by_rate(self.asked_rates),
             "asked": None if self.requests is None else self.asked,
             "seconds": self.seconds,
+            **({} if self.sets is None else {"sets": self.sets.to_dict()}),
         } | self._by_value()
 
     def _by_value(self) -> dict[str, Any]:

@@ -37,6 +37,12 @@ class Arrivals(NamedTuple):
     """For each label learned in the step, the rows that went by since its own."""
     time: NDArray[Any] | None
     """The same as time between prediction and label, where labels come at their own time."""
+    due: NDArray[np.int64]
+    """For each label learned in the step, the row before which it was."""
+    y: NDArray[np.int64]
+    """For each label learned in the step, the index of its class."""
+    fair: NDArray[np.bool_]
+    """Rows of the step whose label will come, and not because of what is in the row."""
 
 
 class Step(NamedTuple):
@@ -162,6 +168,8 @@ class _Run:
         self.given = given
         """Rows whose label arrives, or could, as long as it is not asked for."""
         self.asked = np.zeros(len(chunk.P), np.bool_)
+        self.drawn = np.zeros(len(chunk.P), np.bool_)
+        """Rows that are asked for at random."""
         self.own = np.full(len(chunk.P), until + 1)
         """For each row, the row before which its own label is learned, if that is in this chunk."""
         here = self.labels.row >= self.first
@@ -185,6 +193,7 @@ class _Run:
             begin = until
         cut = slice(start - self.first, stop - self.first)
         chunk, learned = self.chunk, join(arrived)
+        asks = self.requests is not None
         return Step(
             start,
             chunk.P[cut],
@@ -193,10 +202,13 @@ class _Run:
             np.concatenate([p.paths for p in parts if p.paths is not None], 1) if explain else None,
             None if chunk.time is None else chunk.time[cut],
             Arrivals(
-                int((self.given if self.requests is None else self.asked)[cut].sum()),
+                int((self.asked if asks else self.given)[cut].sum()),
                 int(self.given[cut].sum()),
                 learned.due - learned.row - 1,
                 learned.time - learned.asked if self.by_time else None,
+                learned.due,
+                learned.y,
+                (self.drawn if asks else self.given)[cut],
             ),
             asked,
             given_by(chunk.segments, cut),
@@ -259,6 +271,7 @@ class _Run:
         could = np.flatnonzero(self.given[at : at + len(corrected)])
         said = self.requests.ask_many((could + start).tolist(), corrected[could])
         self.asked[could + at] = [one is not None for one in said]
+        self.drawn[could + at] = [one is not None and one.reason == "random" for one in said]
         return [one for one in said if one is not None]
 
     def waiting(self) -> list[Labels]:

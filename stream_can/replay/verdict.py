@@ -13,6 +13,7 @@ from stream_can.replay.effect import NATS, POINTS, Effect
 from stream_can.replay.gains import gains
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
+from stream_can.replay.sets import sets_in_words
 
 __all__ = ["FEW", "Verdict", "errors", "judge", "verdict"]
 
@@ -98,7 +99,8 @@ def judge(result: Replay) -> Verdict:
         )
     labels = [*asked_labels(result), *_late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
-    why = " ".join([*labels, *_reasons(result, good=good and not bad, bad=bad)])
+    reasons = _reasons(result, good=good and not bad, bad=bad)
+    why = " ".join([*labels, *reasons, *sets_in_words(result.sets)])
     return Verdict(first, gains(result), why, good)
 
 

@@ -12,6 +12,7 @@ from stream_can.replay.result import Replay
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band, before_and_after, wide
 from stream_can.report.reliability import diagram
+from stream_can.report.sets import kept_and_size
 from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, Shown
 from stream_can.scores import Scores
 
@@ -217,6 +218,14 @@ FIGURES = [
         "step those of the mixture: above 1 they were overconfident, below 1 underconfident.",
         temperature,
         lambda result: len(result.paths) > 1,
+    ),
+    Shown(
+        "Prediction sets",
+        "Above: share of the rows with a known label that have it in their set, in a window of "
+        "{window} rows, with two standard errors; dashed: what was promised. Below: classes in a "
+        "set, on average.",
+        kept_and_size,
+        lambda result: result.sets is not None,
     ),
     Shown(
         "What labels buy",

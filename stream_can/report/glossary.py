@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GLOSSARY", "OF_VALUES"]
+__all__ = ["GLOSSARY", "OF_SETS", "OF_VALUES"]
 
 GLOSSARY = {
     "before": "The predictions as the classifier made them. The path raw is the same.",
@@ -67,3 +67,10 @@ OF_VALUES = {
     ),
 }
 """Where columns are declared."""
+
+OF_SETS = {
+    "prediction set": "The classes that a row can be, as certain as was promised.",
+    "promised": "The share of the labelled rows whose set holds the label, in the long run.",
+    "kept": "The share of the rows with a known label whose set, as it was sent, holds it.",
+}
+"""Where prediction sets are made."""

@@ -15,8 +15,9 @@ from stream_can.report import tables
 from stream_can.report.course import Course
 from stream_can.report.document import card, document, words, write
 from stream_can.report.figures import FIGURES
-from stream_can.report.glossary import GLOSSARY, OF_VALUES
+from stream_can.report.glossary import GLOSSARY, OF_SETS, OF_VALUES
 from stream_can.report.origin import origin
+from stream_can.report.sets import sets_facts
 from stream_can.report.svg import draw
 from stream_can.report.values import gains
 
@@ -103,6 +104,10 @@ def report(
         steps.append(f"Next: {commands['pipe']}")
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
     glossary = GLOSSARY | (OF_VALUES if result.columns else {})
+    sets = ""
+    if result.sets is not None:
+        glossary |= OF_SETS
+        sets = words("Prediction sets in numbers", sets_facts(result.sets))
     made = origin(result, made_from or {}, date or datetime.now())
     return document(
         title,
@@ -115,7 +120,7 @@ def report(
 <div class="grid">
 {"".join(cards)}
 </div>
-{_commands(commands)}{words("How this page was made", made)}
+{sets}{_commands(commands)}{words("How this page was made", made)}
 {words("What the words mean", glossary.items())}""",
     )
 

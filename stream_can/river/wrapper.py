@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -13,15 +15,18 @@ from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import class_name
+from stream_can.method.promise import miss_of
 from stream_can.method.rows import divided
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import DEFAULTS
+from stream_can.trust.sets import PredictionSets
 
 try:
     from river import base
 
     from stream_can.river import frames
     from stream_can.river.frozen import FrozenClassifier
+    from stream_can.river.sets import knowing
 except ImportError as error:
     raise ImportError(
         f"stream_can.river needs river 0.26 or newer ({error}): pip install 'stream_can[river]'"
@@ -64,6 +69,9 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     segments, segments_mb
         As for :class:`stream_can.Corrector`: features whose values, such as a tenant, say more than
         the classifier makes of them. A row without one is corrected as if it gave none.
+    sets
+        The share of the labelled rows whose set of :meth:`predict_set_one` is to hold the label,
+        such as 0.9. None for no sets.
 
     Raises
     ------
@@ -101,6 +109,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         label_noise: float = DEFAULTS.label_noise,
         segments: Sequence[str] | None = None,
         segments_mb: float = 64,
+        sets: float | None = None,
     ) -> None:
         if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
             raise ValueError(f"train_counts: expected {{class: rows}}, got {train_counts!r}")
@@ -116,9 +125,12 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         self.label_noise = label_noise
         self.segments = segments
         self.segments_mb = segments_mb
+        self.sets = sets
         # Made in any case, so that a bad setting is refused here and not at the first row.
         corrector = self._new_corrector(train_counts or [False])
         self._corrector = corrector if train_counts else None
+        made = None if sets is None else PredictionSets(corrector.classes, miss_of(sets))
+        self._sets = made if train_counts else None
 
     def _new_corrector(self, classes: Iterable[Any]) -> Corrector:
         return Corrector(
@@ -141,6 +153,11 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         """The corrector behind the classifier, to look inside; None before the first class."""
         return self._corrector
 
+    @property
+    def prediction_sets(self) -> PredictionSets | None:
+        """What makes the sets, to look inside; None without, or before the first class."""
+        return self._sets
+
     def successor(self, classifier: base.Classifier, discount: float = 0.1) -> CorrectedClassifier:
         """The wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
 
@@ -153,12 +170,14 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
 
         Returns
         -------
-        Another wrapper with these settings; this one stays as it is.
+        Another wrapper with these settings, whose sets begin anew; this one stays as it is.
         """
         after: CorrectedClassifier = self.clone()
         after.classifier = classifier  # a clone would have forgotten its training
         if self._corrector is not None:
             after._corrector = self._corrector.successor(discount)
+            if self.sets is not None:
+                after._sets = PredictionSets(self._corrector.classes, miss_of(self.sets))
         return after
 
     # ---- one row
@@ -178,7 +197,10 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         {class: probability} in the order in which the classes appeared; it sums to 1. Empty where
         neither the classifier nor a label has named a class yet.
         """
-        p, given = self._ask(x, **kwargs), self._given(x)
+        return self._answer(self._ask(x, **kwargs), self._given(x))
+
+    def _answer(self, p: Probabilities, given: Mapping[str, Any] | None) -> Probabilities:
+        """What goes out for a prediction."""
         corrector = self._corrector
         if corrector is not None and p.keys() <= corrector._index.keys():
             try:
@@ -189,6 +211,40 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         values = None if given is None else {name: [value] for name, value in given.items()}
         classes, rows = self._correct(list(p), np.array([list(p.values())], np.float64), values)
         return named(classes, rows[0])
+
+    def predict_set_one(self, x: dict[Any, Any], **kwargs: Any) -> list[Any]:
+        """Which classes the row can be, as certain as ``sets`` promises; nothing changes.
+
+        What is promised, and what is not: :class:`stream_can.trust.sets.PredictionSets`. It is
+        kept by the labels of ``learn_one``, of the sets that would be sent when they come.
+
+        Parameters
+        ----------
+        x
+            Features, as the classifier takes them.
+        **kwargs
+            Passed on to the classifier.
+
+        Returns
+        -------
+        Classes met so far, the likeliest first, and that one always. Empty where neither the
+        classifier nor a label has named a class yet.
+
+        Raises
+        ------
+        ValueError
+            ``sets`` is None.
+        """
+        if self.sets is None:
+            raise ValueError("predict_set_one: nothing was promised; make it with sets=0.9")
+        answer = self.predict_proba_one(x, **kwargs)
+        if not answer:
+            return []
+        sets = self._sets or PredictionSets(list(answer), miss_of(self.sets))
+        # A set counts its row: that of a copy.
+        new = [name for name in answer if name not in sets.classes]
+        sets = knowing(sets, new) if new else copy.copy(sets)
+        return sets.set_one([answer.get(name, 0.0) for name in sets.classes])[0]
 
     def learn_one(self, x: dict[Any, Any], y: Any = None, **kwargs: Any) -> None:
         """Learn the label of a row, in the corrector and then in the classifier.
@@ -255,6 +311,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         unheard = y is not None and y not in p and not self._has(y)
         names = list(p) if y is None else [*p, y]
         self._check_names(names)
+        answer = self._answer(p, given) if self.sets is not None else {}
         for name in names:
             if self._corrector is None:
                 self._corrector = self._new_corrector([name])
@@ -271,6 +328,22 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
                 self._corrector.observe_one(row, segments=given)
         if y is not None:
             self._corrector.learn_one(None if silent or unheard else row, y, segments=given)
+        if answer:
+            self._take_set(answer, None if unheard else y)
+
+    def _take_set(self, answer: Probabilities, y: Any) -> None:
+        """Show the sets what would be sent now and, unless it is None, its label."""
+        assert self._corrector is not None
+        assert self.sets is not None
+        classes = self._corrector.classes
+        if self._sets is None:
+            self._sets = PredictionSets(classes, miss_of(self.sets))
+        elif len(self._sets.classes) < len(classes):
+            self._sets = knowing(self._sets, classes)
+        row = in_order(answer, self._corrector)
+        _, ticket = self._sets.set_one(row)
+        if y is not None:
+            self._sets.learn_one(row, y, ticket)
 
     def _check_names(self, names: Iterable[Any]) -> None:
         """Raise ValueError for a new class that no snapshot could keep, before any is taken up."""
@@ -357,6 +430,12 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         rows[silent, :m] = self._corrector.prior
         rows[silent, m:] = 0
         return classes, np.minimum(rows, 1)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What was pickled before a parameter was known has its default."""
+        given = inspect.signature(type(self)).parameters.values()
+        older = {one.name: one.default for one in given if one.default is not one.empty}
+        self.__dict__.update({"_sets": None} | older | state)
 
     # ---- what river asks of a wrapper
 

@@ -16,6 +16,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
+from stream_can.method.promise import miss_of
 from stream_can.trust.sets import BINS, Belief, PredictionSets
 
 __all__ = ["LogSets", "Opened", "Told", "learn", "opened_sets", "packed_sets", "sets_under"]
@@ -63,7 +64,7 @@ def sets_under(
     m, half_life = len(corrector.classes), float(corrector.settings["half_life"])
     if kept is None or m < 2:
         return None
-    miss = round(1 - kept, 12)
+    miss = miss_of(kept)
     if sets is None or sets.miss != miss or len(sets.classes) != m:
         return PredictionSets(m, miss, half_life=half_life)
     sets.half_life = half_life

@@ -50,6 +50,7 @@ from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.method.asking import LabelRequests
+from stream_can.method.promise import miss_of
 from stream_can.scores import Scores
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
@@ -154,8 +155,8 @@ class Task:
         if requests is not None and max_bytes is not None:
             max_bytes -= MARK_SIZE
         begin = next_prediction, next_label
-        if sets is not None and not 0 < sets < 1:
-            raise ValueError(f"sets: {sets}, expected a share above 0 and below 1")
+        if sets is not None:
+            miss_of(sets)
         named = fields is not None and (fields.model is not None or fields.version is not None)
         if named and not isinstance(corrector, Replica):
             raise ValueError("model, version: a task with lanes learns from the replica of a log")

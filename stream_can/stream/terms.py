@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stream_can.corrector import Corrector
+from stream_can.method.promise import miss_of
 from stream_can.method.settings import without_default_noise
 from stream_can.stream.entry import BadEntry, FleetTerms, LogEntry
 from stream_can.stream.identity import Identity
@@ -69,9 +70,13 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
             changed |= {"app": one.app, "identity": one.identity}
             changed["since"] = (record.offset, record.timestamp)
         elif one.settings is not None and corrector is not None:
-            fleet, sets = one.fleet or self.fleet, one.settings.get("sets", self.sets)
-            if sets is not None and not (isinstance(sets, float) and 0 < sets < 1):
-                raise BadEntry(f"sets: {sets}, expected a share above 0 and below 1")
+            fleet = one.fleet or self.fleet
+            sets: Any = one.settings.get("sets", self.sets)
+            try:
+                if sets is not None:
+                    miss_of(sets)
+            except ValueError as error:
+                raise BadEntry(str(error)) from None
             now = digest(corrector.settings | {"sets": sets}, fleet)
             changed["fleet"], changed["sets"] = fleet, sets
             others = tuple(before for before in self.held if before != now)

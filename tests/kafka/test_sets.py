@@ -91,5 +91,5 @@ def test_other_formats_are_refused(broker: Broker) -> None:
     app = App(broker.bootstrap_servers)
     with pytest.raises(ValueError, match=r'sets: needs format = "json"'):
         app.settings(sets=0.9, format="avro", schema_registry="http://127.0.0.1:1")
-    with pytest.raises(ValueError, match=r"sets: 1\.5, expected a share"):
+    with pytest.raises(ValueError, match=r"sets: 1\.5, expected the share"):
         app.settings(sets=1.5)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, LabelRequests, SnapshotMismatch
 from stream_can.kafka import shared
+from stream_can.method.promise import miss_of
 from stream_can.stream import entry
 from stream_can.stream.entry import FleetTerms, entries
 from stream_can.stream.fields import Fields
@@ -77,7 +78,7 @@ def test_a_pipe_sends_the_sets_of_a_loop(seed, cuts, kept):
     for piece in cut(everything, cuts):
         outputs += said(task.handle(piece).outputs)
         task = Task.from_bytes(task.to_bytes(recent=True), labels_topic="labels", sets=kept)
-    loop, sent = PredictionSets(3, round(1 - kept, 12)), {}
+    loop, sent = PredictionSets(3, miss_of(kept)), {}
     answers = iter(outputs)
     for record in everything:
         if record.topic == "in":
@@ -127,7 +128,7 @@ def test_rounded_answers_have_sets_of_what_is_sent():
 
 @pytest.mark.parametrize("kept", [0.0, 1.0, -1, math.nan])
 def test_a_share_that_is_none(kept):
-    with pytest.raises(ValueError, match=r"sets: .*expected a share above 0 and below 1"):
+    with pytest.raises(ValueError, match=r"sets: .*expected the share that sets promise"):
         Task(Corrector(CLASSES), sets=kept)
 
 

@@ -1,0 +1,236 @@
+"""Prediction sets over a replay: did they keep what they promise, and how large were they?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.change import Change, change
+from stream_can.method.promise import miss_of
+from stream_can.replay.steps import Step
+from stream_can.trust.sets import PredictionSets, Ticket
+
+__all__ = ["WINDOW", "SetMoment", "SetScores", "sets_for", "sets_in_words"]
+
+WINDOW = 500
+"""Rows with a known label, in a row, of which the worst are told."""
+
+
+class SetMoment(NamedTuple):
+    """The sets of one step."""
+
+    row: int
+    """Rows until then."""
+    rows: int
+    """Rows of the step."""
+    size: int
+    """Classes in all of their sets."""
+    known: int
+    """Rows of the step whose label is known."""
+    kept: int
+    """Of those, how many have it in their set."""
+
+
+class SetScores:
+    """What became of the promise of prediction sets in a replay.
+
+    Each row that was sent is given a set; each label teaches the sets when it teaches the
+    corrector. Where labels are asked for only those teach that were drawn at random.
+
+    Parameters
+    ----------
+    sets
+        New ones, or those of an earlier replay. They learn.
+    classes
+        The names of the corrector's classes.
+
+    Raises
+    ------
+    ValueError
+        The sets have other classes than the corrector.
+    """
+
+    def __init__(self, sets: PredictionSets, classes: Sequence[Any]) -> None:
+        if list(sets.classes) != list(classes):
+            raise ValueError(
+                f"sets: of classes {list(sets.classes)}, but the corrector has {list(classes)}"
+            )
+        self.sets = sets
+        self.promised = round(1 - sets.miss, 15)
+        self.moments: list[SetMoment] = []
+        """How the stream went, step by step."""
+        self.rows = self.size = self.single = 0
+        """Rows; classes in all of their sets; sets of one class."""
+        self.known = self.known_kept = 0
+        """Rows whose label is known, whether it arrives or not, and those that have it."""
+        self.learned = self.learned_kept = 0
+        """Rows whose label taught the sets, and those that have it."""
+        self._waiting: dict[int, tuple[NDArray[np.float64], Ticket, bool]] = {}
+        """Rows whose label is on its way and will teach: as sent, and whether the set has it."""
+        self._tail = np.zeros(0, np.int64)
+        """Whether the last rows with a known label, fewer than a window, have it."""
+        self._worst: tuple[int, int] | None = None
+        """How many rows of the worst window have it, and the row behind it."""
+
+    def add(self, step: Step) -> None:
+        """Make the sets of a step's rows, with the labels that come between them."""
+        arrivals, inside = step.arrivals, np.zeros(step.P.shape, np.bool_)
+        at = 0
+        if arrivals is not None and len(arrivals.due):
+            dues, starts = np.unique(arrivals.due, return_index=True)
+            rows, ys = (arrivals.due - 1 - arrivals.rows).tolist(), arrivals.y.tolist()
+            ends = np.append(starts[1:], len(rows)).tolist()
+            for due, start, end in zip(dues.tolist(), starts.tolist(), ends, strict=True):
+                self._make(step, inside, at, due - step.first)
+                at = due - step.first
+                self._learn(zip(rows[start:end], ys[start:end], strict=True))
+        self._make(step, inside, at, len(step.P))
+        self._count(step, inside)
+
+    def _make(self, step: Step, inside: NDArray[np.bool_], start: int, stop: int) -> None:
+        """The sets of rows ``start`` to ``stop`` of a step; those whose label comes are kept."""
+        if start == stop:
+            return
+        inside[start:stop], tickets = self.sets.set_many(step.corrected[start:stop])
+        if step.arrivals is None:
+            return
+        for i in (np.flatnonzero(step.arrivals.fair[start:stop]) + start).tolist():
+            kept = bool(inside[i, step.y[i]])
+            # A copy: the other rows of the step need not wait with it.
+            self._waiting[step.first + i] = step.corrected[i].copy(), tickets[i - start], kept
+
+    def _learn(self, labels: Iterable[tuple[int, int]]) -> None:
+        """Labels that come before the same row; of rows that were asked for by margin none."""
+        found = [(self._waiting.pop(row), y) for row, y in labels if row in self._waiting]
+        if not found:
+            return
+        rows, tickets, kept = zip(*(waited for waited, _ in found), strict=True)
+        names = [self.sets.classes[y] for _, y in found]
+        self.sets.learn_many(np.array(rows), names, tickets)
+        self.learned += len(found)
+        self.learned_kept += sum(kept)
+
+    def _count(self, step: Step, inside: NDArray[np.bool_]) -> None:
+        sizes = inside.sum(axis=1)
+        at = np.flatnonzero(step.y >= 0)
+        kept = inside[at, step.y[at]].astype(np.int64)
+        self.rows += len(sizes)
+        self.size += int(sizes.sum())
+        self.single += int((sizes == 1).sum())
+        self.known += len(at)
+        self.known_kept += int(kept.sum())
+        moment = SetMoment(
+            step.first + len(sizes), len(sizes), int(sizes.sum()), len(at), int(kept.sum())
+        )
+        self.moments.append(moment)
+        run = np.concatenate([self._tail, kept])
+        if len(run) >= WINDOW:
+            total = np.append(0, np.cumsum(run))
+            sums = total[WINDOW:] - total[:-WINDOW]
+            least = int(sums.argmin())
+            if self._worst is None or sums[least] < self._worst[0]:
+                last = at[least + WINDOW - 1 - len(self._tail)]
+                self._worst = int(sums[least]), step.first + int(last) + 1
+        self._tail = run[-(WINDOW - 1) :]
+
+    @property
+    def kept(self) -> float:
+        """Share of the rows with a known label that have it in their set; nan without rows."""
+        return _share(self.known_kept, self.known)
+
+    @property
+    def kept_learned(self) -> float:
+        """The same of the rows whose label taught the sets: those that the promise is made to."""
+        return _share(self.learned_kept, self.learned)
+
+    @property
+    def mean_size(self) -> float:
+        """Classes in a set, on average over all rows."""
+        return _share(self.size, self.rows)
+
+    @property
+    def singletons(self) -> float:
+        """Share of all rows whose set has one class."""
+        return _share(self.single, self.rows)
+
+    @property
+    def worst(self) -> tuple[float, int] | None:
+        """The lowest share kept in 500 rows with a known label in a row, and the row behind them.
+
+        None where there are fewer.
+        """
+        return None if self._worst is None else (self._worst[0] / WINDOW, self._worst[1])
+
+    @property
+    def off(self) -> Change | None:
+        """What was promised against what was kept, with a standard error; None without labels."""
+        known = np.array([moment.known for moment in self.moments])
+        return change(known, self.promised * known, [moment.kept for moment in self.moments])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without the course, as JSON would have it."""
+        off = self.off
+        return {
+            "promised": self.promised,
+            "kept": _plain(self.kept),
+            "kept_error": None if off is None else _plain(off.error),
+            "known": self.known,
+            "kept_learned": _plain(self.kept_learned),
+            "learned": self.learned,
+            "mean_size": _plain(self.mean_size),
+            "singletons": _plain(self.singletons),
+            "worst_window": None
+            if self.worst is None
+            else {"rows": WINDOW, "kept": self.worst[0], "until_row": self.worst[1]},
+        }
+
+
+def sets_for(classes: Sequence[Any], promised: float) -> PredictionSets:
+    """New sets that promise to hold the label in a share of the labelled rows, such as 0.9.
+
+    Raises
+    ------
+    ValueError
+        The share is not in (0, 1).
+    """
+    return PredictionSets(list(classes), miss_of(promised))
+
+
+def sets_in_words(scores: SetScores | None) -> list[str]:
+    """One or two sentences; none where there are no sets or no labels."""
+    if scores is None or (off := scores.off) is None:
+        return []
+    error = "" if off.error != off.error else f" (standard error {100 * off.error:.1f})"
+    said = (
+        f"Prediction sets promise {_percent(scores.promised)} and keep"
+        f" {100 * scores.kept:.1f} %{error} of the {scores.known:,} rows whose label is known"
+    )
+    if not scores.learned:
+        said += "; no label came that could teach them"
+    elif scores.learned != scores.known:
+        said += (
+            f", {100 * scores.kept_learned:.1f} % of the {scores.learned:,} whose label taught them"
+        )
+    said += (
+        f": {scores.mean_size:.2f} classes on average, {100 * scores.singletons:.0f} % of the sets"
+        " have one"
+    )
+    if scores.worst is not None:
+        said += f"; worst {WINDOW} rows in a row {100 * scores.worst[0]:.1f} %"
+    return [f"{said}."]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.10g} %"
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def _plain(value: float) -> float | None:
+    """A number with None for nan, which JSON does not have."""
+    return None if value != value else value

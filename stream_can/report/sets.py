@@ -1,0 +1,60 @@
+"""Prediction sets on the page: kept against promised and their size over time, and in numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from stream_can.replay.result import Replay
+from stream_can.replay.sets import WINDOW, SetScores
+from stream_can.report.course import Course
+from stream_can.report.curves import along, band
+from stream_can.report.svg import AFTER, BEFORE, MUTED, Key
+
+__all__ = ["kept_and_size", "sets_facts"]
+
+
+def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
+    """Two small figures upon each other, along the same rows."""
+    assert result.sets is not None
+    course, moments = Course(result), result.sets.moments
+    sums = course.sums([(one.kept, one.known, one.size, one.rows) for one in moments])
+    known = np.where(sums[:, 1] > 0.5, sums[:, 1], np.nan)
+    kept = sums[:, 0] / known
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    above.axhline(100 * result.sets.promised, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
+    error = np.sqrt(np.maximum(kept * (1 - kept), 0) / known)
+    band(above, course, 100 * kept, 100 * error, AFTER)
+    above.plot(course.x, 100 * kept, color=AFTER, label=" kept")
+    above.set_ylabel("kept, %")
+    low = np.nanmin(100 * (kept - 2 * error), initial=100 * result.sets.promised)
+    above.set_ylim(max(0, low - 1), 101)
+    size = sums[:, 2] / np.maximum(sums[:, 3], 1)
+    below.plot(course.x, size, color=BEFORE, label=" size")
+    below.set_ylabel("size")
+    below.set_ylim(0, 1.15 * max(1, float(size.max())))
+    below.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
+    along(below, result)
+    return [Key("kept", AFTER), Key("mean size", BEFORE)]
+
+
+def sets_facts(scores: SetScores) -> list[tuple[str, str]]:
+    """Names and numbers."""
+    found = [("promised", f"{100 * scores.promised:.10g} %")]
+    if (off := scores.off) is not None:
+        error = "" if off.error != off.error else f" (± {100 * off.error:.2f})"
+        rows = f"{scores.known:,} rows whose label is known"
+        found.append(("kept", f"{100 * scores.kept:.2f} %{error} of the {rows}"))
+    if scores.learned:
+        rows = f"{scores.learned:,} rows whose label taught the sets"
+        found.append(
+            ("kept where labels taught", f"{100 * scores.kept_learned:.2f} % of the {rows}")
+        )
+    found.append(("mean size", f"{scores.mean_size:.2f} classes"))
+    found.append(("of one class", f"{100 * scores.singletons:.1f} % of the sets"))
+    if scores.worst is not None:
+        kept, row = scores.worst
+        text = f"{100 * kept:.1f} % kept, up to row {row:,}"
+        found.append((f"worst {WINDOW} rows in a row", text))
+    return found
