@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.change import Change, change
+from stream_can.change import change
 from stream_can.method.promise import miss_of
 from stream_can.replay.steps import Step
 from stream_can.trust.sets import PredictionSets, Ticket
@@ -165,18 +165,19 @@ class SetScores:
         return None if self._worst is None else (self._worst[0] / WINDOW, self._worst[1])
 
     @property
-    def off(self) -> Change | None:
-        """What was promised against what was kept, with a standard error; None without labels."""
+    def error(self) -> float:
+        """Standard error of ``kept``, over 30 stretches of the stream; nan for a single one."""
         known = np.array([moment.known for moment in self.moments])
-        return change(known, self.promised * known, [moment.kept for moment in self.moments])
+        kept = [moment.kept for moment in self.moments]
+        found = change(known, self.promised * known, kept)
+        return float("nan") if found is None else found.error
 
     def to_dict(self) -> dict[str, Any]:
         """Without the course, as JSON would have it."""
-        off = self.off
         return {
             "promised": self.promised,
             "kept": _plain(self.kept),
-            "kept_error": None if off is None else _plain(off.error),
+            "kept_error": _plain(self.error),
             "known": self.known,
             "kept_learned": _plain(self.kept_learned),
             "learned": self.learned,
@@ -201,9 +202,10 @@ def sets_for(classes: Sequence[Any], promised: float) -> PredictionSets:
 
 def sets_in_words(scores: SetScores | None) -> list[str]:
     """One or two sentences; none where there are no sets or no labels."""
-    if scores is None or (off := scores.off) is None:
+    if scores is None or not scores.known:
         return []
-    error = "" if off.error != off.error else f" (standard error {100 * off.error:.1f})"
+    off = 100 * scores.error
+    error = "" if off != off else f" (standard error {off:.1f})"
     said = (
         f"Prediction sets promise {_percent(scores.promised)} and keep"
         f" {100 * scores.kept:.1f} %{error} of the {scores.known:,} rows whose label is known"

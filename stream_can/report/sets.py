@@ -42,8 +42,9 @@ def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
 def sets_facts(scores: SetScores) -> list[tuple[str, str]]:
     """Names and numbers."""
     found = [("promised", f"{100 * scores.promised:.10g} %")]
-    if (off := scores.off) is not None:
-        error = "" if off.error != off.error else f" (± {100 * off.error:.2f})"
+    if scores.known:
+        off = 100 * scores.error
+        error = "" if off != off else f" (± {off:.2f})"
         rows = f"{scores.known:,} rows whose label is known"
         found.append(("kept", f"{100 * scores.kept:.2f} %{error} of the {rows}"))
     if scores.learned:

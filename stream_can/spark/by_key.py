@@ -9,10 +9,12 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import ArrayType, DoubleType, StructType
+from pyspark.sql.types import ArrayType, DoubleType, StringType, StructType
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.method.classes import json_name
+from stream_can.method.promise import miss_of
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -22,6 +24,8 @@ from stream_can.spark.columns import (
     refuse,
 )
 from stream_can.spark.fixed import Errors
+from stream_can.spark.sets import learn_label
+from stream_can.trust.sets import PredictionSets
 
 __all__ = ["correct_by_key"]
 
@@ -35,6 +39,8 @@ def correct_by_key(
     label: str = "label",
     order: str = "time",
     into: str = "corrected",
+    sets: float | None = None,
+    set_into: str = "set",
     errors: Errors = "raise",
 ) -> DataFrame:
     """Correct a stream with a state for each key: tenants, devices, models.
@@ -54,24 +60,28 @@ def correct_by_key(
         The column of keys.
     start
         What each key begins with.
-    probs, label, order, into, errors
+    probs, label, order, into, sets, set_into, errors
         As for :class:`Learning`; with "null" for ``errors`` what cannot be used teaches nothing.
         So are the columns that ``start`` has as segments; each key keeps values of its own.
 
     Returns
     -------
-    The predictions, in their order for each key, without ``label`` and with the new column of
+    The predictions, in their order for each key, without ``label`` and with the new columns of
     arrays; a streaming DataFrame to be written in the output mode "append".
     """
-    check_columns(df, key, probs, label, order, new=[into])
+    check_columns(df, key, probs, label, order, new=[into, None if sets is None else set_into])
     check_segments(df, start.segments)
     df = df.withColumn(probs, arrays(df, probs))
     fields = [field for field in df.schema.fields if field.name != label]
     schema = StructType(fields).add(into, ArrayType(DoubleType(), containsNull=False))
+    new = None
+    if sets is not None:
+        schema = schema.add(set_into, ArrayType(StringType(), containsNull=False))
+        new = PredictionSets(start.classes, miss_of(sets)).to_bytes(), set_into
     # Text, because pandas makes floats of integers beside null.
     texts = {f"{into} segment {i}": quoted(name) for i, name in enumerate(start.segments)}
     df = df.withColumns({name: column.cast("string") for name, column in texts.items()})
-    processor = _ByKey(start.to_bytes(), df.columns, key, probs, label, order, into, errors)
+    processor = _ByKey(start.to_bytes(), df.columns, key, probs, label, order, into, errors, new)
     return df.groupBy(key).transformWithStateInPandas(processor, schema, "append", "none")
 
 
@@ -88,12 +98,16 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         order: str,
         into: str,
         errors: Errors,
+        sets: tuple[bytes, str] | None,
     ) -> None:
         self._start, self._columns, self._key, self._errors = start, columns, key, errors
+        self._sets = sets
         self._probs, self._label, self._order, self._into = probs, label, order, into
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("corrector", "snapshot binary")
+        if self._sets is not None:
+            self._state_of_sets = handle.getValueState("sets", "snapshot binary")
 
     def handleInputRows(  # noqa: N802, Spark's name
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
@@ -104,7 +118,7 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         is missing is no error. Predictions that are no probability vectors get None.
         """
         state = self._state.get()[0] if self._state.exists() else self._start
-        corrector = Corrector.from_bytes(bytes(state))
+        corrector, sets = Corrector.from_bytes(bytes(state)), self._sets_of_key()
         frame = pd.concat(list(rows), ignore_index=True)
         frame.columns = pd.Index(self._columns)  # Spark calls some "_5", whose names are no words
         column = pa.array(frame[self._probs], pa.list_(pa.float64()))
@@ -118,26 +132,52 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         texts = {name: frame.pop(f"{self._into} segment {i}") for i, name in enumerate(names)}
         given = pd.DataFrame(texts).to_dict("records") or None
         corrected: list[Any] = [None] * len(P)
+        found: list[Any] = [None] * len(P)
         places = self._in_order(frame, is_label, P, given, key)
         for i in places:
             if i in bad and not (is_label[i] and gone[i]):
                 continue
             if not is_label[i]:
                 corrected[i] = corrector.process_one(P[i], segments=given and given[i])
+                if sets is not None:
+                    found[i] = [json_name(name) for name in sets.set_one(corrected[i])[0]]
                 continue
             try:
+                now = None
+                if sets is not None and not gone[i]:
+                    now = corrector.correct_one(P[i], segments=given and given[i])
                 corrector.learn_one(
                     None if gone[i] else P[i],
                     frame[self._label][i],
                     segments=given and given[i],
                 )
+                if sets is not None and now is not None:
+                    learn_label(sets, now, frame[self._label][i])
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"{self._key} = {key[0]}: {error}") from None
         self._state.update((corrector.to_bytes(),))
         frame[self._into] = corrected
+        if sets is not None and self._sets is not None:
+            self._state_of_sets.update((sets.to_bytes(),))
+            frame[self._sets[1]] = found
         kept = frame.loc[[i for i in places if not is_label[i]]]
         yield kept.drop(columns=self._label)
+
+    def _sets_of_key(self) -> PredictionSets | None:
+        """The prediction sets of the key, where there are to be any."""
+        if self._sets is None:
+            return None
+        new = PredictionSets.from_bytes(self._sets[0])
+        if not self._state_of_sets.exists():
+            return new
+        found = PredictionSets.from_bytes(bytes(self._state_of_sets.get()[0]))
+        if found.miss != new.miss:
+            raise StreamCANError(
+                f"sets: those of the checkpoint may miss {found.miss:g}, not {new.miss:g}; another"
+                " promise needs a new checkpoint"
+            )
+        return found
 
     def _in_order(
         self,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DoubleType, FloatType, StructType
+from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, StructType
 
 from stream_can.corrector import Corrector
 from stream_can.spark.columns import (
@@ -25,6 +25,8 @@ from stream_can.spark.columns import (
     refuse,
     segments_of,
 )
+from stream_can.spark.sets import names_of_sets, of_state
+from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Errors", "correct"]
 
@@ -38,6 +40,8 @@ def correct(
     probs: str = "probability",
     into: str = "corrected",
     receipt: str | None = None,
+    sets: PredictionSets | bytes | str | os.PathLike[str] | None = None,
+    set_into: str = "set",
     key: str | None = None,
     errors: Errors = "raise",
 ) -> DataFrame:
@@ -63,6 +67,12 @@ def correct(
         A second new column, where labels come back to :class:`Learning`: arrays of 3 m floats, with
         segments 5 m, what :meth:`Corrector.process_one <stream_can.Corrector.process_one>` calls a
         receipt.
+    sets
+        Prediction sets that have learned, or what their ``to_bytes`` gave, or the path of a file of
+        that: then there is a column of sets. Each is that of the row as it is sent, as if it
+        were the next.
+    set_into
+        That column: arrays of the names of classes, the likeliest first.
     key
         The column whose value an error names the row by.
     errors
@@ -77,11 +87,11 @@ def correct(
     ValueError, TypeError
         A column is missing or of another type, or there already.
     SnapshotMismatch
-        ``state`` is no state of a Corrector.
+        ``state`` is no state of a Corrector, or ``sets`` none of sets of its classes.
     InvalidPrediction
         Within Spark's own error, when the DataFrame is computed.
     """
-    check_columns(df, probs, key, new=(into, receipt))
+    check_columns(df, probs, key, new=(into, receipt, None if sets is None else set_into))
     if errors not in ("raise", "null"):
         raise ValueError(f"errors: {errors!r}, expected 'raise' or 'null'")
     if isinstance(state, Corrector):
@@ -89,6 +99,7 @@ def correct(
     else:
         data = state if isinstance(state, bytes) else Path(state).read_bytes()
         state = Corrector.from_bytes(data)  # what is wrong with it is said here
+    made = None if sets is None else of_state(sets, state).to_bytes()
     names, vectors = df.columns, is_vector(df, probs)
     check_segments(df, state.segments)
     source = into if vectors else probs
@@ -106,19 +117,24 @@ def correct(
             columns = {name: batch.column(name) for name in names}
             segments = segments_of([columns[s] for s in corrector.segments], corrector.segments)
             if receipt is None:
-                columns[into] = lists(corrector.correct_many(P, segments=segments), bad)
+                better = corrector.correct_many(P, segments=segments)
+                columns[into] = lists(better, bad)
             else:
                 better, receipts = corrector.correct_and_sum(
                     P, sums, receipt=True, segments=segments
                 )
                 columns[into] = lists(better, bad)
                 columns[receipt] = lists(receipts, bad)
+            if made is not None:
+                columns[set_into] = names_of_sets(made, better, bad)
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     schema = StructType(df.schema.fields[: len(names)])
     schema.add(into, ArrayType(DoubleType(), containsNull=False))
     if receipt is not None:
         schema.add(receipt, ArrayType(FloatType(), containsNull=False))
+    if made is not None:
+        schema.add(set_into, ArrayType(StringType(), containsNull=False))
     corrected = df.mapInArrow(run, schema)
     if vectors:
         as_vector = F.when(F.col(into).isNotNull(), array_to_vector(F.col(into)))

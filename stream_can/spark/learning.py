@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.method.promise import miss_of
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -23,8 +24,10 @@ from stream_can.spark.columns import (
     segments_of,
 )
 from stream_can.spark.fixed import Errors, correct
+from stream_can.spark.sets import learn_label
 from stream_can.spark.states import States
 from stream_can.spark.sums import of_batch, without_decay
+from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Learning"]
 
@@ -57,6 +60,10 @@ class Learning:
         The column of receipts, which predictions get and labels may bring back: then what was sent
         is judged. Without, or null, what state n - 1 makes of the row is judged; the same where the
         label comes within the batch of its prediction.
+    sets, set_into
+        The share of the labelled rows whose set is to hold the label, such as 0.9, and the column
+        of these sets: arrays of the names of classes. What was learned of them lies beside the
+        states, ``<n>.sets``. A label judges the set that would be sent when it is learned.
     learn_share
         Learn this share of the labels, chosen by a hash of order, label and prediction.
     most_labels
@@ -82,6 +89,8 @@ class Learning:
         order: str = "time",
         into: str = "corrected",
         receipt: str | None = None,
+        sets: float | None = None,
+        set_into: str = "set",
         key: str | None = None,
         errors: Errors = "raise",
         learn_share: float = 1.0,
@@ -95,6 +104,7 @@ class Learning:
         self._probs, self._label, self._order, self._into = probs, label, order, into
         self._receipt, self._key, self._errors = receipt, key, errors
         self._share, self._most = learn_share, most_labels
+        self._miss, self._set_into = None if sets is None else miss_of(sets), set_into
 
     def then(self, output: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], None]:
         """What to give to ``foreachBatch``.
@@ -114,16 +124,17 @@ class Learning:
             query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             newest = self._states.check(n, query)
             state = self._states.read(n - 1)
+            sets = None if self._miss is None else self._states.sets(n - 1, self._miss)
             check_segments(df, state.segments)
             df.persist()  # read once, for output, sums and labels
             try:
                 is_label = F.col(self._label).isNotNull()
                 predictions = df.filter(~is_label)
-                output(self._corrected(predictions, state), n)
+                output(self._corrected(predictions, state, sets), n)
                 if newest < n:
                     labels = self._labels(df.filter(is_label), state.segments)
-                    self._learn(state, self._sums(predictions, state), labels, n)
-                    self._states.save(state, n)
+                    self._learn(state, sets, self._sums(predictions, state), labels, n)
+                    self._states.save(state, n, sets)
             finally:
                 df.unpersist()
 
@@ -134,15 +145,24 @@ class Learning:
         """The newest state in the folder, to look inside; ``start`` where there is none yet."""
         return self._states.last()
 
+    @property
+    def prediction_sets(self) -> PredictionSets | None:
+        """The newest sets in the folder, to look inside; None where there are none yet."""
+        return self._states.last_sets()
+
     # ---- a batch
 
-    def _corrected(self, predictions: DataFrame, state: Corrector) -> DataFrame:
+    def _corrected(
+        self, predictions: DataFrame, state: Corrector, sets: PredictionSets | None
+    ) -> DataFrame:
         return correct(
             predictions if self._receipt is None else predictions.drop(self._receipt),
             state,
             probs=self._probs,
             into=self._into,
             receipt=self._receipt,
+            sets=sets,
+            set_into=self._set_into,
             key=self._key,
             errors=self._errors,
         )
@@ -189,7 +209,14 @@ class Learning:
         chosen = chosen.orderBy("hash").limit(self._most).coalesce(1)
         return chosen.sortWithinPartitions(*keys).drop("hash").toArrow()
 
-    def _learn(self, state: Corrector, sums: NDArray[np.float64], labels: pa.Table, n: int) -> None:
+    def _learn(
+        self,
+        state: Corrector,
+        sets: PredictionSets | None,
+        sums: NDArray[np.float64],
+        labels: pa.Table,
+        n: int,
+    ) -> None:
         """Teach state n - 1 what batch n brings: the sums of its predictions, then its labels."""
         if missing := labels["order"].null_count:
             raise StreamCANError(
@@ -204,7 +231,7 @@ class Learning:
         # All predictions labelled here were sent by this state or an earlier one. So where a label
         # brings no receipt, take what this state makes of the row, before any label of the batch.
         segments = segments_of(labels.columns[4:], state.segments)
-        _, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True, segments=segments)
+        rows, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True, segments=segments)
         for i, brought in enumerate(labels["receipt"].to_pylist()):
             if brought is not None and len(brought) == receipts.shape[1]:
                 receipts[i] = brought
@@ -218,6 +245,8 @@ class Learning:
                 else:
                     given = segments and {column: segments[column][i] for column in segments}
                     state.learn_one(P[i], name, receipt=receipts[i], segments=given)
+                    if sets is not None:
+                        learn_label(sets, rows[i], name)
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"batch {n}: {error}") from None

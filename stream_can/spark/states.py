@@ -8,6 +8,7 @@ from pathlib import Path
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.trust.sets import PredictionSets
 
 __all__ = ["States"]
 
@@ -17,6 +18,8 @@ KEPT = 3
 
 class States:
     """A folder with ``<n>.state`` for each of the last batches, and the id of their checkpoint.
+
+    Where there are prediction sets, also ``<n>.sets``.
 
     Parameters
     ----------
@@ -72,16 +75,55 @@ class States:
         there = self._numbers()
         return self.read(there[-1]) if there else self._start
 
-    def save(self, state: Corrector, n: int) -> None:
-        """Write state n, whole at every moment, and remove old ones."""
-        snapshot.save(state.to_bytes(), self._path(n))
-        for old in self._numbers()[:-KEPT]:
-            self._path(old).unlink()
+    def sets(self, n: int, miss: float) -> PredictionSets:
+        """The prediction sets of state n; new ones where no state up to it has any.
 
-    def _numbers(self) -> list[int]:
-        names = self._folder.glob("*.state")
-        found = (re.fullmatch(r"(-1|\d+)\.state", path.name) for path in names)
+        Raises
+        ------
+        StreamCANError
+            They are missing, or promise something else.
+        """
+        there = [k for k in self._numbers("sets") if k <= n]
+        if not there:
+            return PredictionSets(self._start.classes, miss)
+        anew = f"remove {self._folder}/*.sets to begin with new ones"
+        if n not in there:
+            raise StreamCANError(
+                f"sets {n} are missing in {self._folder}; bring them back, or {anew}"
+            )
+        found = PredictionSets.from_bytes(self._path(n, "sets").read_bytes())
+        snapshot.match("classes", found.classes, self._start.classes)
+        if found.miss != miss:
+            raise StreamCANError(
+                f"sets: {self._path(n, 'sets')} may miss {found.miss:g}, not {miss:g}; {anew}"
+            )
+        return found
+
+    def last_sets(self) -> PredictionSets | None:
+        """The newest sets; None where there are none yet."""
+        there = [k for k in self._numbers("sets") if k in self._numbers()]
+        return (
+            PredictionSets.from_bytes(self._path(there[-1], "sets").read_bytes()) if there else None
+        )
+
+    def save(self, state: Corrector, n: int, sets: PredictionSets | None = None) -> None:
+        """Write state n, whole at every moment, and remove old ones.
+
+        Its sets are written before it: a batch has come once its state is there.
+        """
+        if sets is not None:
+            snapshot.save(sets.to_bytes(), self._path(n, "sets"))
+        snapshot.save(state.to_bytes(), self._path(n))
+        first = self._numbers()[-KEPT:][0]
+        for kind in ("state", "sets"):
+            for old in self._numbers(kind):
+                if old < first:
+                    self._path(old, kind).unlink()
+
+    def _numbers(self, kind: str = "state") -> list[int]:
+        names = self._folder.glob(f"*.{kind}")
+        found = (re.fullmatch(rf"(-1|\d+)\.{kind}", path.name) for path in names)
         return sorted(int(match[1]) for match in found if match)
 
-    def _path(self, n: int) -> Path:
-        return self._folder / f"{n}.state"
+    def _path(self, n: int, kind: str = "state") -> Path:
+        return self._folder / f"{n}.{kind}"

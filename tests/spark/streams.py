@@ -1,6 +1,7 @@
 """A stream of predictions and labels as files, and what an offline fold makes of it."""
 
 import os
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -9,9 +10,11 @@ import pyarrow.parquet as pq
 
 from stream_can import Corrector
 from stream_can.spark.sums import of_batch, without_decay
+from stream_can.trust.sets import PredictionSets
 
 CLASSES = ["a", "b", "c", "d"]
 SCHEMA = "id long, time double, probs array<double>, label string"
+MISS = 0.2
 FILES = 10
 PER_BATCH = 2
 
@@ -65,9 +68,15 @@ def learn(corrector, before, p, y):
     corrector.learn_one(p, y, receipt=receipt)
 
 
+def next_set(sets, row):
+    """The set of a row as if it were the next."""
+    return pickle.loads(pickle.dumps(sets)).set_one(row)[0]
+
+
 def offline(folder, corrector):
-    """{batch: {id: corrected}} and {batch: the state behind it}, of one process without Spark."""
-    outputs, states = {}, {}
+    """{batch: {id: (corrected, set)}} and {batch: the state behind it and its sets}, of one process
+    without Spark."""
+    outputs, states, sets = {}, {}, PredictionSets(CLASSES, MISS)
     paths = sorted(folder.glob("*.parquet"))
     for batch in range(FILES // PER_BATCH):
         files = [pq.read_table(path) for path in paths[batch * PER_BATCH :][:PER_BATCH]]
@@ -77,7 +86,8 @@ def offline(folder, corrector):
             predictions = table.filter(pc.is_null(table["label"]))
             P = np.array(predictions["probs"].to_pylist())
             ids = predictions["id"].to_pylist()
-            outputs[batch] |= dict(zip(ids, corrector.correct_many(P).tolist(), strict=True))
+            sent = corrector.correct_many(P).tolist()
+            outputs[batch] |= {i: (p, next_set(sets, p)) for i, p in zip(ids, sent, strict=True)}
             sums.append(free.new_sums())
             free.correct_and_sum(P, sums[-1])
         before = Corrector.from_bytes(corrector.to_bytes())
@@ -85,5 +95,8 @@ def offline(folder, corrector):
         rows = [row for table in files for row in table.to_pylist() if row["label"] is not None]
         for row in sorted(rows, key=lambda row: (row["time"], row["label"], row["probs"] or [])):
             learn(corrector, before, row["probs"], row["label"])
-        states[batch] = corrector.to_bytes()
+            if row["probs"] is not None:
+                now = before.correct_one(row["probs"])
+                sets.learn_one(now, row["label"], sets.set_one(now)[1])
+        states[batch] = corrector.to_bytes(), sets.to_bytes()
     return outputs, states

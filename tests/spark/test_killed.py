@@ -34,6 +34,8 @@ def test_kills(tmp_path, seed):
     for batch, expected in outputs.items():
         rows = pq.read_table(tmp_path / "out" / f"batch={batch}").to_pylist()
         assert len(rows) == len(expected) == 400
-        assert {row["id"]: row["corrected"] for row in rows} == expected, batch
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "state").glob("*.state")}
-    assert kept == {f"{batch}.state": states[batch] for batch in (2, 3, 4)}
+        assert {row["id"]: (row["corrected"], row["set"]) for row in rows} == expected, batch
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "state").glob("*.s*")}
+    assert kept == {f"{batch}.state": states[batch][0] for batch in (2, 3, 4)} | {
+        f"{batch}.sets": states[batch][1] for batch in (2, 3, 4)
+    }
