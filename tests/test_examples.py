@@ -99,10 +99,48 @@ def test_flights(tmp_path):
     assert int(re.search(r"With one label in 20 it would keep (\d+) %", page)[1]) >= 48
 
 
+def lists_of(text):
+    """Of each table of an example with lists of classes, by row: hits at 1, 5 and 10, log loss."""
+    tables = []
+    for line in text.splitlines():
+        found = re.fullmatch(
+            r"  (.+?) +hit@1 ([\d.]+) %  hit@5 ([\d.]+) %  hit@10 ([\d.]+) %  log loss ([\d.]+)",
+            line,
+        )
+        if found:
+            if found[1] == "as sent":
+                tables.append({})
+            tables[-1][found[1]] = tuple(map(float, found.groups()[1:]))
+    assert all(len(table) == 4 for table in tables)
+    return tables
+
+
 def test_the_next_word_of_another_text(tmp_path):
-    text = run("next_word.py", "--words", "6000", folder=tmp_path)
-    found = re.findall(r"top-1 ([\d.]+) %  top-5 ([\d.]+) %  log loss ([\d.]+)", text)
-    raw, told, few = (tuple(map(float, row)) for row in found)
-    assert told[0] > raw[0] + 1
-    assert told[1] > raw[1]
-    assert told[2] < few[2] < raw[2] - 0.2
+    (found,) = lists_of(run("next_word.py", "--words", "6000", folder=tmp_path))
+    sent, told, few, late = found.values()
+    assert told[0] > sent[0] + 1
+    assert told[1] > sent[1]
+    assert told[3] < few[3] < sent[3] - 0.2
+    assert told[3] < late[3] < sent[3] - 0.2
+
+
+def test_what_is_imported_next(tmp_path):
+    plain, divided = lists_of(run("top_n.py", folder=tmp_path))
+    for sent, told, few, late in (plain.values(), divided.values()):
+        assert told[0] > sent[0] + 1
+        assert told[2] > sent[2] + 1
+        assert told[3] < few[3] < sent[3] - 0.3
+        assert late[3] < sent[3] - 0.3
+    assert divided["as sent"][2] > plain["as sent"][2]
+
+
+def test_labels_that_are_scored_at_all(tmp_path):
+    text = run("label_partition.py", "--rows", "1000", folder=tmp_path)
+    every, parted = lists_of(text)
+    for sent, told, _, _ in (every.values(), parted.values()):
+        assert told[0] > sent[0] - 0.5
+        assert told[3] < sent[3] - 0.1
+    all_labels, few_labels = map(int, re.findall(r"([\d,]+) labels scored", text.replace(",", "")))
+    assert few_labels < all_labels / 5
+    assert "times faster" in text
+    assert parted["as sent"][2] > 0.6 * every["as sent"][2]
