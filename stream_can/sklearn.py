@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
-from stream_can.method.promise import miss_of
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import DEFAULTS, Settings
+from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 
 try:

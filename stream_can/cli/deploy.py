@@ -24,6 +24,7 @@ def deployment(
     fitted: bool = False,
     fields: Mapping[str, Any] | None = None,
     ask: float | None = None,
+    sets: float | None = None,
 ) -> dict[str, str]:
     """A command of the pipe, one of a Kafka worker, and lines of Python.
 
@@ -39,6 +40,8 @@ def deployment(
         Options of how a line is read: {"label": "truth"}.
     ask
         The share of the rows to ask for the labels of.
+    sets
+        The share of rows whose prediction set is to hold the label.
 
     Returns
     -------
@@ -53,9 +56,10 @@ def deployment(
     made = [] if state is not None else ["--classes", names]
     made += [] if state is not None else _options(settings)
     read = _options(fields or {})
-    asking = [] if ask is None else ["--ask", f"{ask:g}"]
+    wishes = [] if ask is None else ["--ask", f"{ask:g}"]
+    wishes += [] if sets is None else ["--sets", f"{sets:.15g}"]
     found["pipe"] = (
-        f"stream-can pipe {shlex.join([*made, *read, *asking, '--state', str(kept)])} < lines.jsonl"
+        f"stream-can pipe {shlex.join([*made, *read, *wishes, '--state', str(kept)])} < lines.jsonl"
     )
     # Names that a list with commas cannot hold reach a worker in a file.
     from_file = state or (STATE if names.startswith("[") else None)
@@ -63,7 +67,7 @@ def deployment(
         "--bootstrap-servers", "localhost:9092", "--application-id", "corrector",
         "--input", "predictions", "--output", "corrected", "--labels", "labels",
         *(["--classes-from-file", str(from_file)] if from_file else ["--classes", names]),
-        *_options(settings), *read, *asking,
+        *_options(settings), *read, *wishes,
     ]  # fmt: skip
     before = f"# replay with --state {STATE} before\n" if from_file and state is None else ""
     found["run"] = f"{before}stream-can run {shlex.join(worker)}"

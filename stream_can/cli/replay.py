@@ -218,6 +218,7 @@ def replay_command(
         fitted=validation is not None,
         fields=fields,
         ask=ask,
+        sets=sets,
     )
     if report is not None:
         name = Path(recording.name).name

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.change import change
-from stream_can.method.promise import miss_of
 from stream_can.replay.steps import Step
+from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets, Ticket
 
 __all__ = ["WINDOW", "SetMoment", "SetScores", "sets_for", "sets_in_words"]

@@ -15,10 +15,10 @@ from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import class_name
-from stream_can.method.promise import miss_of
 from stream_can.method.rows import divided
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import DEFAULTS
+from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 
 try:

@@ -14,7 +14,6 @@ from pyspark.sql.types import ArrayType, DoubleType, StringType, StructType
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.method.classes import json_name
-from stream_can.method.promise import miss_of
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -25,6 +24,7 @@ from stream_can.spark.columns import (
 )
 from stream_can.spark.fixed import Errors
 from stream_can.spark.sets import learn_label
+from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 
 __all__ = ["correct_by_key"]

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
-from stream_can.method.promise import miss_of
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -27,6 +26,7 @@ from stream_can.spark.fixed import Errors, correct
 from stream_can.spark.sets import learn_label
 from stream_can.spark.states import States
 from stream_can.spark.sums import of_batch, without_decay
+from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Learning"]

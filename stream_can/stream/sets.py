@@ -16,7 +16,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
-from stream_can.method.promise import miss_of
+from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import BINS, Belief, PredictionSets
 
 __all__ = ["LogSets", "Opened", "Told", "learn", "opened_sets", "packed_sets", "sets_under"]

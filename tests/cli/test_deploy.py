@@ -126,3 +126,10 @@ def test_validation_rows_are_deployed_in_a_state():
     ways = deployment(["a", "b"], {}, fitted=True)
     assert "--state corrector.state" in ways["first"]
     assert ways["pipe"] == "stream-can pipe --state corrector.state < lines.jsonl"
+
+
+def test_sets_are_deployed():
+    ways = deployment(["a", "b"], {}, sets=0.8)
+    Path("lines.jsonl").write_text(json.dumps({"probs": [0.3, 0.7]}) + "\n")
+    assert json.loads(run_sh(ways["pipe"]))["set"][0] == "b"
+    assert "--sets 0.8" in ways["run"]

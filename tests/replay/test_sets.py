@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector, LabelRequests
-from stream_can.method.promise import miss_of
 from stream_can.replay import (
     Recording,
     Replay,
@@ -23,6 +22,7 @@ from stream_can.replay import (
 )
 from stream_can.replay.steps import DRAW
 from stream_can.report import report
+from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 from tests.cli.command import stream_can
 from tests.replay.streams import stream
