@@ -1,0 +1,498 @@
+"""Has the classifier itself become worse, since when, and how much of it does correction hold?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can import snapshot
+from stream_can.errors import InvalidPrediction, SnapshotMismatch
+from stream_can.method.checks import bad_rows
+from stream_can.method.rows import as_float64
+
+__all__ = ["Alarm", "Episode"]
+
+REFERENCE = 1000
+"""Labels that log losses are compared with."""
+MOST_LOSS = 6.0
+"""Nats that a label counts at most, where log losses are tested."""
+BETS = 2.0 ** -np.arange(1.0, 7.0)
+EVERY, MOST_EVERY = 10, 100
+"""Labels between two looks: ten, of more than 2000 a hundredth, and a hundred at most."""
+PER_OCTAVE = 16
+"""Starts that are kept of each doubling of their age, at least."""
+STAYS = 10_000
+"""Labels after which what was worse is what is usual."""
+MOST_EPISODES = 20
+SIDES = ("raw", "sent")
+TESTS = tuple(f"{side} {score}" for side in SIDES for score in ("accuracy", "log loss"))
+FLOOR = 1e-6
+SUMS = 4 + 2 * len(BETS)
+
+Array = NDArray[np.float64]
+
+
+class Episode(msgspec.Struct, kw_only=True):
+    """A time in which the classifier, or what is sent, is worse than before."""
+
+    since: int
+    """The number of the first label of it, from 0 on, as the test places it."""
+    time: int | None
+    """Its time, where times are given."""
+    noticed: int
+    """The labels that had come when it was noticed."""
+    by: list[str]
+    """The tests that noticed it: "raw accuracy", "sent log loss"."""
+    before: list[float]
+    """Mean before: of the raw rows accuracy and log loss in nats, and of the rows sent."""
+    after: list[float]
+    """The same since then."""
+    holds: float | None = None
+    """1 - rise of the sent rows' log loss / rise of the raw rows', of the last quarter; None where
+    the raw rows' has not risen."""
+    until: int | None = None
+    """The labels that had come as it ended; None while it lasts."""
+    stays: bool = False
+    """Whether it ended because it had lasted so long that it is usual now."""
+
+    @property
+    def side(self) -> int:
+        """0 where the raw rows have become worse, 1 where only those sent have."""
+        return int(not any(name.startswith("raw") for name in self.by))
+
+
+class Head(msgspec.Struct):
+    """What a snapshot says beside its arrays."""
+
+    alarm: Annotated[int, Meta(ge=1, le=1)]
+    level: Annotated[float, Meta(gt=0, lt=1)]
+    n: Annotated[int, Meta(ge=0, le=2**53)]
+    anew: Annotated[int, Meta(ge=0, le=2**53)]
+    looked: Annotated[int, Meta(ge=0, le=2**53)]
+    episodes: list[Episode]
+
+
+class Alarm:
+    r"""Notices that a classifier has become worse, at a rate of false alarms that is promised.
+
+    Of the rows as they came and as they were sent there are two tests each, at a quarter of
+    ``level``. Both may be looked at after every label, for ever.
+
+    - **Accuracy**, by universal inference [1]_: for every start i the probability that the
+      Krichevsky-Trofimov estimator [2]_ gives the labels before i times that of those behind it,
+      with weight 1/(i(i+1)), over the probability under the best constant accuracy. Starts count
+      behind which the accuracy is lower. No reference is needed.
+    - **Log loss**, by bets [3]_: x is the loss, clipped at 6 nats and divided by 6, $\mu$ an upper
+      bound of its mean over the first 1000 labels. From every start j on, wealth grows by
+      $1 + \lambda (x - \mu)$, $\lambda = c/\mu$ for six c from 1/2 to 1/64; starts weigh
+      1/(j(j+1)) [4]_.
+
+    Each is an e-process while nothing changes: it passes 1/a with probability a at most (Ville).
+    Starts that are not kept are left out of the sums, which makes them smaller.
+
+    What it notices is an *episode*. It ends when bets that accuracy, or log loss, is on the worse
+    side of the middle between before and since are lost at a quarter of ``level``, or after 10,000
+    labels, when it is what is usual. Then all begins anew. Seasons and storms are episodes too:
+    nobody has to retrain because of one.
+
+    Parameters
+    ----------
+    level
+        The chance of a false alarm in a stream that does not change, however long it is.
+
+    Raises
+    ------
+    ValueError
+        It is no share.
+
+    References
+    ----------
+    .. [1] Wasserman, Ramdas and Balakrishnan: Universal inference. PNAS 2020.
+    .. [2] Krichevsky and Trofimov: The performance of universal encoding. IEEE Trans. Information
+       Theory 1981.
+    .. [3] Waudby-Smith and Ramdas: Estimating means of bounded random variables by betting. JRSS B
+       2024.
+    .. [4] Shin, Ramdas and Rinaldo: E-detectors: a nonparametric framework for sequential change
+       detection. NEJSDS 2024.
+
+    Examples
+    --------
+    >>> alarm = Alarm()
+    >>> for i in range(3000):
+    ...     alarm.learn_one([0.9, 0.1], [0.8, 0.2], 0 if i < 1500 else i % 2)
+    >>> 1450 < alarm.episode.since < 1550
+    True
+    """
+
+    def __init__(self, level: float = 0.01) -> None:
+        if not 0 < level < 1:
+            raise ValueError(f"level: {level}, expected a share above 0 and below 1")
+        self.level = float(level)
+        self.n = 0
+        """Labels that came."""
+        self.episodes: list[Episode] = []
+        """The last 20, the oldest first; the last of them may last."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """All anew: nothing is known."""
+        self._anew = self._looked = self.n
+        # Of what came since then: errors and losses of both sides, and log wealths of two tests: of
+        # the losses of both sides, or in an episode of accuracy and loss of one.
+        self._sums = np.zeros(SUMS)
+        self._starts = np.zeros(0, np.int64)
+        """How many labels came before each start that is kept, since then."""
+        self._before = np.zeros((0, SUMS))
+        """The sums before each start."""
+        self._times = np.zeros(0)
+        self._fresh: list[tuple[NDArray[np.int64], Array, Array]] = []
+        """The same of starts since the last look."""
+        self._reference = np.zeros((2, 2))
+        """Of the first 1000, for each side, sums of x and of its square."""
+        self._bounds = np.full(2, np.nan)
+        """What means are tested against: of the losses of both sides; in an episode the accuracy,
+        and 1 - x of the loss, half way to what was before."""
+        self._worse = np.zeros(5)
+        """Of what an episode had before it was noticed: how many labels, errors and losses."""
+
+    @property
+    def episode(self) -> Episode | None:
+        """That which lasts."""
+        last = self.episodes[-1] if self.episodes else None
+        return last if last is not None and last.until is None else None
+
+    # ---- labels
+
+    def learn_one(
+        self, raw: ArrayLike, sent: ArrayLike, label: int, time: int | None = None
+    ) -> None:
+        """The label of a row came.
+
+        Parameters
+        ----------
+        raw, sent
+            The row as it came and as it was sent, shape (m,).
+        label
+            The index of its class.
+        time
+            When the row came, in milliseconds, to say since when.
+
+        Raises
+        ------
+        InvalidPrediction, ValueError
+            They are none; nothing was learned.
+        """
+        times = None if time is None else [time]
+        self.learn_many(np.asarray(raw)[None], np.asarray(sent)[None], [label], times)
+
+    def learn_many(
+        self,
+        raw: ArrayLike,
+        sent: ArrayLike,
+        labels: ArrayLike,
+        times: Sequence[int] | None = None,
+    ) -> None:
+        """:meth:`learn_one` for each row, shape (n, m), in order; the same bits."""
+        ys = np.asarray(labels)
+        if ys.ndim != 1 or (len(ys) and ys.dtype.kind not in "iu"):
+            raise ValueError(f"labels: {ys.dtype} of shape {ys.shape}, expected integers, (n,)")
+        rows = []
+        for name, given in (("raw", raw), ("sent", sent)):
+            P = np.atleast_2d(as_float64(given))
+            if P.ndim != 2 or len(P) != len(ys):
+                raise InvalidPrediction(f"{name}: shape {P.shape}, expected ({len(ys)}, m)")
+            if bad := bad_rows(P):
+                number, why = next(iter(bad.items()))
+                raise InvalidPrediction(f"{name}: row {number}: {why}")
+            rows.append(P)
+        m = rows[0].shape[1]
+        if rows[1].shape[1] != m or not ((ys >= 0) & (ys < m)).all():
+            raise ValueError(f"labels and rows: expected classes 0 to {m - 1} of both")
+        if times is not None and len(times) != len(ys):
+            raise ValueError(f"times: {len(times)}, expected {len(ys)}")
+        at = np.arange(len(ys))
+        wrong = np.stack([P.argmax(axis=1) != ys for P in rows], 1).astype(np.float64)
+        loss = np.stack([-np.log(np.maximum(P[at, ys], FLOOR)) for P in rows], 1)
+        when = np.full(len(ys), np.nan) if times is None else np.asarray(times, np.float64)
+        start = 0
+        while start < len(ys):
+            # Up to the next look, or to the end of the reference.
+            n = self.n - self._anew
+            due = self._looked - self._anew + min(max(EVERY, n // 1000 * 10), MOST_EVERY)
+            end = min(len(ys), start + max(due - n, 1))
+            if n < REFERENCE:
+                end = min(end, start + REFERENCE - n)
+            cut = slice(start, end)
+            self._learn(wrong[cut], loss[cut], when[cut])
+            if self.n - self._anew >= due:
+                self._looked = self.n
+                self._gather()
+                self._look()
+                self._thin()
+            start = end
+
+    def _learn(self, wrong: Array, loss: Array, times: Array) -> None:
+        """Some labels of which no more than the last is followed by a look."""
+        n, k = self.n - self._anew, len(wrong)
+        more = np.zeros((k + 1, SUMS))
+        more[0] = self._sums
+        more[1:, :2], more[1:, 2:4] = wrong, loss
+        x = np.minimum(loss, MOST_LOSS) / MOST_LOSS
+        episode = self.episode
+        if episode is not None:
+            side = episode.side
+            better = np.stack([1 - wrong[:, side], 1 - x[:, side]], 1)
+            more[1:, 4:] = self._wealth(better)
+        elif n >= REFERENCE:
+            more[1:, 4:] = self._wealth(x)
+        else:
+            sums = np.concatenate([self._reference.T[None], np.stack([x, x * x], 1)])
+            self._reference = sums.cumsum(axis=0)[-1].T.copy()
+            if n + k == REFERENCE:
+                self._bounds = self._bound()
+        sums = more.cumsum(axis=0)
+        self._fresh.append((np.arange(n, n + k), sums[:-1], times))
+        self._sums = sums[-1].copy()
+        self.n += k
+
+    def _wealth(self, x: Array) -> Array:
+        """How the log wealths of bets that each of two numbers, (k, 2), is above its bound grow."""
+        shares = BETS / self._bounds[:, None]
+        growth: Array = np.log1p(shares * (x - self._bounds)[:, :, None])
+        return growth.reshape(len(x), -1)
+
+    def _gather(self) -> None:
+        """The starts since the last look join the others."""
+        if self._fresh:
+            starts, before, times = zip(*self._fresh, strict=True)
+            self._starts = np.concatenate([self._starts, *starts])
+            self._before = np.concatenate([self._before, *before])
+            self._times = np.concatenate([self._times, *times])
+            self._fresh = []
+
+    def _bound(self) -> Array:
+        """An upper bound of the mean of each side (Maurer and Pontil 2009), at level / 8."""
+        mean = self._reference[:, 0] / REFERENCE
+        squares = self._reference[:, 1] - REFERENCE * mean**2
+        variance = np.maximum(squares, 0) / (REFERENCE - 1)
+        term = math.log(2 / (self.level / 8))
+        found = mean + np.sqrt(2 * variance * term / REFERENCE) + 7 * term / (3 * (REFERENCE - 1))
+        return np.minimum(found, 1.0)
+
+    def _thin(self) -> None:
+        """Keep all young starts, of older ones every second, fourth and so on."""
+        ages = self.n - self._anew - self._starts
+        step = 2 ** np.maximum(np.frexp(ages / PER_OCTAVE)[1] - 1, 0).astype(np.int64)
+        keep = self._starts % step == 0
+        if not keep.all():
+            self._starts, self._times = self._starts[keep], self._times[keep]
+            self._before = self._before[keep]
+
+    # ---- looks
+
+    def _look(self) -> None:
+        episode = self.episode
+        if episode is not None:
+            self._tell(episode)
+            return
+        found = {}
+        for k, name in enumerate(TESTS):
+            side, of_loss = divmod(k, 2)
+            e, start = self._bets(side, REFERENCE) if of_loss else self._errors(side)
+            if e >= math.log((8 if of_loss else 4) / self.level):
+                found[name] = start
+        if found:
+            self._notice(found)
+
+    def _notice(self, found: dict[str, int]) -> None:
+        """An episode begins, at the start that the first of the tests names."""
+        at = next(iter(found.values()))
+        time, number, n = self._times[at], int(self._starts[at]), self.n - self._anew
+        before, since = self._before[at, :4], self._sums[:4] - self._before[at, :4]
+        episode = Episode(
+            since=self._anew + number,
+            time=None if math.isnan(time) else int(time),
+            noticed=self.n,
+            by=list(found),
+            before=_means(before, number),
+            after=_means(since, n - number),
+        )
+        self.episodes.append(episode)
+        del self.episodes[:-MOST_EPISODES]
+        self._begin()
+        self._worse[:] = n - number, *since
+        side = 2 * episode.side
+        accuracy, loss = (
+            (episode.before[side + k] + episode.after[side + k]) / 2 for k in range(2)
+        )
+        least = 1 / (2 * REFERENCE)
+        self._bounds[:] = max(accuracy, least), max(1 - loss / MOST_LOSS, least)
+
+    def _tell(self, episode: Episode) -> None:
+        """How an episode goes on, and whether it ends."""
+        n, worse = self.n - self._anew, self._worse
+        length = worse[0] + n
+        episode.after = _means(worse[1:] + self._sums[:4], length)
+        quarter = int(0.75 * length - worse[0])
+        at = int(np.searchsorted(self._starts, max(quarter, 0)))
+        late = self._sums[:4] - self._before[at, :4]
+        if quarter < 0:
+            late, n = late + worse[1:], int(length)
+        else:
+            n -= int(self._starts[at])
+        raw, sent = (
+            loss / n - was for loss, was in zip(late[2:], episode.before[1::2], strict=True)
+        )
+        episode.holds = None if raw <= 0 else 1 - float(sent / raw)
+        better = any(
+            was != now and self._bets(k, 0)[0] >= math.log(8 / self.level)
+            for k, (was, now) in enumerate(self._halves(episode))
+        )
+        if better or self.n - episode.noticed >= STAYS:
+            episode.until, episode.stays = self.n, not better
+            self._begin()
+
+    def _halves(self, episode: Episode) -> list[tuple[float, float]]:
+        """Before and half way back, of the scores that have become worse; else twice the same."""
+        side = 2 * episode.side
+        accuracy, loss = episode.before[side : side + 2]
+        half, least = float(self._bounds[0]), float(self._bounds[1])
+        lost = accuracy > half, 1 - loss / MOST_LOSS > least
+        return [(1.0, 0.0) if one else (0.0, 0.0) for one in lost]
+
+    def _errors(self, side: int) -> tuple[float, int]:
+        """log of the e-value that errors of a side have become more, and the likeliest start."""
+        n, total = self.n - self._anew, self._sums[side]
+        i, before = self._starts[1:], self._before[1:, side]
+        after = total - before
+        worse = after * i > before * (n - i)
+        if not worse.any():
+            return -math.inf, 0
+        terms = _kt(before, i - before) + _kt(after, n - i - after) - np.log(i * (i + 1.0))
+        terms = np.where(worse, terms, -np.inf) - _best_constant(total, n)
+        return _log_sum(terms), 1 + int(terms.argmax())
+
+    def _bets(self, k: int, first: int) -> tuple[float, int]:
+        """log of the e-value that the k-th number that is bet on is above its bound from some start
+        on, of those from ``first`` on, and the likeliest."""
+        cut = int(np.searchsorted(self._starts, first))
+        if cut == len(self._starts):
+            return -math.inf, 0
+        part = slice(4 + k * len(BETS), 4 + (k + 1) * len(BETS))
+        wealth = self._sums[part] - self._before[cut:, part]
+        j = self._starts[cut:] - first + 1.0
+        terms = _log_sums(wealth) - math.log(len(BETS)) - np.log(j * (j + 1))
+        return _log_sum(terms), cut + int(terms.argmax())
+
+    # ---- the whole state
+
+    def to_bytes(self) -> bytes:
+        """The whole state, versioned and checksummed."""
+        head = Head(1, self.level, self.n, self._anew, self._looked, self.episodes)
+        fresh = [np.column_stack(one) for one in self._fresh]
+        arrays = self._arrays() | {"fresh": np.concatenate([np.zeros((0, SUMS + 2)), *fresh])}
+        return snapshot.encode(msgspec.to_builtins(head), arrays)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "sums": self._sums, "starts": self._starts, "before": self._before,
+            "times": self._times, "reference": self._reference, "bounds": self._bounds,
+            "worse": self._worse,
+        }  # fmt: skip
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What :meth:`to_bytes` wrote; it goes on as if it had never stopped.
+
+        Raises
+        ------
+        SnapshotMismatch
+            The bytes are truncated, corrupt, of a newer version or none of an alarm.
+        """
+        content, arrays, _ = snapshot.decode(data)
+        if "alarm" not in content:
+            raise SnapshotMismatch("snapshot: holds no alarm")
+        head = snapshot.typed(content, Head)
+        self = cls(head.level)
+        self.n, self._anew, self._looked = head.n, head.anew, head.looked
+        if not head.anew <= head.looked <= head.n or len(head.episodes) > MOST_EPISODES:
+            raise SnapshotMismatch("snapshot: an alarm's numbers of labels")
+        if any(len(one.before) != 4 or len(one.after) != 4 for one in head.episodes):
+            raise SnapshotMismatch("snapshot: an alarm's episodes")
+        self.episodes = head.episodes
+        starts = len(arrays.get("starts", ()))
+        shapes = {"starts": (starts,), "before": (starts, SUMS), "times": (starts,)}
+        for name, own in self._arrays().items():
+            found = arrays.get(name)
+            if (
+                found is None
+                or found.dtype != own.dtype
+                or found.shape != shapes.get(name, own.shape)
+            ):
+                raise SnapshotMismatch(f"snapshot: an alarm without its {name}")
+            if name not in ("times", "bounds") and not np.isfinite(found).all():
+                raise SnapshotMismatch(f"snapshot: {name} of an alarm out of range")
+            setattr(self, f"_{name}", found.copy())
+        fresh = arrays.get("fresh")
+        if fresh is None or fresh.dtype != np.float64 or fresh.shape[1:] != (SUMS + 2,):
+            raise SnapshotMismatch("snapshot: an alarm without its fresh starts")
+        if not np.isfinite(fresh[:, :-1]).all() or not (abs(fresh[:, 0]) < 2.0**53).all():
+            raise SnapshotMismatch("snapshot: fresh starts of an alarm out of range")
+        if len(fresh):
+            numbers = fresh[:, 0].astype(np.int64)
+            self._fresh = [(numbers, fresh[:, 1:-1].copy(), fresh[:, -1].copy())]
+        every = np.append(self._starts, fresh[:, 0])
+        if not (np.diff(every) > 0).all() or not ((every >= 0) & (every < head.n + 1)).all():
+            raise SnapshotMismatch("snapshot: starts of an alarm")
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_bytes, (self.to_bytes(),)
+
+
+def _means(sums: Array, n: float) -> list[float]:
+    """Accuracy and log loss, raw and sent, from errors and losses."""
+    wrong, also, loss, too = (sums / max(n, 1)).tolist()
+    return [1 - wrong, loss, 1 - also, too]
+
+
+def _kt(wrong: Array, right: Array) -> Array:
+    """log of the Krichevsky-Trofimov probability of so many errors and hits."""
+    found: Array = (
+        _log_gamma(wrong + 0.5) + _log_gamma(right + 0.5) - math.log(math.pi)
+        - _log_gamma(wrong + right + 1)
+    )  # fmt: skip
+    return found
+
+
+def _log_gamma(x: Array) -> Array:
+    """log of the gamma function from 1/2 on, to 1e-10: Stirling's series, eight steps up."""
+    product = np.ones_like(x)
+    for k in range(8):
+        product = product * (x + k)
+    y = x + 8
+    series = 1 / (12 * y) - 1 / (360 * y**3) + 1 / (1260 * y**5)
+    return (y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + series - np.log(product)
+
+
+def _best_constant(wrong: float, n: int) -> float:
+    """log of the largest probability that a constant error rate gives."""
+    return sum(k * math.log(k / n) for k in (float(wrong), n - float(wrong)) if k > 0)
+
+
+def _log_sum(terms: Array) -> float:
+    top = float(terms.max())
+    return top if math.isinf(top) else top + math.log(float(np.exp(terms - top).sum()))
+
+
+def _log_sums(terms: Array) -> Array:
+    """Of each row."""
+    top = terms.max(axis=1)
+    found: Array = top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
+    return found
