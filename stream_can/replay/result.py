@@ -11,10 +11,12 @@ from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
+from stream_can.replay.episodes import milliseconds, told
 from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import Step
 from stream_can.scores import FLOOR, Scores
 from stream_can.stream.values import ColumnScores, outcomes
+from stream_can.trust.alarm import Alarm
 from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Moment", "Replay"]
@@ -62,6 +64,9 @@ class Replay:
         What asked for labels, where they were asked for.
     sets
         Prediction sets that are to be made of the rows as they were sent, where they are.
+    alarm
+        Sees the rows with a known label, in their order, where it is to say when the classifier
+        became worse.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Replay:
         corrector: Corrector,
         requests: LabelRequests | None = None,
         sets: PredictionSets | None = None,
+        alarm: Alarm | None = None,
     ) -> None:
         self.corrector, self.requests = corrector, requests
         self.classes = list(corrector.classes)
@@ -105,6 +111,8 @@ class Replay:
         """Of each declared column, what became of the rows of its values."""
         self.sets = None if sets is None else SetScores(sets, self.classes)
         """Prediction sets, and whether they kept what they promise, where there are any."""
+        self.alarm = alarm
+        """Notices when the classifier itself became worse, where it is watched."""
 
     def add(self, step: Step) -> None:
         """Count a step in, before the next one is taken: it reads the corrector's state."""
@@ -129,6 +137,9 @@ class Replay:
             self._add_values(step, known, outcomes(P, corrected, y))
         if self.sets is not None:
             self.sets.add(step)
+        if self.alarm is not None:
+            times = None if step.time is None else milliseconds(step.time[known])
+            self.alarm.learn_many(P, corrected, y, times)
         for request in step.asked:
             self.asked[request.reason] += 1
         if step.paths is not None:
@@ -230,6 +241,7 @@ class Replay:
             "asked": None if self.requests is None else self.asked,
             "seconds": self.seconds,
             **({} if self.sets is None else {"sets": self.sets.to_dict()}),
+            **({} if self.alarm is None else {"episodes": told(self.alarm, dates=self.dates)}),
         } | self._by_value()
 
     def _by_value(self) -> dict[str, Any]:

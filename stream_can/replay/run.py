@@ -11,6 +11,7 @@ from stream_can.recording.recording import Recording
 from stream_can.replay.result import Replay
 from stream_can.replay.steps import steps
 from stream_can.scores import Scores
+from stream_can.trust.alarm import Alarm
 from stream_can.trust.sets import PredictionSets
 
 __all__ = ["label_rates", "replay"]
@@ -127,7 +128,8 @@ def _once(
 ) -> Replay:
     """One pass over the recording."""
     started = clock.perf_counter()
-    result = Replay(corrector, requests, sets)
+    # What is played once more is the same classifier.
+    result = Replay(corrector, requests, sets, Alarm() if explain else None)
     for step in steps(
         recording.chunks(),
         corrector,

@@ -10,6 +10,7 @@ import numpy as np
 from stream_can.change import Change, change
 from stream_can.replay.asking import asked_labels
 from stream_can.replay.effect import NATS, POINTS, Effect
+from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.gains import gains
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
@@ -100,7 +101,14 @@ def judge(result: Replay) -> Verdict:
     labels = [*asked_labels(result), *_late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)
-    why = " ".join([*labels, *reasons, *sets_in_words(result.sets)])
+    why = " ".join(
+        [
+            *labels,
+            *reasons,
+            *sets_in_words(result.sets),
+            *worse_in_words(result.alarm, dates=result.dates),
+        ]
+    )
     return Verdict(first, gains(result), why, good)
 
 

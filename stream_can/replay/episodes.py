@@ -1,0 +1,66 @@
+"""When the classifier itself was worse than before, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import to_builtins
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from stream_can.trust.alarm import Alarm, Episode
+
+__all__ = ["milliseconds", "told", "worse_in_words"]
+
+MOST = 2
+"""Episodes that are told, the longest."""
+
+
+def milliseconds(times: NDArray[Any]) -> list[int]:
+    """Since 1970, of dates, which come as such or as microseconds since then."""
+    if times.dtype.kind == "M":
+        found = times.astype("datetime64[ms]").astype(np.int64)
+    else:
+        found = np.floor_divide(times, 1000).astype(np.int64)
+    as_list: list[int] = found.tolist()
+    return as_list
+
+
+def told(alarm: Alarm, *, dates: bool) -> list[dict[str, Any]]:
+    """The episodes as JSON would have them; their times where these are dates."""
+    return [to_builtins(one if dates else replace(one, time=None)) for one in alarm.episodes]
+
+
+def worse_in_words(alarm: Alarm | None, *, dates: bool) -> list[str]:
+    """A sentence for each of the longest episodes; none where the classifier was never worse."""
+    if alarm is None:
+        return []
+    n = alarm.n
+
+    def length(one: Episode) -> int:
+        return (n if one.until is None else one.until) - one.since
+
+    longest = sorted(alarm.episodes, key=length, reverse=True)[:MOST]
+    return [_said(one, dates) for one in sorted(longest, key=lambda one: one.since)]
+
+
+def _said(one: Episode, dates: bool) -> str:
+    """One sentence."""
+    where = f"labelled row {one.since:,}"
+    if dates and one.time is not None:
+        where = f"{np.datetime64(one.time, 'ms').astype('datetime64[m]')} ({where})"
+    side = 2 * one.side
+    who = "What is sent" if one.side else "The classifier itself"
+    accuracy, loss = (
+        f"{100 * one.after[side]:.1f} % instead of {100 * one.before[side]:.1f}",
+        f"{one.after[side + 1]:.3f} instead of {one.before[side + 1]:.3f}",
+    )
+    until = ""
+    if one.until is not None:
+        until = ", when it had become usual" if one.stays else ""
+        until = f" to {one.until:,}{until}"
+    held = ""
+    if one.side == 0 and one.holds is not None:
+        held = f"; the correction holds {100 * min(max(one.holds, 0), 1):.0f} % of that"
+    return f"{who} was worse from {where}{until}: right in {accuracy}, log loss {loss}{held}."
