@@ -367,8 +367,12 @@ class TestPartitionsAreAdded:
         late = json.dumps({"id": "of nothing", "label": CLASSES[0]}).encode()
         produce(app.servers, [(app.given["labels"], 2, b"of nothing", late)])
         wait("three", lambda: running.error or len(running.worker.tasks) == 3)
-        counts = lambda: running.worker.tasks[2].counts.labels  # noqa: E731
-        wait("the label", lambda: running.error or counts() == 1)
+
+        def taken() -> bool:
+            task = running.worker.tasks.get(2)  # none while all are restored
+            return task is not None and task.counts.labels == 1
+
+        wait("the label", lambda: running.error or taken())
         fill(app, 150, seed=1)
         caught_up(app, running)
         running.stop()
