@@ -71,7 +71,7 @@ def test_compose_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.fast
 def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> None:
     promtool = program("promtool", install="apt-get install prometheus")
-    assert "17 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
+    assert "18 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
     (job,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     services = compose(DOCKER / "compose.yaml")["services"]
     targets = job["static_configs"][0]["targets"]
@@ -108,6 +108,7 @@ HEALTHY = {
     'learned_age_seconds{partition="0"}': "1x500",
     'foreign_records{partition="0"}': "3x500",
     "registry_away": "0x500",
+    'worse{stage="before"}': "0x500",
     "scored_total": "0+5000x500",
     'log_loss_total{stage="before"}': "0+5000x500",
     'log_loss_total{stage="after"}': "0+4800x500",
@@ -128,6 +129,7 @@ TROUBLE = [
     ("StreamCanLabelsOneSided", {"coverage": "0.8x500"}),
     ("StreamCanLabelsOneSided", {"silent": "2x500"}),
     ("StreamCanHarms", {'"after"': "0+5100x500"}),
+    ("StreamCanClassifierWorse", {"worse": "1x500"}),
     ("StreamCanTransactionsFail", {'"aborted"': "0+50x500"}),
 ]
 PASSING = [  # what is no trouble yet

@@ -66,6 +66,15 @@ class Course:
         """What the moments say, one number each, at each point."""
         return np.asarray(np.interp(self.at, self._rows, values))
 
+    def of_label(self, number: int) -> Any:
+        """Where on the x axis the labelled row of this number is."""
+        labelled = np.cumsum([moment.labelled for moment in self.moments])
+        row = np.interp(number, np.append(0, labelled), np.append(0, self._rows))
+        if not self.result.dates:
+            return row
+        found = np.interp(row, self.at, self.x.astype(np.int64))
+        return np.datetime64(int(found), "us")
+
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Rows of each moment."""

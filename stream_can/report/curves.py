@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from stream_can.replay.result import Replay
 from stream_can.report.course import Course
-from stream_can.report.svg import AFTER, BEFORE, Key
+from stream_can.report.svg import AFTER, BEFORE, MUTED, Key
 
-__all__ = ["along", "band", "before_and_after", "wide"]
+__all__ = ["along", "band", "before_and_after", "wide", "worse"]
 
 
 def before_and_after(
@@ -24,7 +24,23 @@ def before_and_after(
     wide(axes, course, means[0], BEFORE, "before")
     axes.plot(course.x, means[1], color=AFTER, linewidth=1.5, label=" after")
     along(axes, course.result)
-    return [Key("before", BEFORE, "wide"), Key("after", AFTER)]
+    return [Key("before", BEFORE, "wide"), Key("after", AFTER), *worse(axes, course)]
+
+
+def worse(axes: Axes, course: Course) -> list[Key]:
+    """A line and shade from when the classifier itself, or else what was sent, was worse."""
+    alarm, keys = course.result.alarm, dict[str, Key]()
+    if alarm is None:
+        return []
+    for one in alarm.episodes:
+        name, color = ("sent worse", AFTER) if one.side else ("classifier worse", MUTED)
+        left, right = (
+            course.of_label(alarm.n if at is None else at) for at in (one.since, one.until)
+        )
+        axes.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
+        axes.axvline(left, color=color, linewidth=1)
+        keys[name] = Key(name, color, "area")
+    return list(keys.values())
 
 
 def band(

@@ -74,3 +74,11 @@ OF_SETS = {
     "kept": "The share of the rows with a known label whose set, as it was sent, holds it.",
 }
 """Where prediction sets are made."""
+
+OF_WORSE = {
+    "worse": (
+        "The labels prove that more rows were wrong, or the log loss higher, than before: by "
+        "chance in one of a hundred streams that do not change. Shaded from when it began."
+    ),
+}
+"""Where the classifier itself, or what was sent, was worse for a while."""

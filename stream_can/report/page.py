@@ -15,7 +15,7 @@ from stream_can.report import tables
 from stream_can.report.course import Course
 from stream_can.report.document import card, document, words, write
 from stream_can.report.figures import FIGURES
-from stream_can.report.glossary import GLOSSARY, OF_SETS, OF_VALUES
+from stream_can.report.glossary import GLOSSARY, OF_SETS, OF_VALUES, OF_WORSE
 from stream_can.report.origin import origin
 from stream_can.report.sets import sets_facts
 from stream_can.report.svg import draw
@@ -104,6 +104,8 @@ def report(
         steps.append(f"Next: {commands['pipe']}")
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
     glossary = GLOSSARY | (OF_VALUES if result.columns else {})
+    if result.alarm is not None and result.alarm.episodes:
+        glossary |= OF_WORSE
     sets = ""
     if result.sets is not None:
         glossary |= OF_SETS

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.method.classes import ClassIndex
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -26,6 +27,7 @@ from stream_can.spark.fixed import Errors, correct
 from stream_can.spark.sets import learn_label
 from stream_can.spark.states import States
 from stream_can.spark.sums import of_batch, without_decay
+from stream_can.trust.alarm import Alarm
 from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 
@@ -133,8 +135,9 @@ class Learning:
                 output(self._corrected(predictions, state, sets), n)
                 if newest < n:
                     labels = self._labels(df.filter(is_label), state.segments)
-                    self._learn(state, sets, self._sums(predictions, state), labels, n)
-                    self._states.save(state, n, sets)
+                    alarm = self._states.alarm(n - 1)
+                    self._learn(state, sets, alarm, self._sums(predictions, state), labels, n)
+                    self._states.save(state, n, sets, alarm)
             finally:
                 df.unpersist()
 
@@ -149,6 +152,15 @@ class Learning:
     def prediction_sets(self) -> PredictionSets | None:
         """The newest sets in the folder, to look inside; None where there are none yet."""
         return self._states.last_sets()
+
+    @property
+    def alarm(self) -> Alarm:
+        """Whether the classifier itself has become worse, by the labels of all batches so far.
+
+        What was sent is taken as for ``sets``: as it would be when the label is learned. Episodes
+        have a time where ``order`` is a timestamp: that of the label.
+        """
+        return self._states.last_alarm()
 
     # ---- a batch
 
@@ -213,6 +225,7 @@ class Learning:
         self,
         state: Corrector,
         sets: PredictionSets | None,
+        alarm: Alarm,
         sums: NDArray[np.float64],
         labels: pa.Table,
         n: int,
@@ -236,6 +249,7 @@ class Learning:
             if brought is not None and len(brought) == receipts.shape[1]:
                 receipts[i] = brought
         state.add_sums(sums)
+        known = list[int]()
         for i, name in enumerate(labels["label"].to_pylist()):
             if i in bad:
                 continue
@@ -245,8 +259,16 @@ class Learning:
                 else:
                     given = segments and {column: segments[column][i] for column in segments}
                     state.learn_one(P[i], name, receipt=receipts[i], segments=given)
+                    known.append(i)
                     if sets is not None:
                         learn_label(sets, rows[i], name)
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"batch {n}: {error}") from None
+        index = ClassIndex(state.classes)
+        ys = [index[labels["label"][i].as_py()] for i in known]
+        times = labels["order"] if pa.types.is_timestamp(labels["order"].type) else None
+        if times is not None:
+            times = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
+            times = times.take(pa.array(known, pa.int64())).to_pylist()
+        alarm.learn_many(P[known], rows[known], np.array(ys, np.int64), times)

@@ -8,6 +8,7 @@ from pathlib import Path
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.trust.alarm import Alarm
 from stream_can.trust.sets import PredictionSets
 
 __all__ = ["States"]
@@ -19,7 +20,7 @@ KEPT = 3
 class States:
     """A folder with ``<n>.state`` for each of the last batches, and the id of their checkpoint.
 
-    Where there are prediction sets, also ``<n>.sets``.
+    Beside it what the alarm knows, ``<n>.alarm``, and where there are prediction sets ``<n>.sets``.
 
     Parameters
     ----------
@@ -106,16 +107,34 @@ class States:
             PredictionSets.from_bytes(self._path(there[-1], "sets").read_bytes()) if there else None
         )
 
-    def save(self, state: Corrector, n: int, sets: PredictionSets | None = None) -> None:
+    def alarm(self, n: int) -> Alarm:
+        """The alarm of state n; a new one where it is not there, as in folders of before 0.3."""
+        path = self._path(n, "alarm")
+        return Alarm.from_bytes(path.read_bytes()) if path.exists() else Alarm()
+
+    def last_alarm(self) -> Alarm:
+        """The newest alarm; a new one where there is none yet."""
+        there = self._numbers()
+        return self.alarm(there[-1]) if there else Alarm()
+
+    def save(
+        self,
+        state: Corrector,
+        n: int,
+        sets: PredictionSets | None = None,
+        alarm: Alarm | None = None,
+    ) -> None:
         """Write state n, whole at every moment, and remove old ones.
 
-        Its sets are written before it: a batch has come once its state is there.
+        Its sets and its alarm are written before it: a batch has come once its state is there.
         """
+        if alarm is not None:
+            snapshot.save(alarm.to_bytes(), self._path(n, "alarm"))
         if sets is not None:
             snapshot.save(sets.to_bytes(), self._path(n, "sets"))
         snapshot.save(state.to_bytes(), self._path(n))
         first = self._numbers()[-KEPT:][0]
-        for kind in ("state", "sets"):
+        for kind in ("state", "sets", "alarm"):
             for old in self._numbers(kind):
                 if old < first:
                     self._path(old, kind).unlink()

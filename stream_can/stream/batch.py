@@ -18,15 +18,17 @@ from stream_can.stream.entry import OpenPart
 from stream_can.stream.messages import Label, Prediction
 from stream_can.stream.recent import Recent, raw_bytes, row_bytes
 from stream_can.stream.records import Output
-from stream_can.stream.values import ColumnScores, outcomes
+from stream_can.stream.values import HITS, LOSSES, ColumnScores, outcomes
 from stream_can.trust.sets import Ticket
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Watched"]
 
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 Values = Mapping[str, ColumnScores]
 """By the name of each declared column."""
+Watched = tuple[Array, Array, Array]
+"""What :meth:`Alarm.learn_outcomes <stream_can.trust.alarm.Alarm.learn_outcomes>` takes."""
 
 
 class SetOf(NamedTuple):
@@ -221,19 +223,40 @@ class Batch:
             else:
                 yield SetOf(due, y, _unknown if owner is None else owner.set_sent)
 
-    def known(self) -> list[tuple[bytes, bytes, int, Given | None]]:
+    def known(self) -> list[tuple[bytes, bytes, int, Given | None, int]]:
         """Of the kept predictions whose labels came and that are known as sent: the raw row, the
-        one sent, the label's column, and what was given of the columns; after :meth:`keep`."""
+        one sent, the label's column, what was given of the columns, and the timestamp; after
+        :meth:`keep`."""
         return [
-            (entry.raw, was, y, entry.given)
+            (entry.raw, was, y, entry.given, entry.timestamp)
             for entry, y in self._joined
             if (was := entry.sent) is not None
         ]
 
+    def watched(self, P: Array, sent: Array) -> Watched | None:
+        """What the alarm learns of the predictions whose labels came and that are known as sent;
+        None where there are none. After :meth:`keep`."""
+        rows = self.known()
+        raw = [self._matrix([row for row, *_ in rows])]
+        after, ys = [self._matrix([row for _, row, *_ in rows])], [y for _, _, y, *_ in rows]
+        times = [time for *_, time in rows]
+        for number, y in self._labelled:
+            raw.append(P[number : number + 1])
+            after.append(sent[number : number + 1])
+            ys.append(y)
+            times.append(self.predictions[number][1].timestamp)
+        if not ys:
+            return None
+        both = np.concatenate(raw)
+        both = both / both.sum(axis=1, keepdims=True)
+        found = outcomes(both, np.concatenate(after), np.array(ys))
+        wrong, loss = 1 - found[:, HITS : HITS + 2], found[:, LOSSES : LOSSES + 2]
+        return wrong, loss, np.array(times, np.float64)
+
     def score(self, P: Array, sent: Array, before: Scores, after: Scores, values: Values) -> None:
         """Add the predictions whose labels came to the scores; after :meth:`keep`."""
         if known := self.known():
-            raw, was_sent, ys, given = zip(*known, strict=True)
+            raw, was_sent, ys, given, _ = zip(*known, strict=True)
             add(self._matrix(raw), self._matrix(was_sent), ys, given, before, after, values)
         if self._labelled:
             numbers, ys = zip(*self._labelled, strict=True)

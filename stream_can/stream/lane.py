@@ -19,7 +19,7 @@ from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.receipts import blank
 from stream_can.method.rows import rounded
 from stream_can.scores import Scores
-from stream_can.stream.batch import Batch, SetOf
+from stream_can.stream.batch import Batch, SetOf, Watched
 from stream_can.stream.columns import table
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
@@ -74,7 +74,8 @@ class Lane:
     begin
         The next offsets of input and labels.
     count_values
-        Whether to add up what became of the values of columns, for :meth:`take_values`.
+        Whether to add up what became of the values of columns, for :meth:`take_values`, and keep
+        what became of labelled predictions, in ``watched``, until somebody takes it.
     name, fresh
         Its name in the log, where that has lanes, and what it may have to begin with there; see
         :meth:`Replica.start`.
@@ -116,13 +117,16 @@ class Lane:
         self.begun = self._begun_now()
         self.rows = 0
         """Predictions since it was made."""
-        self.known: list[tuple[bytes, bytes, int, Any]] = []
+        self.known: list[tuple[bytes, bytes, int, Any, int]] = []
         """Of several lanes, what of the last batch is to be scored; see :meth:`Batch.known`."""
         self.sets = sets_under(sets, self.corrector)
         """Prediction sets that are learned here; those of a log are the replica's."""
         self._miss = 0.0
         """The share that the sets of recent predictions were to miss."""
         self._set_tally = np.zeros(4) if set_tally is None else set_tally
+        self.watched: list[Watched] = []
+        """What became of labelled predictions, where ``watches``."""
+        self.watches = count_values
         self.tally = np.zeros(5)
         """Of several lanes, of the predictions whose labels came and that are known as sent: how
         many, hits before and after, sums of log losses before and after."""
@@ -330,6 +334,8 @@ class Lane:
             output.value = value
         if self.name == UNNAMED:
             batch.score(P, Q, self.raw_scores, self.sent_scores, self._values)
+            if self.watches and (watched := batch.watched(P, Q)) is not None:
+                self.watched.append(watched)
         else:
             self.known = batch.known()
             if self._values:

@@ -406,6 +406,13 @@ class Lanes:
             sums += [-np.log(np.maximum(P[rows, y], FLOOR)) for P in (raw, sent)]
             self.only.raw_scores.add_checked(raw, y)  # which are those of all lanes
             self.only.sent_scores.add_checked(sent, y)
+            if self.only.watches:
+                wrong, loss = 1 - np.column_stack(sums[1:3]), np.column_stack(sums[3:])
+                times = np.array([one[4] for one in known], np.float64)
+                end = 0
+                for lane in several:
+                    begin, end = end, end + len(lane.known)
+                    lane.watched.append((wrong[begin:end], loss[begin:end], times[begin:end]))
             of = np.repeat(np.arange(len(several)), [len(lane.known) for lane in several])
             tallies = np.column_stack([np.bincount(of, one, len(several)) for one in sums])
             for lane, tally in zip(several, tallies, strict=True):

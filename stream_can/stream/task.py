@@ -51,6 +51,7 @@ from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.method.asking import LabelRequests
 from stream_can.scores import Scores
+from stream_can.stream.batch import Watched
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
 from stream_can.stream.head import FORMAT, LearnedAlone, read_head
@@ -118,7 +119,8 @@ class Task:
     next_prediction, next_label
         Offsets to start at.
     count_values
-        Whether ``take_values`` is to say what became of the values of columns.
+        Whether ``take_values`` is to say what became of the values of columns, and
+        ``take_watched`` of labelled predictions: both have to be called now and then.
     sets
         The share that prediction sets keep: outputs then have ``"set"``, the names of the classes
         that a row can be. Where there is a replica its log says it.
@@ -358,6 +360,14 @@ class Task:
                     found[name].update(values)
                 else:
                     found[name] = values
+        return found
+
+    def take_watched(self) -> dict[LaneName, list[Watched]]:
+        """Of each lane what became of labelled predictions since the last call."""
+        found = {}
+        for lane in self.lanes:
+            if lane.watched:
+                found[lane.name], lane.watched = lane.watched, []
         return found
 
     def rebuild(self, records: Iterable[Source]) -> None:

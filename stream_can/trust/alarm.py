@@ -49,6 +49,9 @@ class Episode(msgspec.Struct, kw_only=True):
     """The labels that had come when it was noticed."""
     by: list[str]
     """The tests that noticed it: "raw accuracy", "sent log loss"."""
+    side: Annotated[int, Meta(ge=0, le=1)] = 0
+    """0 where the raw rows have become worse, 1 where only those sent have: where tests of these
+    alone noticed it, and the score of the first has changed less than half as much in raw rows."""
     before: list[float]
     """Mean before: of the raw rows accuracy and log loss in nats, and of the rows sent."""
     after: list[float]
@@ -60,11 +63,6 @@ class Episode(msgspec.Struct, kw_only=True):
     """The labels that had come as it ended; None while it lasts."""
     stays: bool = False
     """Whether it ended because it had lasted so long that it is usual now."""
-
-    @property
-    def side(self) -> int:
-        """0 where the raw rows have become worse, 1 where only those sent have."""
-        return int(not any(name.startswith("raw") for name in self.by))
 
 
 class Head(msgspec.Struct):
@@ -220,12 +218,25 @@ class Alarm:
         wrong = np.stack([P.argmax(axis=1) != ys for P in rows], 1).astype(np.float64)
         loss = np.stack([-np.log(np.maximum(P[at, ys], FLOOR)) for P in rows], 1)
         when = np.full(len(ys), np.nan) if times is None else np.asarray(times, np.float64)
+        self.learn_outcomes(wrong, loss, when)
+
+    def learn_outcomes(self, wrong: Array, loss: Array, when: Array) -> None:
+        """:meth:`learn_many` of what became of rows, unchecked.
+
+        Parameters
+        ----------
+        wrong, loss
+            Of the raw row and of the one sent, whether its likeliest class was another one than the
+            label, 0 or 1, and its log loss, shape (n, 2).
+        when
+            Times in milliseconds, or NaN, shape (n,).
+        """
         start = 0
-        while start < len(ys):
+        while start < len(when):
             # Up to the next look, or to the end of the reference.
             n = self.n - self._anew
             due = self._looked - self._anew + min(max(EVERY, n // 1000 * 10), MOST_EVERY)
-            end = min(len(ys), start + max(due - n, 1))
+            end = min(len(when), start + max(due - n, 1))
             if n < REFERENCE:
                 end = min(end, start + REFERENCE - n)
             cut = slice(start, end)
@@ -323,6 +334,12 @@ class Alarm:
             before=_means(before, number),
             after=_means(since, n - number),
         )
+        if not any(name.startswith("raw") for name in found):
+            score = TESTS.index(episode.by[0]) % 2
+            raw, sent = (
+                (2 * score - 1) * (episode.after[k] - episode.before[k]) for k in (score, score + 2)
+            )
+            episode.side = int(raw < sent / 2)
         self.episodes.append(episode)
         del self.episodes[:-MOST_EPISODES]
         self._begin()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
 from stream_can import Corrector
@@ -21,6 +22,7 @@ from stream_can.report.figures import (
     temperature,
 )
 from stream_can.report.origin import delay
+from stream_can.trust.alarm import Alarm
 from stream_can.version import __version__
 from tests.replay.streams import ODD_NAMES, replayed, stream
 from tests.report.pages import Page, brightness, look
@@ -69,6 +71,33 @@ def test_what_moves_a_cursor_is_shown_by_its_code():
     P, y = stream(500, 2)
     page = Page(report(replayed(P, y, ["a\x1b[31m\x00", "b\n\x7f"]), "codes"))
     assert set(page.texts["bdi"][-2:]) == {r"a\x1b[31m\x00", r"b\n\x7f"}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("dates", [False, True])
+def test_where_the_classifier_was_worse_is_shaded(dates):
+    P, y = stream(6000)
+    P[2000:4000] = P[2000:4000][:, [1, 0, 2, 3]]
+    time = np.datetime64("2013-03-01T00:00") + np.arange(6000) * np.timedelta64(1, "h")
+    result = replayed(P, y, **({"time": time} if dates else {}))
+    result.alarm = Alarm()
+    result.alarm.learn_many(P, P, y)
+    (one,) = result.alarm.episodes
+    for plot in (rolling_accuracy, rolling_log_loss):
+        figure = Figure()
+        keys = plot(result, figure)
+        assert [key.name for key in keys] == ["before", "after", "classifier worse"]
+        (axes,) = figure.axes
+        (shade,) = [patch for patch in axes.patches if patch.get_width() > 0]
+        left, right = shade.get_x(), shade.get_x() + shade.get_width()
+        start = date2num(time[0]) if dates else 0
+        hours = 24 if dates else 1
+        # Each row has a label.
+        assert abs(hours * (left - start) - one.since) < 30
+        assert abs(hours * (right - start) - one.until) < 30
+    page = Page(report(result, "worse for a while"))
+    assert page.texts["bdi"].count("classifier worse") == 2
+    assert "worse" in page.texts["dt"]
 
 
 @pytest.mark.fast

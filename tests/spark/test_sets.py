@@ -108,7 +108,7 @@ def test_labels_teach_them_and_a_batch_that_comes_again_gives_the_same(spark, tm
         assert played(again, batch(spark, n), n) == first
         assert again.prediction_sets.to_bytes() == sets.to_bytes()
     assert {path.name for path in folder.iterdir()} == {"checkpoint"} | {
-        f"{n}.{kind}" for n in (2, 3, 4) for kind in ("state", "sets")
+        f"{n}.{kind}" for n in (2, 3, 4) for kind in ("state", "sets", "alarm")
     }
     plain = Learning(Corrector(CLASSES), tmp_path / "plain")
     for n in range(5):

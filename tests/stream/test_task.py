@@ -584,3 +584,18 @@ def test_a_probability_near_the_largest_number_is_a_dead_letter_without_a_warnin
     (letter,) = Task(Corrector(2)).handle([record]).dead_letters  # a warning would be an error
     reason = dict(letter.headers)["__connect.errors.exception.message"]
     assert b"probabilities sum to 1e+302, expected 1" in reason
+
+
+def test_what_became_of_labels_is_kept_where_somebody_takes_it():
+    records = [prediction(0, [0.7, 0.2, 0.1], b"x"), prediction(1, [0.5, 0.3, 0.2], b"y"),
+               label(0, "b", b"x"), label(1, "c", b"gone")]  # fmt: skip
+    task = new(count_values=True)
+    sent = [json.loads(out.value)["probs"] for out in task.handle(records).outputs]
+    (((wrong, loss, times),),) = task.take_watched().values()
+    assert wrong.tolist() == [[1, 1]]
+    assert loss.tolist() == [pytest.approx([-math.log(0.2), -math.log(sent[0][1])])]
+    assert times.tolist() == [1000]
+    assert task.take_watched() == {}
+    without = new()
+    without.handle(records)
+    assert without.take_watched() == {}

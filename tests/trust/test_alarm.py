@@ -153,6 +153,23 @@ def test_only_what_is_sent_gets_worse():
     assert episode.before[2] > episode.after[2] + 0.3
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_fall_that_what_is_sent_shows_first_is_the_classifiers_own(seed):
+    """The rows sent are surer, so their loss may say it sooner; then what is sent adapts, which
+    does not end what the classifier has."""
+    rng = np.random.default_rng(seed)
+    P, ys = (np.concatenate(both) for both in zip(
+        stream(rng, 1000, 0.9), stream(rng, 2000, 0.3), strict=True))  # fmt: skip
+    sent = P**1.3
+    sent /= sent.sum(axis=1, keepdims=True)
+    sent[1100:] = 0.25
+    alarm = Alarm()
+    alarm.learn_many(P, sent, ys)
+    (episode,) = alarm.episodes
+    assert episode.side == 0
+    assert episode.until is None
+
+
 def test_what_lasts_is_usual(monkeypatch):
     monkeypatch.setattr(module, "STAYS", 1000)
     rng = np.random.default_rng(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,12 +34,14 @@ from stream_can.kafka.watch.status import (
     TwoVersions,
     Value,
     Window,
+    Worse,
 )
 from stream_can.kafka.watch.table import age
 from stream_can.stream.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.values import HEAVIEST, ColumnScores, ValueScores
 from stream_can.stream.versions import Comparison, Pair
+from stream_can.trust.alarm import Alarm
 from stream_can.version import __version__
 
 MOST_CLASSES = 300
@@ -99,6 +102,7 @@ class Look:
             lag, letters = dict(metrics.lag), list(metrics.letters)[::-1]
             partitions = dict(metrics.partitions)
             tallies, refused = dict(metrics.lanes), metrics.refused
+            worse = _worse(metrics.alarms, tallies)
             versions = {pair: _two_versions(pair, x) for pair, x in metrics.versions.items()}
             values = {name: column.copy() for name, column in metrics.values.items()}
         replicas = dict(self._replicas())
@@ -141,6 +145,7 @@ class Look:
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
             over_http=self._over_http,
+            worse=worse,
             sets=next((one.terms.sets for one in replicas.values()), None),
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip
@@ -255,6 +260,13 @@ def _lanes(replicas: Mapping[int, Replica], tallies: Mapping[LaneName, Tally]) -
         "max_lanes": most,
         "lanes": [_lane(name, known.get(name), tallies[name].tolist()) for name in heaviest],
     }
+
+
+def _worse(alarms: Mapping[LaneName, Alarm], tallies: Mapping[LaneName, Tally]) -> list[Worse]:
+    """Copies of what lasts."""
+    last = {name: one.episode for name, one in alarms.items() if one.episode is not None}
+    heaviest = sorted(last, key=lambda name: (-_rows(tallies, name), name))[:MOST_LEARNED]
+    return [Worse(_text(name), copy.copy(last[name])) for name in heaviest]
 
 
 def _lane(name: LaneName, begun: Begun | None, tally: Sequence[float]) -> LaneScores:

@@ -21,19 +21,23 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from stream_can.kafka.watch import table
 from stream_can.kafka.watch.history import History
 from stream_can.kafka.watch.letters import KEPT, Letter, letter
-from stream_can.kafka.watch.table import Commit
+from stream_can.kafka.watch.table import SIDES, Commit
+from stream_can.stream.batch import Watched
 from stream_can.stream.lane import MOST_VALUES
-from stream_can.stream.naming import LaneName
+from stream_can.stream.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import reason_of
 from stream_can.stream.task import Result, Task
 from stream_can.stream.values import ColumnScores
 from stream_can.stream.versions import MOST_PAIRS, Comparison, Pair
+from stream_can.trust.alarm import Alarm
 from stream_can.version import __version__
 
 MOST_SERIES, OTHERS = 50, LaneName("other", "")
 """So many lanes have series of their own; the rest share one."""
 MOST_LANES = 1000
+TOGETHER = 100
+"""So many labels of one lane are looked at together."""
 
 
 class Registry(CollectorRegistry):
@@ -134,6 +138,10 @@ class Metrics:
         self.refused: tuple[int, float] = 0, 0.0
         """Predictions of models that were one too many, and when the last of them came."""
         self._own_series: dict[LaneName, LaneName] = {}
+        self.alarms: dict[LaneName, Alarm] = {}
+        """Of what was committed since this process began."""
+        self._outcomes: dict[LaneName, list[Watched]] = {}
+        """What became of labelled predictions that the alarms have not seen yet."""
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._shown = shown
         self._close()
@@ -179,6 +187,7 @@ class Metrics:
                 self.partitions[partition] = now
             self._add_values(tasks)
             self._add_lanes(tasks)
+            self._watch(tasks)
             # A label stamped before its prediction came at once.
             delays = [max(delay, 0) / 1000 for delay in self._delays]
             commit = Commit(
@@ -258,6 +267,30 @@ class Metrics:
                 del self.versions[next(iter(self.versions))]
             if seen.refused:
                 self.refused = self.refused[0] + seen.refused, time.time()
+
+    def _watch(self, tasks: Mapping[int, Task]) -> None:
+        """Whether the classifier, or what is sent, has become worse."""
+        for task in tasks.values():
+            for name, outcomes in task.take_watched().items():
+                self._outcomes.setdefault(name, []).extend(outcomes)
+        for name, parts in list(self._outcomes.items()):
+            # Labels of many models come a few at a time.
+            if name == UNNAMED or sum(len(times) for *_, times in parts) >= TOGETHER:
+                alarm = self.alarms.setdefault(name, Alarm())
+                alarm.learn_outcomes(*map(np.concatenate, zip(*parts, strict=True)))
+                del self._outcomes[name]
+        for kept in (self.alarms, self._outcomes):
+            if len(kept) > 2 * MOST_LANES:
+                for fewest in sorted(kept, key=self._rows)[:-MOST_LANES]:
+                    del kept[fewest]
+        episodes = [one.episode for one in self.alarms.values()]
+        sides = {one.side for one in episodes if one is not None}
+        for side, stage in enumerate(SIDES):
+            self._made["worse"].labels(stage).set(side in sides)
+
+    def _rows(self, name: LaneName) -> float:
+        """Predictions of a lane."""
+        return float(self.lanes[name][0]) if name in self.lanes else 0.0
 
     def _forget(self) -> None:
         """Nothing is assigned."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from stream_can.kafka.watch.status import Problem, Score, Status
+from stream_can.trust.alarm import Episode
 
 BEHIND = 10_000
 STALE_SECONDS = 120.0
@@ -12,6 +14,7 @@ START_SECONDS = 60.0
 """A process that has run for less has not had the time to do what is missing."""
 HOUR = 3600.0
 FEWEST_LABELS = 100
+MOST_WORSE = 3
 
 
 def problems(status: Status) -> list[Problem]:
@@ -87,6 +90,25 @@ def _bad(s: Status) -> Iterator[Problem]:
             break
 
 
+def _worse(one: Episode, lane: str) -> str:
+    """Of which, since when, and by how much."""
+    side = 2 * one.side
+    since = "" if one.time is None else f" since {_minute(one.time)}"
+    accuracy = f"{100 * one.after[side]:.1f} % instead of {100 * one.before[side]:.1f}"
+    loss = f"{one.after[side + 1]:.3f} instead of {one.before[side + 1]:.3f}"
+    held = ""
+    if one.side == 0 and one.holds is not None:
+        held = f" The correction holds {100 * min(max(one.holds, 0), 1):.0f} % of that."
+    who = "What is sent" if one.side else "The classifier itself"
+    who += f" ({lane})" if lane else ""
+    return f"{who} is worse than before{since}: right in {accuracy}, log loss {loss}.{held}"
+
+
+def _minute(time: int) -> str:
+    """A time in milliseconds, in words."""
+    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def _doubts(s: Status) -> Iterator[Problem]:
     """What may be wrong, or is not known yet."""
     hour, runs = s.hour, s.time - s.since
@@ -94,6 +116,19 @@ def _doubts(s: Status) -> Iterator[Problem]:
     def doubt(what: str, do: str) -> Problem:
         return Problem("doubt", what, do)
 
+    for one in s.worse[:MOST_WORSE]:
+        yield doubt(
+            _worse(one.episode, one.lane),
+            "It may be weather: another season or other traffic. If not, look at what feeds the"
+            " classifier, and at its last deployment."
+            if one.episode.side == 0
+            else "The classifier itself is as it was: look at the labels, and at who answers.",
+        )
+    if len(s.worse) > MOST_WORSE:
+        yield doubt(
+            f"{len(s.worse) - MOST_WORSE} more models and versions are worse than before.",
+            "worse in /status.json has up to 20: look at what they have in common.",
+        )
     lag, key = s.hour_course.lag, "id" if s.over_http else "key or partitioner"
     if s.lag is not None and s.lag > BEHIND and lag[-1] > lag[-10] > 0:
         yield doubt(

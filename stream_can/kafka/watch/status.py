@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from stream_can.kafka.watch.letters import Letter
+from stream_can.trust.alarm import Episode
 
 VERSION = 1
 """Of the document: fields may be added; a field that goes or changes its meaning raises it."""
@@ -212,6 +213,14 @@ class TwoVersions(Struct):
     """The rows as they were sent."""
 
 
+class Worse(Struct):
+    """Of a model and version, or of all there is."""
+
+    lane: str
+    """Which; empty where messages name none."""
+    episode: Episode
+
+
 class Problem(Struct):
     """What is wrong, and what to do."""
 
@@ -356,5 +365,8 @@ class Status(Struct):
     why its state file cannot be written."""
     over_http: bool = False
     """Whether it is a server, ``stream-can serve``: it has one partition, which nobody shares."""
+    worse: list[Worse] = field(default_factory=list)
+    """Where the classifier, or what is sent, is worse than before in this process' labels; of
+    several lanes the 20 with most records."""
     sets: float | None = None
     """The share that prediction sets are to keep; null where outputs have none."""

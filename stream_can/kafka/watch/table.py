@@ -194,6 +194,8 @@ ELSEWHERE = (
     Row("restore_seconds", Histogram, "To restore the partitions of one assignment",
         ends=RESTORE_ENDS),
     Row("registry_away", Gauge, "1 while records wait for a schema registry that does not answer"),
+    Row("worse", Gauge, "1 while the classifier, or what is sent, is worse than before",
+        labels=("stage",), first=SIDES),
     Row("clock_skew_seconds", Gauge, "How far the brokers' clock is ahead of this machine's"),
     Row("partitions", Gauge, "Partitions assigned and restored"),
     Row("lag_records", Gauge, "Offsets not yet taken", labels=("source", "partition")),
