@@ -18,7 +18,7 @@ COMPILED := $(wildcard stream_can/*/*.pyx stream_can/*/*/*.pyx stream_can/*/*.px
 # that. Without it every process that a test starts would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test fast format lint docs bench broker broker-stop chaos kafka-demo test-spark spark-demo clean
+.PHONY: help setup demo test release-check fast format lint docs bench broker broker-stop chaos kafka-demo test-spark spark-demo clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,10 +46,13 @@ demo: setup  ## correct ten months of real flights, without Kafka; writes out/fl
 	$(PY) examples/flights.py
 
 test: setup  ## every test, those against a real Kafka broker included
-	$(PY) -m pytest -n $(JOBS) --dist load --maxschedchunk 2
+	$(PY) -m pytest -m "not release" -n $(JOBS) --dist load --maxschedchunk 2
+
+release-check:  ## what only a release can break: other Pythons, the sdist, a sanitizer, the other Kafka version, long runs
+	.ci/release-check
 
 fast: setup  ## the tests that need neither Kafka nor a browser
-	$(PY) -m pytest -m fast -n auto --dist worksteal
+	$(PY) -m pytest -m "fast and not release" -n auto --dist worksteal
 
 format: setup  ## put the code into the form that lint asks for
 	$(PY) -m ruff check --fix
@@ -74,9 +77,7 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/kernel.py
 	$(PY) benchmarks/replay.py
 	$(PY) benchmarks/pipe.py
-	$(PY) benchmarks/river_wrapper.py
-	$(PY) benchmarks/river_scores.py
-	$(PY) benchmarks/calibration.py
+	$(PY) benchmarks/task.py
 
 broker: setup  ## start a Kafka broker on this machine: make broker KAFKA=3.9.1
 	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA)

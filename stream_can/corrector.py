@@ -19,7 +19,6 @@ from stream_can.method import sums as decayed
 from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Mode, Model
-from stream_can.method.older import from_0_2, from_format_1, judged_anew
 from stream_can.method.prior import laplace
 from stream_can.method.rows import names_of, unordered
 from stream_can.method.segments import Texts, column_names, text_of, texts_of
@@ -27,7 +26,6 @@ from stream_can.method.settings import (
     DEFAULTS,
     Settings,
     check_settings,
-    without_default_noise,
 )
 from stream_can.method.state import (
     JUDGED,
@@ -384,7 +382,7 @@ class Corrector:
         receipt
             What :meth:`process_one` handed out with this prediction, shape (R m + 1,). None, or
             NaN, where it is not known: then the rows are judged as they would be now. So is one of
-            other rows, from before :meth:`fit` or from release 0.2.
+            other rows, from before :meth:`fit`.
         segments
             {column: value} as given with the prediction; without ``p`` they teach nothing.
 
@@ -669,13 +667,13 @@ class Corrector:
             "classes": list(content.classes),
             "train_counts": None if counts is None else counts.tolist(),
             "paths": list(content.paths),
-            "settings": without_default_noise(self._settings),
+            "settings": dict(self._settings),
             "fit": content.fit_report,
         }
         if values is not None:
             names, state["values"] = values.dump()
             head["segments"] = SegmentsHead(list(content.columns), values.limit, names)
-        return snapshot.encode(head, state, snapshot.SINCE_0_3)
+        return snapshot.encode(head, state)
 
     @classmethod
     def from_bytes(
@@ -697,16 +695,16 @@ class Corrector:
         Raises
         ------
         SnapshotMismatch
-            Where the bytes are truncated, corrupt, of a newer version, or of other classes or
+            Where the bytes are truncated, corrupt, of another version, or of other classes or
             paths.
         """
-        head, state, version = snapshot.decode(data)
+        head, state = snapshot.decode(data)
         if "classes" not in head:
             raise SnapshotMismatch(
                 "snapshot: a task's, of one partition of a stream; see stream_can.stream.task.Task"
             )
         self = cls.__new__(cls)
-        state, content, values = self._restore(snapshot.typed(head, CorrectorHead), state, version)
+        state, content, values = self._restore(snapshot.typed(head, CorrectorHead), state)
         self._fewest = len(content.classes)
         if classes is not None:
             snapshot.match("classes", content.classes, class_names(classes))
@@ -733,9 +731,7 @@ class Corrector:
         self._begin(state, content, ClassIndex(content.classes), values)
         return self
 
-    def _restore(
-        self, head: CorrectorHead, state: State, version: int
-    ) -> tuple[State, Content, Values | None]:
+    def _restore(self, head: CorrectorHead, state: State) -> tuple[State, Content, Values | None]:
         """What a snapshot holds, checked as if it had been given."""
         try:
             names = class_names(head.classes)
@@ -750,15 +746,9 @@ class Corrector:
                 paths = (*paths, *path_names.FITTED_PATHS)
             if list(paths) != head.paths:
                 raise ValueError(f"paths: {head.paths}, expected {list(paths)}")
-            given = dict(head.settings)
-            given.setdefault("label_noise", DEFAULTS.label_noise)
-            if strange := given.keys() ^ set(Settings.__struct_fields__):
+            if strange := head.settings.keys() ^ set(Settings.__struct_fields__):
                 raise ValueError(f"settings: {min(strange)!r} is missing or unknown")
-            self._settings = check_settings(given)
-            if version == 1:
-                state = from_format_1(state, len(names))
-            if version < snapshot.SINCE_0_3:
-                state = from_0_2(state, len(names), paths)
+            self._settings = check_settings(head.settings)
             values = None
             if head.segments is not None and columns:
                 if not 0 < head.segments.limit < 1 << 53:
@@ -770,16 +760,6 @@ class Corrector:
         except ValueError as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
         return state, Content(names, in_order, paths, head.fit, columns), values
-
-    def judged_anew(self) -> Self:
-        """A copy that has learned all but how well each row has done as it was sent.
-
-        For a learned log that release 0.2 began: from there on all have the same bits, whether they
-        folded its entries themselves or go on from what a worker of 0.2 had made of them.
-        """
-        head, state, version = snapshot.decode(self.to_bytes())
-        state = judged_anew(state, len(self.classes), self.paths)
-        return type(self).from_bytes(snapshot.encode(head, state, version))
 
     def successor(self, discount: float = 0.1) -> Self:
         """The corrector with which a new version of the classifier begins.
@@ -822,7 +802,7 @@ class Corrector:
             isinstance(discount, Real) and not isinstance(discount, bool) and 0 <= discount <= 1
         ):
             raise ValueError(f"discount: {discount!r}, expected a number from 0 to 1")
-        head, state, version = snapshot.decode(self.to_bytes())
+        head, state = snapshot.decode(self.to_bytes())
         values = state.pop("values", None)
         own = tuple(head["paths"])
         columns = len(head["segments"]["columns"]) if "segments" in head else 0
@@ -830,7 +810,7 @@ class Corrector:
         if values is not None:
             state["values"] = discount * values
         head |= {"paths": list(own), "fit": None}
-        return type(self).from_bytes(snapshot.encode(head, state, version))
+        return type(self).from_bytes(snapshot.encode(head, state))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copy and pickle: the bytes, and what they do not hold: attributes of a subclass."""

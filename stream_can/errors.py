@@ -4,7 +4,6 @@ StreamCANError
 ├── InvalidPrediction          (ValueError) a row is not a probability vector
 ├── UnknownClass               (ValueError) a label is none of the classes
 ├── SnapshotMismatch           (ValueError) bytes that are no snapshot, or one of another corrector
-│   └── stream.head.LearnedAlone            one of a partition that learned alone
 ├── recording.InvalidRecording (ValueError) a file that cannot be replayed
 ├── stream.forms.BadMessage    (ValueError) a message that cannot be read
 │   └── stream.codecs.avro.AvroSchemaError  no record of an Avro schema can be read or answered

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Self
@@ -432,12 +431,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         tags.input_tags.allow_nan = own.input_tags.allow_nan
         tags.classifier_tags.multi_class = own.classifier_tags.multi_class
         return tags
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """What was pickled before a parameter was known has its default."""
-        given = inspect.signature(type(self)).parameters.values()
-        older = {one.name: one.default for one in given if one.default is not one.empty}
-        super().__setstate__({"sets_": None} | older | state)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "corrector_")

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import SnapshotMismatch
+from stream_can.version import __version__
 
 MAGIC = b"strmcan\x00"
-VERSION, SINCE_0_3 = 2, 3
-"""What is written: 3 where releases before 0.3 must not read it, a corrector, or a shared record
-that says whose its log is."""
+VERSION = 3
+"""What is written, and all that is read: a version that changes the content raises it."""
 ENVELOPE = struct.Struct("<8sHIQ")
 DTYPES = ("<f8", "<f4", "<i8", "<i4")
 
@@ -47,15 +47,14 @@ class Decoded(NamedTuple):
 
     head: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
-    version: int
 
 
-def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]], version: int = VERSION) -> bytes:
+def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     """Bytes that :func:`decode` turns back into exactly these arrays."""
     little = {k: np.asarray(a, a.dtype.newbyteorder("<"), order="C") for k, a in arrays.items()}
     blocks = {k: (a.dtype.str, list(a.shape), a.data) for k, a in little.items()}
     payload = _encoder.encode({"head": head, "arrays": blocks})  # a Payload
-    return ENVELOPE.pack(MAGIC, version, zlib.crc32(payload), len(payload)) + payload
+    return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
 
 
 def decode(data: bytes) -> Decoded:
@@ -66,11 +65,10 @@ def decode(data: bytes) -> Decoded:
     magic, version, checksum, length = ENVELOPE.unpack_from(data)
     if magic != MAGIC:
         raise SnapshotMismatch("snapshot: these bytes are no stream_can snapshot")
-    if version < 1:
-        raise SnapshotMismatch(f"snapshot: format {version}, which never was; bytes are corrupt")
-    if version > SINCE_0_3:
+    if version != VERSION:
         raise SnapshotMismatch(
-            f"snapshot: format {version}, this release reads up to {SINCE_0_3}; upgrade stream_can"
+            f"snapshot: format {version}, and stream_can {__version__} reads format {VERSION}"
+            " alone; use the version that wrote it, or begin anew"
         )
     payload = data[ENVELOPE.size :]
     if len(payload) != length:
@@ -90,10 +88,7 @@ def decode(data: bytes) -> Decoded:
             )
     except _UNREADABLE as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
-    shared = content.head.get("shared")
-    if shared is not None and (shared != 1) != (version == SINCE_0_3):
-        raise SnapshotMismatch(f"snapshot: format {version} of another's content; corrupt bytes")
-    return Decoded(content.head, arrays, version)
+    return Decoded(content.head, arrays)
 
 
 def typed(head: dict[str, Any], kind: type[_T]) -> _T:

@@ -9,20 +9,26 @@ import pytest
 from hypothesis import settings
 
 from tests.chromium import Browser
+from tests.examples import examples
 from tests.kafka.brokers import Own, Shared, remove_all
+from tests.litter import Litter
 
 BROKERS = pytest.StashKey[Path]()
 """The folder of all brokers of a run, shared or of one process: `tests/kafka/brokers.py`."""
 SHARED, OWN = pytest.StashKey[Shared](), pytest.StashKey[Own]()
+LITTER = pytest.StashKey[Litter]()
 
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60, print_blob=True)
-settings.register_profile("dev", deadline=None, max_examples=60)
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, max_examples=examples(20), print_blob=True
+)
+settings.register_profile("dev", deadline=None, max_examples=examples(20))
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 def pytest_addoption(parser):
     parser.addoption("--adversarial-rows", type=int, default=20_000, help="rows of each stream")
     parser.addoption("--number-examples", type=int, default=2000, help="of texts and numbers each")
+    parser.addoption("--kills", type=int, default=8, help="of a server, and of a pipe, at random")
 
 
 def pytest_configure(config):
@@ -34,6 +40,7 @@ def pytest_configure(config):
     config.stash[BROKERS] = Path(told["brokers"] if told else tempfile.mkdtemp(prefix="brokers-"))
     config.stash[SHARED] = Shared(config.stash[BROKERS] / "shared")
     config.stash[OWN] = Own(config.stash[BROKERS] / str(os.getpid()))
+    config.stash[LITTER] = Litter()
     if not told:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, with its brokers
         # Ignored where the run is in the background; what tests start would not hear Ctrl-C either.
@@ -55,6 +62,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: ("long" not in item.keywords, "own" not in item.fixturenames))
 
 
+@pytest.fixture(autouse=True)
+def _no_litter(pytestconfig):
+    """What a test writes, it writes into its own folder: the next run would find it."""
+    litter = pytestconfig.stash[LITTER]
+    litter.new()
+    yield
+    left = litter.new()
+    assert not left, f"new files in the repository, of this test or of one beside it: {left}"
+
+
 @pytest.fixture
 def adversarial_rows_per_stream(request):
     """20,000, or with --adversarial-rows=1000000 the long run."""
@@ -65,6 +82,12 @@ def adversarial_rows_per_stream(request):
 def number_examples(request):
     """2000, or with --number-examples=1000000 --timeout=0 the long run."""
     return request.config.getoption("--number-examples")
+
+
+@pytest.fixture
+def kills(request):
+    """8, or with --kills=50 the long run."""
+    return request.config.getoption("--kills")
 
 
 @pytest.fixture

@@ -15,20 +15,14 @@ import resource
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from stream_can import Corrector, SnapshotMismatch, snapshot
-from stream_can.stream import task
 from stream_can.stream.task import Task
-from tests.fixtures import make
-
-FIXTURES = Path(__file__).parent / "fixtures"
-NOW = f"format-{snapshot.SINCE_0_3}-task-{task.FORMAT}"
-NOW_WITH_COLUMNS = f"{NOW}-columns"
+from tests import snapshots as make
 
 TASKS = {*make.TASKS, *make.TASKS_WITH_COLUMNS}
 
@@ -40,10 +34,10 @@ OTHERS += [msgspec.msgpack.Ext(5, b"x"), msgspec.msgpack.Ext(-1, b"\xff" * 12)]
 VALUES = [*NUMBERS, *INTEGERS, *OTHERS]
 
 
-def sealed(payload: bytes, version: int = snapshot.VERSION) -> bytes:
+def sealed(payload: bytes) -> bytes:
     """A payload in an envelope that is right."""
     sums = (zlib.crc32(payload), len(payload))
-    return snapshot.ENVELOPE.pack(snapshot.MAGIC, version, *sums) + payload
+    return snapshot.ENVELOPE.pack(snapshot.MAGIC, snapshot.VERSION, *sums) + payload
 
 
 def opened(data: bytes) -> Any:
@@ -59,7 +53,7 @@ def flip(data: bytes, rng: random.Random) -> bytes:
     payload = bytearray(data[snapshot.ENVELOPE.size :])
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         payload[rng.randrange(len(payload))] = rng.randrange(256)
-    return sealed(bytes(payload), data[8])
+    return sealed(bytes(payload))
 
 
 def splice(data: bytes, rng: random.Random) -> bytes:
@@ -68,7 +62,7 @@ def splice(data: bytes, rng: random.Random) -> bytes:
     a, b = sorted(rng.choices(range(len(payload)), k=2))
     b = min(b, a + rng.choice([1, 4, 100]))
     middle = [b"", payload[a:b] * 2, rng.randbytes(b - a), b"\x91" * 5000, b"\xdd\xff\xff\xff\xff"]
-    return sealed(payload[:a] + rng.choice(middle) + payload[b:], data[8])
+    return sealed(payload[:a] + rng.choice(middle) + payload[b:])
 
 
 def replace(data: bytes, rng: random.Random) -> bytes:
@@ -87,7 +81,7 @@ def replace(data: bytes, rng: random.Random) -> bytes:
         parent[rng.choice(["more", "task", "classes", "k", "fit"])] = rng.choice(VALUES)
     else:
         parent.insert(rng.randrange(len(parent) + 1), rng.choice([parent[key], *VALUES]))
-    return sealed(msgspec.msgpack.encode(content), data[8])
+    return sealed(msgspec.msgpack.encode(content))
 
 
 def resize(data: bytes, rng: random.Random) -> bytes:
@@ -111,7 +105,7 @@ def resize(data: bytes, rng: random.Random) -> bytes:
         del arrays[name]
     else:
         arrays[rng.choice([*arrays, "Q", "ref", "A.fitted", "c.fitted", "x", "S.can"])] = array
-    return sealed(msgspec.msgpack.encode(content), data[8])
+    return sealed(msgspec.msgpack.encode(content))
 
 
 def fill(data: bytes, rng: random.Random) -> bytes:
@@ -128,7 +122,7 @@ def fill(data: bytes, rng: random.Random) -> bytes:
                 near = [2, -2, 6, -6, 6.01, 1e29, 1e-30, 1e-7, -1e-9]
                 numbers[at] = rng.choice([*NUMBERS, *near])
     array[2] = numbers.tobytes()
-    return sealed(msgspec.msgpack.encode(content), data[8])
+    return sealed(msgspec.msgpack.encode(content))
 
 
 def inside(data: bytes, rng: random.Random) -> bytes:
@@ -138,7 +132,7 @@ def inside(data: bytes, rng: random.Random) -> bytes:
     if inner is None:
         return fill(data, rng)
     content["head"]["corrector"] = rng.choice(MUTATIONS[:-1])(inner, rng)
-    return sealed(msgspec.msgpack.encode(content), data[8])
+    return sealed(msgspec.msgpack.encode(content))
 
 
 MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [
@@ -201,8 +195,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    files = sorted(FIXTURES.glob("*/*.snapshot"))
-    kinds = {(file.parent.name, file.stem): file.read_bytes() for file in files}
+    kinds = make.kinds()
     seen: Counter[str] = Counter()
     for i in range(options.count):
         rng = random.Random(f"{options.seed}-{i}")
@@ -211,7 +204,7 @@ def main() -> None:
         data = mutation(kinds[kind], rng)
         try:
             try:
-                if kind[1] in TASKS:
+                if kind in TASKS:
                     found = Task.from_bytes(data, labels_topic="labels")
                 else:
                     corrector = Corrector.from_bytes(data)
@@ -219,7 +212,7 @@ def main() -> None:
                 seen[f"{mutation.__name__} refused"] += 1
                 continue
             seen[f"{mutation.__name__} taken"] += 1
-            use_task(found) if kind[1] in TASKS else use_corrector(corrector)
+            use_task(found) if kind in TASKS else use_corrector(corrector)
         except BaseException as error:
             error.add_note(f"mutation {i} of seed {options.seed}: {mutation.__name__} of {kind}")
             raise

@@ -466,93 +466,12 @@ def test_a_class_that_appears_later():
         corrector._add_class("a")
 
 
-NEW_IN_0_3 = {"odds.moving", "odds.calibrated", "bins", "V", "Q.moving", "W.moving", "Q.500",
-              "Q.50", "W", "sharp", "D"}  # fmt: skip
-
-
-def as_0_2_wrote_it(corrector):
-    """Format 2: without the arrays that are new since."""
-    head, arrays, version = snapshot.decode(corrector.to_bytes())
-    assert version == 3
-    return snapshot.encode(
-        head, {name: array for name, array in arrays.items() if name not in NEW_IN_0_3}, 2
-    )
-
-
-def fitted_and_lived_in(seed=0):
-    rng = np.random.default_rng(seed)
-    corrector = Corrector(3)
-    P, y = stream_of(rng, 600)
-    corrector.fit(P, y)
-    P, y = stream_of(rng, 100)
-    corrector.process_many(P)
-    corrector.learn_many(P, y)
-    return corrector
-
-
-def stream_of(rng, n, flatter=1.0):
-    """Rows of a good classifier, shape (n, 3), and their classes."""
-    y = rng.integers(3, size=n)
-    P = np.exp(1.5 * (rng.normal(size=(n, 3)) + 2 * np.eye(3)[y]))
-    P = (P / P.sum(axis=1, keepdims=True)) ** flatter
-    return P / P.sum(axis=1, keepdims=True), y
-
-
-@pytest.mark.parametrize("fit", [False, True])
-def test_a_snapshot_of_0_2_is_read_and_what_is_new_starts(fit):
-    was = fitted_and_lived_in() if fit else lived_in()
-    read = Corrector.from_bytes(as_0_2_wrote_it(was))
-    names = set(was._state) - ({"sharp", "D"} if fit else set())
-    assert set(read._state) == names
-    for name in names:
-        array = read._state[name]
-        if name not in NEW_IN_0_3:
-            assert array.tobytes() == was._state[name].tobytes()
-        elif name.startswith("W"):
-            assert (array == 1 / len(array)).all()
-        else:
-            assert not array.any(), name
-            assert was._state[name].any(), name
-    assert read.n_sent == was.n_sent == (4 if fit else 5)
-    assert Corrector.from_bytes(read.to_bytes()).to_bytes() == read.to_bytes()
-    _, receipt = read.process_one(GOOD, receipt=True)
-    read.learn_one(GOOD, read.classes[0], receipt=receipt)
-    read.add_sums(read.new_sums())
-    assert read._state["bins"][0].sum() == 1
-    parts = [part.array for part in read.parts_of_sums]
-    assert ("D" in parts, "W" in parts, "W.moving" in parts) == (False, fit, not fit)
-
-
-def test_a_snapshot_of_0_2_after_fit_follows_the_class_mix_without_a_guard():
-    was, rng = fitted_and_lived_in(), np.random.default_rng(1)
-    read = Corrector.from_bytes(as_0_2_wrote_it(was))
-    P, _ = stream_of(rng, 800, flatter=0.4)
-    was.process_many(P)
-    read.process_many(P)
-    frozen = [frozen_of(corrector, P) for corrector in (was, read)]
-    np.testing.assert_allclose(*frozen, atol=1e-12)
-    np.testing.assert_allclose(was.explain_many(P)["fitted"], frozen[0], atol=1e-12)  # guarded
-    assert abs(read.explain_many(P)["fitted"] - frozen[1]).max() > 0.01
-
-
-def frozen_of(corrector, P):
-    """The fitted base's rows before they follow the class mix."""
-    head, arrays, version = snapshot.decode(corrector.to_bytes())
-    for name in ("Q", "Q.500", "Q.50"):
-        arrays[name] = np.zeros_like(arrays[name])
-    if "D" in arrays:
-        arrays["D"] = np.zeros_like(arrays["D"])
-    return Corrector.from_bytes(snapshot.encode(head, arrays, version)).explain_many(P)["fitted"]
-
-
 @pytest.mark.parametrize(("missing", "why"), [("bins", "is missing"), ("V", "is missing")])
 def test_a_snapshot_of_now_without_what_is_new_is_refused(missing, why):
-    head, arrays, version = snapshot.decode(lived_in().to_bytes())
-    with pytest.raises(SnapshotMismatch, match="of a later format"):
-        Corrector.from_bytes(snapshot.encode(head, arrays, 2))
+    head, arrays = snapshot.decode(lived_in().to_bytes())
     del arrays[missing]
     with pytest.raises(SnapshotMismatch, match=f"array {missing} {why}"):
-        Corrector.from_bytes(snapshot.encode(head, arrays, version))
+        Corrector.from_bytes(snapshot.encode(head, arrays))
 
 
 def test_an_underflowing_prior_leaves_the_row():

@@ -1,4 +1,4 @@
-"""Snapshots: what they refuse, and that old ones stay readable."""
+"""Snapshots: they go on bit for bit, and what they refuse."""
 
 import json
 import math
@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,103 +15,38 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, SnapshotMismatch, StreamCANError, snapshot
 from stream_can.cli.inspection import read_snapshot
-from stream_can.stream.replica import Replica
-from stream_can.stream.task import Record, Task
-from tests import mutations
+from stream_can.stream.task import Task
+from tests import mutations, snapshots
 from tests.correctors import GOOD, lived_in
-from tests.fixtures import make
 
 pytestmark = pytest.mark.fast
 
 ROOT = Path(__file__).parent.parent
-NOW, NOW_WITH_COLUMNS, FIXTURES = mutations.NOW, mutations.NOW_WITH_COLUMNS, mutations.FIXTURES
-OUTPUTS = {
-    "format-1-task-1": None,
-    "format-2-task-2": None,
-    "format-2-task-3": None,
-    "format-3-task-3": 0.0,
-    "format-3-task-3-columns": 0.0,
-}
-"""How far from those kept the outputs of a format may be; where it has none only the state counts:
-this release corrects otherwise than the one that wrote it."""
-
-FILES = [
-    pytest.param(file, id=f"{file.parent.name}-{file.stem}")
-    for file in sorted(FIXTURES.glob("*/*.snapshot"))
-]
 
 
-def close(have: Any, want: Any, tolerance: float) -> None:
-    """Equal, but for floats (as hexadecimal text) that differ by the tolerance at most."""
-    if isinstance(want, dict | list):
-        assert type(have) is type(want)
-        assert len(have) == len(want)
-        for key in want if isinstance(want, dict) else range(len(want)):
-            close(have[key], want[key], tolerance)
-    elif have != want:
-        assert abs(float.fromhex(have) - float.fromhex(want)) <= tolerance
+@pytest.mark.parametrize("kind", sorted({*snapshots.CORRECTORS, *snapshots.WITH_COLUMNS}))
+def test_a_corrector_goes_on_bit_for_bit(kind):
+    data = snapshots.kinds()[kind]
+    one, again = Corrector.from_bytes(data), Corrector.from_bytes(data)
+    assert again.to_bytes() == data
+    assert [type(name) for name in again.classes] == [type(name) for name in one.classes]
+    made = (snapshots.CORRECTORS | snapshots.WITH_COLUMNS)[kind]()
+    P, y = snapshots.stream(len(made.classes), 12, seed=9)
+    given = snapshots.values(made.segments, len(P))
+    labels = [made.classes[k] for k in y]
+    for corrector in (made, one):
+        corrector.learn_many(P, labels, segments=given)
+    rows = [c.process_many(P, segments=given) for c in (made, one)]
+    assert rows[0].tobytes() == rows[1].tobytes()
+    assert made.to_bytes() == one.to_bytes()
+    assert made.fit_report == one.fit_report
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_every_released_format_stays_readable(file):
-    gives = json.loads(file.with_suffix(".json").read_text())
-    tolerance = OUTPUTS.get(file.parent.name)
-    data = file.read_bytes()
-    if file.stem in mutations.TASKS:
-        found = Task.from_bytes(data, labels_topic="labels")
-        close(make.state_of_task(found), gives["state"], 0)
-        if tolerance is not None:
-            close(make.outputs_of_task(found, gives["in"]), gives["out"], tolerance)
-    else:
-        corrector = Corrector.from_bytes(data)
-        close(make.state_of(corrector), gives["state"], 0)
-        types = [type(name) for name in gives["state"]["classes"]]
-        assert [type(name) for name in corrector.classes] == types
-        if tolerance is not None:
-            close(make.outputs_of(corrector, gives["in"]), gives["out"], tolerance)
-
-
-@pytest.mark.parametrize("folder", sorted(FIXTURES.glob("*/log.positions")), ids=lambda f: f.parent)
-def test_a_log_of_any_release_is_folded(folder):
-    folder = folder.parent
-    gives, replica = json.loads((folder / "log.json").read_text()), Replica()
-    entries = sorted(folder.glob("log-*.entry"), key=lambda file: int(file.stem[4:]))
-    assert len(entries) == gives["learned"]
-    for offset, file in enumerate(entries):
-        replica.fold(Record("log", 0, offset, 0, None, file.read_bytes()))
-    task = Task.from_bytes(
-        (folder / "log.positions").read_bytes(), replica=replica, labels_topic="labels"
-    )
-    assert task.learned_offset == replica.offset
-    have, want = make.state_of_task(task), gives["state"]
-    if OUTPUTS[folder.name] is None:  # this release learns otherwise from it
-        same = ("n_predictions", "n_labels", "effective_sample_size", "prior", "counts", "classes")
-        have, want = ({name: of[name] for name in same} for of in (have, want))
-    close(have, want, 1e-9)
-
-
-def test_every_kind_of_this_format_is_kept():
-    """Where this fails a format has risen: `python tests/fixtures/make.py` makes its files."""
-    for folder, kinds in (
-        (NOW, {*make.CORRECTORS, *make.TASKS}),
-        (NOW_WITH_COLUMNS, {*make.WITH_COLUMNS, *make.TASKS_WITH_COLUMNS}),
-    ):
-        assert {file.stem for file in (FIXTURES / folder).glob("*.snapshot")} == kinds
-        assert folder in OUTPUTS
-
-
-@pytest.mark.parametrize(
-    "file",
-    [f for now in (NOW, NOW_WITH_COLUMNS) for f in sorted((FIXTURES / now).glob("*.snapshot"))],
-    ids=lambda f: f.stem,
-)
-def test_what_is_read_is_written_again(file):
-    data = file.read_bytes()
-    if file.stem not in mutations.TASKS:
-        assert Corrector.from_bytes(data).to_bytes() == data
-    else:
-        recent = bool(snapshot.decode(data)[0]["ids"] is not None)
-        assert Task.from_bytes(data, labels_topic="labels").to_bytes(recent=recent) == data
+@pytest.mark.parametrize("kind", sorted(mutations.TASKS))
+def test_a_task_goes_on_byte_for_byte(kind):
+    data = snapshots.kinds()[kind]
+    recent = bool(snapshot.decode(data)[0]["ids"] is not None)
+    assert Task.from_bytes(data, labels_topic="labels").to_bytes(recent=recent) == data
 
 
 def test_every_byte_of_the_header_counts():
@@ -163,17 +97,17 @@ WRONG_ARRAYS = {
 
 @pytest.mark.parametrize(("arrays", "why"), WRONG_ARRAYS.values(), ids=WRONG_ARRAYS)
 def test_arrays_are_held_against_the_table(arrays, why):
-    head, state, _ = snapshot.decode(lived_in().to_bytes())
+    head, state = snapshot.decode(lived_in().to_bytes())
     with pytest.raises(SnapshotMismatch, match=f"snapshot: array {why}"):
-        Corrector.from_bytes(snapshot.encode(head, state | arrays, snapshot.SINCE_0_3))
+        Corrector.from_bytes(snapshot.encode(head, state | arrays))
 
 
 def test_an_array_too_few_is_named():
-    head, state, _ = snapshot.decode(lived_in().to_bytes())
+    head, state = snapshot.decode(lived_in().to_bytes())
     for name in state:
         less = {key: array for key, array in state.items() if key != name}
         with pytest.raises(SnapshotMismatch, match=f"array {re.escape(name)} is missing"):
-            Corrector.from_bytes(snapshot.encode(head, less, snapshot.SINCE_0_3))
+            Corrector.from_bytes(snapshot.encode(head, less))
 
 
 WRONG_HEADS = {
@@ -192,23 +126,23 @@ WRONG_HEADS = {
 
 @pytest.mark.parametrize(("fields", "why"), WRONG_HEADS.values(), ids=WRONG_HEADS)
 def test_heads_are_typed(fields, why):
-    head, state, _ = snapshot.decode(lived_in().to_bytes())
+    head, state = snapshot.decode(lived_in().to_bytes())
     with pytest.raises(SnapshotMismatch, match=f"snapshot: .*{why}"):
-        Corrector.from_bytes(snapshot.encode(head | fields, state, snapshot.SINCE_0_3))
+        Corrector.from_bytes(snapshot.encode(head | fields, state))
     for name in fields.keys() - {"classes"}:
         less = {key: value for key, value in head.items() if key != name}
         with pytest.raises(SnapshotMismatch, match=f"missing required field `{name}`"):
-            Corrector.from_bytes(snapshot.encode(less, state, snapshot.SINCE_0_3))
+            Corrector.from_bytes(snapshot.encode(less, state))
 
 
 @pytest.mark.parametrize(
     ("setting", "why"), [({"k": 1}, "k: 1, exp"), ({"half_life": math.nan}, "half_life: nan")]
 )
 def test_settings_of_a_snapshot_are_checked(setting, why):
-    head, state, _ = snapshot.decode(lived_in().to_bytes())
+    head, state = snapshot.decode(lived_in().to_bytes())
     head["settings"] |= setting
     with pytest.raises(SnapshotMismatch, match=f"snapshot: {why}"):
-        Corrector.from_bytes(snapshot.encode(head, state, snapshot.SINCE_0_3))
+        Corrector.from_bytes(snapshot.encode(head, state))
 
 
 @pytest.mark.parametrize(
@@ -222,17 +156,17 @@ def test_other_payloads_are_refused(payload):
 
 
 def test_heads_of_tasks_are_typed(tmp_path):
-    head, arrays, _ = snapshot.decode(make.taken().to_bytes(recent=True))
+    head, arrays = snapshot.decode(snapshots.taken().to_bytes(recent=True))
     file = tmp_path / "state"
     for fields, why in [
-        ({"task": 0}, "Expected `int` >= 1"),
+        ({"task": 2}, "task format 2, and stream_can .* reads 3 alone"),
         ({"task": "1"}, "Expected `int`, got `str`"),
         ({"next_label": -1}, r"Expected `int` >= 0 - at `\$.next_label`"),
         ({"next_prediction": 1.5}, "Expected `int`, got `float`"),
         ({"oldest": 10**6}, "oldest 1000000 is behind next_prediction 20"),
         ({"counts": {"labels": -1}}, r"at `\$.counts.labels`"),
         ({"corrector": b""}, "0 bytes, too short to be one"),
-        ({"corrector": make.taken().to_bytes()}, "a task's"),
+        ({"corrector": snapshots.taken().to_bytes()}, "a task's"),
         ({"corrector": Corrector([1, "1"]).to_bytes()}, "classes: two are '1' in JSON"),
         ({"ids": "abc"}, r"Expected `array \| null`, got `str`"),
     ]:
@@ -258,7 +192,7 @@ def test_heads_of_tasks_are_typed(tmp_path):
     ],
 )
 def test_recent_predictions_are_checked(at, value, why):
-    head, arrays, _ = snapshot.decode(make.taken().to_bytes(recent=True))
+    head, arrays = snapshot.decode(snapshots.taken().to_bytes(recent=True))
     arrays["recent"][3, at] = value
     with pytest.raises(SnapshotMismatch, match=why):
         Task.from_bytes(snapshot.encode(head, arrays), labels_topic="labels")
@@ -267,14 +201,14 @@ def test_recent_predictions_are_checked(at, value, why):
 
 
 def test_what_recent_predictions_gave_of_columns_is_checked():
-    head, arrays, _ = snapshot.decode(make.taken(make.COLUMNS).to_bytes(recent=True))
+    head, arrays = snapshot.decode(snapshots.taken(snapshots.COLUMNS).to_bytes(recent=True))
     given = head["given"]
     for wrong in (None, [], given[1:], [*given[1:], ["a"]], [*given[1:], ["a", "b", "c"]]):
         with pytest.raises(SnapshotMismatch, match="of columns, expected 20 times 2 values"):
             Task.from_bytes(snapshot.encode(head | {"given": wrong}, arrays), labels_topic="labels")
     with pytest.raises(SnapshotMismatch, match=r"\$.given"):
         Task.from_bytes(snapshot.encode(head | {"given": [[1, 2]]}, arrays), labels_topic="labels")
-    plain, arrays, _ = snapshot.decode(make.taken().to_bytes(recent=True))
+    plain, arrays = snapshot.decode(snapshots.taken().to_bytes(recent=True))
     with pytest.raises(SnapshotMismatch, match="of columns"):
         Task.from_bytes(snapshot.encode(plain | {"given": given}, arrays), labels_topic="labels")
 
@@ -285,8 +219,11 @@ def test_other_bytes_are_refused():
         (b"", "too short"),
         (b"x" * 100, "no stream_can snapshot"),
         (data + b"x", "bytes behind it"),
-        (data[:8] + b"\x00" + data[9:], "format 0, which never was"),
-        (data[:8] + b"\x63" + data[9:], "format 99, this release reads up to 3; upgrade"),
+        (
+            data[:8] + b"\x02" + data[9:],
+            r"format 2, and stream_can 0\.3\S* reads format 3 alone",
+        ),
+        (data[:8] + b"\x63" + data[9:], "format 99, and stream_can"),
     ]:
         with pytest.raises(SnapshotMismatch, match=why) as caught:
             Corrector.from_bytes(other)

@@ -134,7 +134,7 @@ def test_a_snapshot_beside_learning_is_whole():
     def learn():
         for i in range(0, len(P), batch):
             if i == len(P) // 2:
-                twice.wait(60)  # where the other thread had no processor yet
+                twice.wait(280)  # where the other thread had no processor yet
             corrector.learn_many(P[i : i + batch], y[i : i + batch])
         done.set()
 

@@ -24,7 +24,7 @@ def post(port, path, message):
     url, headers = f"http://127.0.0.1:{port}/{path}", {"Content-Type": "application/json"}
     request = urllib.request.Request(url, json.dumps(message).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=280) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -23,7 +23,6 @@ from stream_can import kafka
 from stream_can.cli.keys import pressed
 from stream_can.cli.terminal import two_columns
 from stream_can.errors import StreamCANError
-from stream_can.kafka.watch.shown import shown
 from stream_can.kafka.watch.status import VERSION, Cell, Name, Sheet, Status, Time
 from stream_can.replay.names import readable
 
@@ -144,7 +143,8 @@ def ask(where: str) -> Status:
 
 def laid_out(status: Status) -> RenderableType:
     """A status for a terminal: what the page shows, without its figures and its long tails."""
-    said = status.shown or shown(status)
+    said = status.shown
+    assert said is not None  # of a status that was made, not of one in the making
     title = Text.assemble(_text(said.title), ", ", _text(said.sub), ", as of ", _clock(status.time))
     title.stylize("bold")
     parts: list[RenderableType] = [title]

@@ -99,24 +99,11 @@ class Beginning:
     ) -> None:
         """Let a log start, or begin anew, with a corrector and our identity; ``lanes`` are the
         entries of those that go on."""
-        older = [name for name, knows in self.client.others().items() if knows is False]
-        if older:
-            log.info("the learned log stays as release 0.2 reads it, for %s", ", ".join(older))
         fleet, name = self.start.fleet, self.settings.name
-        identity = None if older and fleet is None else self.start.identity
-        data = entry.start(corrector, reset=reset, identity=identity, by=name, fleet=fleet)
+        data = entry.start(
+            corrector, reset=reset, identity=self.start.identity, by=name, fleet=fleet
+        )
         self._send(number, data, *lanes)
-
-    def identify(self, number: int) -> bool:
-        """Say in a log that does not whose it is; whether that could be said.
-
-        Not while a member of release 0.2 is, or may be, in the group: it would stop at that entry.
-        The next restore comes as it leaves.
-        """
-        if not all(self.client.others().values()):
-            return False
-        self._send(number, entry.identify(self.start.identity, by=self.settings.name))
-        return True
 
     # -- under which settings --------------------------------------------------------------------
 

@@ -203,9 +203,6 @@ class LearnedLog:
         if replica.started and anew is None:
             self._require_ours(number)
             self.start.compare_counts(replica.corrector)
-            if replica.terms.app is None and beginning.identify(number):
-                self._fold_until(number, lambda: replica.terms.app is not None)
-                self._require_ours(number)
             if number in self._gaps:
                 self._write(self.records(number))
         else:
@@ -313,7 +310,7 @@ class LearnedLog:
                 log.log(said[0], "%s: %s", place(record), said[1])
 
     def require_current(self, tasks: Mapping[int, Task]) -> None:
-        """Refuse to go on in a log that begins anew, or says now whose it is.
+        """Refuse to go on in a log that begins anew.
 
         Raises
         ------
@@ -342,8 +339,7 @@ class LearnedLog:
         now, due = time.monotonic(), []
         for number in self.replicas:
             replica = self.replicas[number]
-            # While members of release 0.2 are there, which cannot read it, the log names nobody.
-            if number not in partitions or replica.terms.app is None:
+            if number not in partitions:
                 continue
             written, at = self._shared.setdefault(number, (-1, now))
             changed = replica.newest is not None and replica.offset > written

@@ -20,7 +20,6 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.transaction import Offset
-from stream_can.stream.head import LearnedAlone
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
@@ -205,9 +204,6 @@ def _look(
         return seen._replace(problem=problem), True
     try:
         task = stored(record.value)
-    except LearnedAlone:
-        problem = _learned_alone(client.group, state, so, record.key.decode())
-        return seen._replace(problem=problem), False
     except SnapshotMismatch as error:
         return seen._replace(problem=f"{error} (at {so} in {state!r})"), False
     if task.next_prediction != here.offset or seen.label_at not in (None, task.next_label):
@@ -229,16 +225,6 @@ def _without_offset(client: Client, partition: int, state: str) -> tuple[_Stored
     )
     # It passes where the offset was committed after we asked: this process may have been frozen.
     return _Stored(problem=problem), True
-
-
-def _learned_alone(group: str, state: str, so: int, name: str) -> str:
-    """What to do with positions of a release before the learned log."""
-    return (
-        f"group {group!r} is of a release in which each partition learned alone (offset {so} of"
-        f" {state!r}). To take along what one of them has learned, save it by `stream-can inspect"
-        f" --topic {state} --key {name} --save warm.bin`, or all of the history by `backfill` under"
-        " a new application_id, and start with classes_from_file"
-    )
 
 
 def _any_positions(client: Client, partition: int, state: str) -> bool:

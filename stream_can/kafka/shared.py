@@ -29,7 +29,7 @@ __all__ = [
     "pack", "records", "unpack",
 ]  # fmt: skip
 
-FORMAT, WITHOUT_IDENTITY = 2, 1
+FORMAT = 2
 NEAR = (1_000, 20_000)
 """So many offsets from the end are looked through first; only then the whole partition."""
 
@@ -65,15 +65,14 @@ class LaneHead(msgspec.Struct, omit_defaults=True):
 class SharedHead(msgspec.Struct, omit_defaults=True):
     """A corrector, and the offset of the log whose fold it is."""
 
-    shared: Annotated[int, Meta(ge=1, le=FORMAT)]
+    shared: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     folded_to: Annotated[int, Meta(ge=0)] = msgspec.field(name="learned")
     corrector: bytes
     lanes: list[StoredLane] = []
     """That with the oldest last entry first; the corrector of each is in a record of its own."""
     times: list[int] = []
     terms: Terms | None = None
-    """Of the log. In format 1 release 0.2 does not look at them; it stops at format 2, as it would
-    at the entries behind it."""
+    """Of the log."""
     writers: StoredWriters | None = None
     """Where some write without transactions."""
     sets: bytes | None = None
@@ -103,12 +102,11 @@ def lane_key(log_partition: int, name: LaneName) -> bytes:
 def pack_lane(name: LaneName, lane: Begun, at: int) -> bytes:
     """The record of a lane, folded up to an offset of the log."""
     head = LaneHead((name.model, name.version), at, lane.corrector.to_bytes(), _stored(lane.sets))
-    return snapshot.encode(msgspec.to_builtins(head), {}, snapshot.SINCE_0_3)
+    return snapshot.encode(msgspec.to_builtins(head), {})
 
 
 def pack(replica: Replica, at: Mapping[LaneName, int] = MappingProxyType({})) -> bytes:
     """The shared record of a replica; ``at`` are the offsets in the records of its lanes."""
-    number = WITHOUT_IDENTITY if replica.terms.app is None else FORMAT
     corrector, terms = replica.corrector, replica.terms
     said = None if terms == Terms.of(corrector) else terms
     lanes = [
@@ -117,12 +115,10 @@ def pack(replica: Replica, at: Mapping[LaneName, int] = MappingProxyType({})) ->
     ]
     writers = replica.writers.dump() if replica.writers else None
     says = SharedHead(
-        number, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said, writers,
+        FORMAT, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said, writers,
         _stored(replica.sets()),
     )  # fmt: skip
-    # So that release 0.2 says what is the matter: its own words for a newer number here do not.
-    version = snapshot.SINCE_0_3 if number == FORMAT else snapshot.VERSION
-    return snapshot.encode(msgspec.to_builtins(says), {}, version)
+    return snapshot.encode(msgspec.to_builtins(says), {})
 
 
 def _stored(sets: PredictionSets | None) -> bytes | None:
@@ -134,7 +130,7 @@ def _restored(sets: bytes | None) -> PredictionSets | None:
 
 
 def head(data: bytes) -> SharedHead:
-    """What a shared record says; SnapshotMismatch where it is none, or of a newer release."""
+    """What a shared record says; SnapshotMismatch where it is none, or of another release."""
     return snapshot.typed(snapshot.decode(data).head, SharedHead)
 
 

@@ -42,8 +42,8 @@ class LabelRequest(NamedTuple):
 class AskingHead(msgspec.Struct):
     """What a snapshot says beside its arrays."""
 
-    label_requests: Annotated[int, Meta(ge=1, le=2)]
-    """Format 1 is that of release 0.2, whose budget held over windows of rows."""
+    label_requests: Literal[2]
+    """The format."""
     budget: Annotated[float, Meta(gt=0, le=1)]
     random_share: Share
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -207,43 +207,26 @@ class LabelRequests:
         Raises
         ------
         SnapshotMismatch
-            Where the bytes are truncated, corrupt, of a newer version or none of label requests.
+            Where the bytes are truncated, corrupt, of another version or none of label requests.
         """
-        content, arrays, _ = snapshot.decode(data)
+        content, arrays = snapshot.decode(data)
         if "label_requests" not in content:
             raise SnapshotMismatch("snapshot: holds no label requests")
         head = snapshot.typed(content, AskingHead)
         self = cls(head.budget, head.random_share, seed=head.seed)
         self._rows, self._distance = head.rows, head.distance
         self._threshold = math.nan if head.threshold is None else head.threshold
-        if head.label_requests == 1:
-            asked = self._of_windows(arrays)
-        else:
-            asked = _pairs(arrays.get("asked"), max(0, head.rows - ROWS), head.rows)
-            used = arrays.get("used")
-            if used is None or used.dtype != np.float64 or used.shape != (2,):
-                raise SnapshotMismatch("snapshot: label requests say not what is used of each half")
-            self._random.use(float(used[0]))
-            self._margin.use(float(used[1]))
+        asked = _pairs(arrays.get("asked"), max(0, head.rows - ROWS), head.rows)
+        used = arrays.get("used")
+        if used is None or used.dtype != np.float64 or used.shape != (2,):
+            raise SnapshotMismatch("snapshot: label requests say not what is used of each half")
+        self._random.use(float(used[0]))
+        self._margin.use(float(used[1]))
         self._asked.update((digest, row) for row, digest in asked.tolist())
         if len(self._asked) < len(asked):
             raise SnapshotMismatch("snapshot: label requests name an id twice")
         self._forget()
         return self
-
-    def _of_windows(self, arrays: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
-        """Take over what release 0.2 kept of its windows: the requests of each half.
-
-        Returns
-        -------
-        Those of both, in the order of their rows.
-        """
-        parts = {"random": self._random, "margin": self._margin}
-        found = {name: _pairs(arrays.get(name), 0, self._rows) for name in parts}
-        for name, part in parts.items():
-            part.use(float(((1 - part.leak) ** (self._rows - found[name][:, 0])).sum()))
-        asked = np.concatenate(list(found.values()))
-        return _pairs(asked[asked[:, 0].argsort()], 0, self._rows)
 
     def resumed(self, data: bytes) -> Self:
         """What :meth:`to_bytes` wrote, where it has these settings; else ``self``."""
@@ -275,10 +258,9 @@ class _Part:
     def use(self, used: float) -> None:
         """What a snapshot says of it.
 
-        A request is made where less than c = s N is used, so never more than c + 1 are. The
-        windows of release 0.2 could hold 1,000 s rounded up, at most 2 c + 1.
+        A request is made where less than c = s N is used, so never more than c + 1 are.
         """
-        most = 2 * self.share / self.leak + 1 if self.leak else 0
+        most = self.share / self.leak + 1 if self.leak else 0
         if not 0 <= used <= most:
             raise SnapshotMismatch(f"snapshot: {used} label requests used of {self.share}")
         self.used = used

@@ -24,16 +24,14 @@ from stream_can.errors import InvalidPrediction
 from stream_can.method.kernel import given_by_each, given_by_one
 
 __all__ = [
-    "ROWS", "ROWS_IN_0_2", "blank", "brought", "gave", "gave_all", "gave_row", "joined", "kept",
-    "none_known", "sensible", "size",
+    "ROWS", "blank", "brought", "gave", "gave_all", "gave_row", "joined", "kept", "none_known",
+    "sensible", "size",
 ]  # fmt: skip
 
 Receipts = NDArray[np.float32]
 
 ROWS = 5
 """Of a receipt without columns and without fit."""
-ROWS_IN_0_2 = 3
-"""Anchor, mixture and tempered mixture; such a receipt counts as none."""
 ANY_ROWS = (3, 4, 5, 6, 7)
 """What a receipt of some corrector may have."""
 NAN = np.array(np.nan, np.float32).tobytes()
@@ -109,8 +107,8 @@ def brought(
     ----------
     receipts
         One for each label, of ``fewest`` to m classes: one that appeared since has no column, and
-        was given nothing. Those of a corrector with other rows, before ``fit`` or of release 0.2,
-        say nothing of what this one sends: they count as none.
+        was given nothing. Those of a corrector with other rows, before ``fit``, say nothing of what
+        this one sends: they count as none.
     rows
         What a row is mixed from here.
 
@@ -123,13 +121,10 @@ def brought(
     known = none_known(n, rows)
     if receipts.dtype.kind == "f" and len(receipts) == n:
         sizes = range(fewest, m + 1)
-        if receipts.ndim == 3 and receipts.shape[1] == ROWS_IN_0_2 and receipts.shape[2] in sizes:
-            return known
         width = receipts.shape[1] if receipts.ndim == 2 else 0
         if (width - 1) % rows == 0 and (own := (width - 1) // rows) in sizes:
             return _brought(receipts, ys, own, rows)
-        flat = [ROWS_IN_0_2 * own for own in sizes]
-        if width in flat or any(width == size(own, others) for own in sizes for others in ANY_ROWS):
+        if any(width == size(own, others) for own in sizes for others in ANY_ROWS):
             return known
     raise InvalidPrediction(
         f"receipts are {receipts.dtype} of shape {receipts.shape},"

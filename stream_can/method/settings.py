@@ -17,7 +17,6 @@ __all__ = [
     "check",
     "check_settings",
     "label_noise",
-    "without_default_noise",
 ]
 
 
@@ -66,11 +65,6 @@ def about(name: str) -> str:
     """What a setting means, with its default: the help of an option."""
     meaning, default = _bounds(_TYPES[name])[1].description, getattr(DEFAULTS, name)
     return f"{meaning}" if default is None else f"{meaning} ({default})"
-
-
-def without_default_noise(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as releases before ``label_noise`` have them, where that is its default."""
-    return {n: v for n, v in settings.items() if n != "label_noise" or v != DEFAULTS.label_noise}
 
 
 def label_noise(agreement: float, m: int) -> float:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stream_can.method.bases import BASES
 
 __all__ = [
-    "EXPERTS", "MOVING_EXPERTS", "WEIGHTS_OF_EXPERTS", "Part", "add_up", "before_0_3", "checked",
+    "EXPERTS", "MOVING_EXPERTS", "WEIGHTS_OF_EXPERTS", "Part", "add_up", "checked",
     "decays", "merge", "parts", "rows", "writable",
 ]  # fmt: skip
 
@@ -90,12 +90,6 @@ def _parts(state: tuple[str, ...]) -> tuple[Part, ...]:
     found += [Part(name, False, 1.0, -MOST) for name in WEIGHTS_OF_EXPERTS]
     names = set(state)
     return tuple(part for part in found if part.array in names)
-
-
-def before_0_3(layout: Sequence[Part]) -> list[int]:
-    """Which parts the sums of release 0.2 had."""
-    new = ("Q.", "D", "V", "W")
-    return [i for i, part in enumerate(layout) if not part.array.startswith(new)]
 
 
 def rows(sums: Array) -> int:

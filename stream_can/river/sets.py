@@ -13,7 +13,7 @@ __all__ = ["knowing"]
 
 def knowing(sets: PredictionSets, names: Iterable[Any]) -> PredictionSets:
     """A copy that knows some classes more, of which nothing was learned yet."""
-    content, arrays, _ = snapshot.decode(sets.to_bytes())
+    content, arrays = snapshot.decode(sets.to_bytes())
     content["classes"] = [*dict.fromkeys([*sets.classes, *names])]
     for name in ("shifts", "counts"):
         arrays[name] = arrays[name].copy()

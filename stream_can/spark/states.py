@@ -108,7 +108,7 @@ class States:
         )
 
     def alarm(self, n: int) -> Alarm:
-        """The alarm of state n; a new one where it is not there, as in folders of before 0.3."""
+        """The alarm of state n; a new one where it is not there."""
         path = self._path(n, "alarm")
         return Alarm.from_bytes(path.read_bytes()) if path.exists() else Alarm()
 

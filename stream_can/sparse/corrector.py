@@ -480,7 +480,7 @@ class SparseCorrector:
             "names": None if self._names is None else self._names.copy(),
             "half_life": self._half_life,
         }
-        return snapshot.encode(head, arrays, snapshot.SINCE_0_3)
+        return snapshot.encode(head, arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, memory_mb: float = 1024) -> Self:
@@ -489,10 +489,10 @@ class SparseCorrector:
         Raises
         ------
         SnapshotMismatch
-            The bytes are truncated, corrupt, of a newer version or none of a sparse corrector, or
+            The bytes are truncated, corrupt, of another version or none of a sparse corrector, or
             need more than ``memory_mb``.
         """
-        content, arrays, _ = snapshot.decode(data)
+        content, arrays = snapshot.decode(data)
         if "sparse" not in content:
             raise SnapshotMismatch("snapshot: holds no sparse corrector; is it Corrector's?")
         head = snapshot.typed(content, SparseHead)

@@ -5,9 +5,9 @@ corrector. All that the fold uses stands in the log: rows, labels, what was sent
 to start from and the settings; nothing comes from a process' own files.
 
 An entry is a map of named parts in MessagePack, with the numbers of arrays as little-endian bytes.
-Format 1 is that of release 0.2. In format 2 each entry names its application (``app``), and a later
-release may add parts: whoever does not know one ignores it, unless the entry says that it ``needs``
-it. Who does not know what is needed stops: another one would have folded something else.
+Each entry names its application (``app``), and a later release may add parts: whoever does not know
+one ignores it, unless the entry says that it ``needs`` it. Who does not know what is needed stops:
+another one would have folded something else.
 
 Where columns are declared, an entry also has what the predictions of its labels gave of them: each
 text once, and for each label and column four bytes that say which.
@@ -46,7 +46,6 @@ __all__ = [
     "OpenPart",
     "entries",
     "fold",
-    "identify",
     "keep",
     "label_offsets",
     "read",
@@ -54,7 +53,7 @@ __all__ = [
     "start",
 ]
 
-VERSION, WITHOUT_IDENTITY = 2, 1
+VERSION = 2
 LIMIT = 256 << 10
 """Bytes of labels at which an entry is full: at most twice as many are in it."""
 LABEL_BYTES, COLUMN_BYTES = 40, 12
@@ -88,8 +87,7 @@ class LogPart(msgspec.Struct, array_like=True, frozen=True):
     """Column of each label, int32; ~column where its prediction is gone."""
     known: bytes = b""
     """What its receipt gave each label, float32, as :mod:`stream_can.method.receipts` says what is
-    *known*. In format 1 three numbers a label, which count as none: they judge what was sent by
-    release 0.2."""
+    *known*."""
     rows: bytes = b""
     """The predictions of the labels that have one, float32."""
 
@@ -150,9 +148,9 @@ class LogEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     generation: Position | None = None
     """Of these settings, where their writer says it."""
     app: bytes | None = None
-    """The mark of the application that it belongs to; None in format 1."""
+    """The mark of the application that it belongs to."""
     identity: Identity | None = None
-    """Who that is: with each start, and once in a log that began in format 1."""
+    """Who that is: with each start."""
     by: str = ""
     """The instance that started the log, or changed settings, for people."""
     release: str = ""
@@ -307,8 +305,7 @@ def entries(
     limit
         Bytes of an entry's labels, about: it is full once it has as many.
     app
-        The mark of the log's identity, where it has one. Else members of release 0.2 fold them too:
-        what that does not know is left out.
+        The mark of the log's identity, where it has one.
     lane
         Which lane it is.
     writer
@@ -316,7 +313,6 @@ def entries(
     """
     m, columns, size = len(corrector.classes), len(corrector.segments), limit
     miss = max((part.miss for _, part, _ in opened), default=0.0)
-    layout = corrector.parts_of_sums
     packed: list[_Open] = []
     for partition, part, end in opened:
         label = 4 * m + LABEL_BYTES + COLUMN_BYTES * columns + 4 * part.longest
@@ -337,9 +333,6 @@ def entries(
     for parts, sums, given, told, belief in packed:
         segments = _numbered(given, columns) if columns else None
         sets = packed_sets(miss, belief, told)
-        if app is None and segments is None and lane is None and sets is None:
-            parts = [_for_0_2(part, corrector.n_sent) for part in parts]
-            sums = sums[decayed.before_0_3(layout)]
         written = _write(
             app, folded_to=folded_to, parts=parts, sums=_packed(sums), segments=segments, lane=lane,
             writer=writer, sets=sets,
@@ -361,12 +354,6 @@ def _numbered(rows: Sequence[Given | None], columns: int) -> LogSegments | None:
     return LogSegments(list(number), np.array(values, "<i4").tobytes()) if number else None  # type: ignore[arg-type]
 
 
-def _for_0_2(part: LogPart, n_sent: int) -> LogPart:
-    """A part as release 0.2 reads it: of what is known the numbers of the first three rows."""
-    known = receipts.joined([part.known], "<f4", n_sent)[:, : receipts.ROWS_IN_0_2]
-    return msgspec.structs.replace(part, known=known.tobytes())
-
-
 def _packed(sums: Array) -> bytes | None:
     return sums.astype("<f4").tobytes() if decayed.rows(sums) else None
 
@@ -379,11 +366,7 @@ def start(
     by: str = "",
     fleet: FleetTerms | None = None,
 ) -> bytes:
-    """The entry that a log starts with: a corrector's snapshot, and who learns there.
-
-    Without an identity it is of format 1, for a group with members of release 0.2; but with columns
-    that release cannot learn there, and is told so.
-    """
+    """The entry that a log starts with: a corrector's snapshot, and who learns there."""
     app = None if identity is None else identity.mark
     return _write(
         app,
@@ -391,7 +374,7 @@ def start(
         start=corrector,
         reset=reset,
         identity=identity,
-        by=by if identity else "",
+        by=by,
         fleet=fleet,
     )
 
@@ -399,11 +382,6 @@ def start(
 def keep(app: bytes | None, name: LaneName, corrector: bytes) -> bytes:
     """The entry by which a lane goes on with what it had learned, in a log that begins anew."""
     return _write(app, lane=LaneMark(*name, kept=corrector))
-
-
-def identify(identity: Identity, by: str = "") -> bytes:
-    """The entry by which a log that began in format 1 says from here on who learns there."""
-    return _write(identity.mark, identity=identity, by=by)
 
 
 def settings(
@@ -416,8 +394,6 @@ def settings(
 ) -> bytes:
     """The entry that changes settings of the corrector, or of the fleet."""
     needs = ["sets"] if "sets" in changed else []
-    if app is None:
-        return _write(None, needs, settings=changed)
     return _write(app, needs, settings=changed, generation=generation, by=by, fleet=fleet)
 
 
@@ -426,8 +402,6 @@ def _write(app: bytes | None, needs: Sequence[str] = (), **parts: Any) -> bytes:
         *needs,
         *(name for name in NEEDED if parts.get(name) is not None and name not in needs),
     ]
-    if app is None and not needs:
-        return _encode(LogEntry(WITHOUT_IDENTITY, **parts))
     return _encode(LogEntry(VERSION, app=app, release=__version__, needs=[*needs], **parts))
 
 
@@ -459,7 +433,7 @@ def read(
                 whose = says.get("application", head.app.hex())
                 raise BadEntry(f"an entry of another application ({whose})")
         lacking = sorted(set(head.needs) - KNOWN)
-        if head.version > VERSION or lacking:
+        if head.version != VERSION or lacking:
             what = f"it needs {', '.join(lacking)}" if lacking else f"format {head.version}"
             raise newer(head.release, what)
         return _decode(data)
@@ -470,8 +444,8 @@ def read(
 def newer(release: str, what: str) -> NewerEntry:
     """That a newer release wrote an entry, and the ways out."""
     return NewerEntry(
-        f"a newer version wrote this ({release or 'it does not say which'}): {what}, and"
-        f" {__version__} reads up to format {VERSION}; upgrade stream_can here, or begin anew with"
+        f"another version wrote this ({release or 'it does not say which'}): {what}, and"
+        f" {__version__} reads format {VERSION} alone; upgrade stream_can here, or begin anew with"
         " --reset-state"
     )
 
@@ -523,9 +497,8 @@ def fold(
         if entry.settings is not None:
             own = {name: value for name, value in entry.settings.items() if name != "sets"}
             return Corrector.from_bytes(corrector.to_bytes(), None, **own)
-        of_0_2 = entry.version == WITHOUT_IDENTITY
-        sums = _sums(entry.sums, corrector.parts_of_sums, len(corrector.classes), of_0_2)
-        labels = _labels(entry.parts, len(corrector.classes), corrector.n_sent, of_0_2)
+        sums = _sums(entry.sums, corrector.parts_of_sums, len(corrector.classes))
+        labels = _labels(entry.parts, len(corrector.classes), corrector.n_sent)
         segments = _segments(entry.segments, corrector.segments, len(labels.P))
         of_sets: Opened | None = None
         if sets is not None and entry.sets is not None:
@@ -571,15 +544,10 @@ def _floats(data: bytes) -> Array:
         return np.frombuffer(data, "<f4").astype(np.float64)
 
 
-def _sums(data: bytes | None, layout: Sequence[decayed.Part], m: int, of_0_2: bool) -> Array | None:
+def _sums(data: bytes | None, layout: Sequence[decayed.Part], m: int) -> Array | None:
     if data is None:
         return None
-    if not of_0_2:
-        return decayed.checked(_floats(data).reshape(len(layout), m + 1), layout, m)
-    given = decayed.before_0_3(layout)
-    sums = np.zeros((len(layout), m + 1))
-    sums[given] = _floats(data).reshape(len(given), m + 1)
-    return decayed.checked(sums, layout, m)
+    return decayed.checked(_floats(data).reshape(len(layout), m + 1), layout, m)
 
 
 def _segments(given: LogSegments | None, columns: Sequence[str], rows: int) -> Table | None:
@@ -593,12 +561,10 @@ def _segments(given: LogSegments | None, columns: Sequence[str], rows: int) -> T
     return {name: [texts[i] for i in values[:, k].tolist()] for k, name in enumerate(columns)}
 
 
-def _labels(parts: Sequence[LogPart], m: int, n_sent: int, of_0_2: bool) -> LabelsOfEntry:
+def _labels(parts: Sequence[LogPart], m: int, n_sent: int) -> LabelsOfEntry:
     classes = np.frombuffer(b"".join(part.classes for part in parts), "<i4").astype(np.int64)
     P = _floats(b"".join(part.rows for part in parts))
-    # Release 0.2 gave a label three numbers and no top.
-    rows_known = receipts.ROWS_IN_0_2 - 1 if of_0_2 else n_sent
-    known = receipts.joined((part.known for part in parts), "<f4", rows_known)
+    known = receipts.joined((part.known for part in parts), "<f4", n_sent)
     with_row = classes >= 0
     ys, rows = np.where(with_row, classes, ~classes), np.where(with_row, with_row.cumsum() - 1, -1)
     if not (ys < m).all():
@@ -608,4 +574,4 @@ def _labels(parts: Sequence[LogPart], m: int, n_sent: int, of_0_2: bool) -> Labe
         raise ValueError(f"{len(ys)} labels, and what receipts gave {len(known)}")
     if not receipts.sensible(known).all():
         raise ValueError("what receipts gave a label is no probability")
-    return LabelsOfEntry(ys, rows, P, receipts.none_known(len(ys), n_sent) if of_0_2 else known)
+    return LabelsOfEntry(ys, rows, P, known)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.stream.records import Counts
+from stream_can.version import __version__
 
-__all__ = ["FORMAT", "LearnedAlone", "TaskHead", "read_head"]
+__all__ = ["FORMAT", "TaskHead", "read_head"]
 
 FORMAT = 3
 """Version of the head; the envelope around it has its own."""
@@ -20,18 +21,14 @@ FORMAT = 3
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class LearnedAlone(SnapshotMismatch):
-    """A snapshot with a corrector of its own, where what is learned stands in a log."""
-
-
 class TaskFormat(msgspec.Struct):
-    """As much of a head as any release can read."""
+    """As much of a head as any version can read."""
 
-    task: Annotated[int, Meta(ge=1)]
+    task: int
 
 
 class TaskHead(msgspec.Struct):
-    """Formats 1 and 2 had a corrector always; since 3 it may stand in a learned log."""
+    """The corrector stands here, or in a learned log."""
 
     corrector: bytes | None
     next_prediction: Position
@@ -68,15 +65,15 @@ def read_head(data: bytes) -> tuple[TaskHead, dict[str, NDArray[Any]]]:
     Raises
     ------
     SnapshotMismatch
-        The bytes are truncated, corrupt, of a newer version or no task's.
+        The bytes are truncated, corrupt, of another version or no task's.
     """
-    content, arrays, _ = snapshot.decode(data)
+    content, arrays = snapshot.decode(data)
     if "task" not in content:
         raise SnapshotMismatch("snapshot: a corrector's alone, without the positions of a stream")
-    if snapshot.typed(content, TaskFormat).task > FORMAT:
+    if snapshot.typed(content, TaskFormat).task != FORMAT:
         raise SnapshotMismatch(
-            f"snapshot: task format {content['task']}, this release reads up to {FORMAT}; "
-            "upgrade stream_can"
+            f"snapshot: task format {content['task']}, and stream_can {__version__} reads {FORMAT}"
+            " alone; use the version that wrote it, or begin anew"
         )
     head = snapshot.typed(content, TaskHead)
     if head.oldest > head.next_prediction:

@@ -8,6 +8,9 @@ from stream_can.errors import SnapshotMismatch
 
 __all__ = ["Marks"]
 
+MOST = 1 << 32
+"""Offsets that a range may span: 512 MB of bits."""
+
 
 class Marks:
     """Offsets that are marked, in a range that moves up.
@@ -32,7 +35,10 @@ class Marks:
         return 0 <= at < 8 * len(self._bits) and bool(self._bits[at >> 3] & (1 << (at & 7)))
 
     def mark(self, offset: int) -> None:
-        """Mark an offset; nothing is done for one below the range."""
+        """Mark an offset; nothing is done for one below the range. One that is further away than
+        ``MOST`` begins it anew."""
+        if offset - self._begin > MOST:
+            self._begin, self._bits = offset - offset % 8, bytearray()
         at = offset - self._begin
         if at < 0:
             return
@@ -60,10 +66,12 @@ class Marks:
         SnapshotMismatch
             These are no marks of offsets below ``end``.
         """
+        begin, packed = (oldest - oldest % 8, b"") if data is None else data
+        if end - begin > MOST:
+            raise SnapshotMismatch(f"snapshot: recent predictions at offsets {begin} to {end}")
         if data is None:
-            self._begin, self._bits = oldest - oldest % 8, bytearray()
+            self._begin, self._bits = begin, bytearray()
             return
-        begin, packed = data
         most = max(0, end - begin + 7) // 8
         try:
             unpack = zlib.decompressobj()

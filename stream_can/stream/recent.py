@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import SnapshotMismatch
 from stream_can.method.checks import bad_rows
-from stream_can.method.receipts import ROWS, ROWS_IN_0_2, blank, kept, size
+from stream_can.method.receipts import ROWS, blank, kept, size
 from stream_can.stream.columns import Given, length
 from stream_can.stream.marks import Marks
 from stream_can.trust.sets import Ticket
@@ -324,13 +324,11 @@ class RecentPredictions:
         if not (((sent >= 0) & (sent <= 1.001)) | np.isnan(sent).all(axis=1, keepdims=True)).all():
             raise SnapshotMismatch("snapshot: a recent prediction's corrected row")
         shape = len(ids), size(m, self._n_sent)
-        # None in a snapshot of task format 1; release 0.2 made them of other rows.
-        if receipts is None or receipts.shape[1:] == (ROWS_IN_0_2 * m,):
-            receipts = blank(len(ids), m, self._n_sent)
-        if receipts.dtype != np.float32 or receipts.shape != shape:
+        if receipts is None or receipts.dtype != np.float32 or receipts.shape != shape:
+            what = "none" if receipts is None else f"{receipts.dtype} of shape {receipts.shape}"
             raise SnapshotMismatch(
-                f"snapshot: receipts of recent predictions are {receipts.dtype} of shape"
-                f" {receipts.shape}, expected float32 of shape {shape}"
+                f"snapshot: receipts of recent predictions are {what}, expected float32 of shape"
+                f" {shape}"
             )
         if [*map(len, given or ())] != [self._columns] * (len(ids) if self._columns else 0):
             raise SnapshotMismatch(

@@ -311,7 +311,7 @@ class Replica:
 
     def _learn(self, one: entry.LogEntry, record: Source) -> LeftOut | None:
         terms = self.terms
-        if terms.app is not None and one.app is None and not terms.overlaps(one, record):
+        if terms.app is not None and one.app is None:
             raise entry.BadEntry("an entry that does not say whose it is")
         if one.lane is not None and self.started:
             return self._teach(one.lane, one, record)
@@ -324,8 +324,6 @@ class Replica:
             if one.app is None or one.release == __version__:
                 raise
             raise entry.newer(one.release, str(error)) from None
-        if corrector is not None and terms.app is None and one.start is None and one.identity:
-            corrector = corrector.judged_anew()
         self._settle(UNNAMED, one)
         self._corrector, self.terms, self._sets = corrector, after, sets
         if self.terms.epoch != terms.epoch:

@@ -54,7 +54,7 @@ from stream_can.scores import Scores
 from stream_can.stream.batch import Watched
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.fields import Fields
-from stream_can.stream.head import FORMAT, LearnedAlone, read_head
+from stream_can.stream.head import FORMAT, read_head
 from stream_can.stream.lane import Lane
 from stream_can.stream.lanes import Fleet, Lanes, Several
 from stream_can.stream.marks import Marks
@@ -502,14 +502,14 @@ class Task:
         Raises
         ------
         SnapshotMismatch
-            Where the bytes are truncated, corrupt, of a newer version or no task's, or do not match
+            Where the bytes are truncated, corrupt, of another version or no task's, or do not match
             ``classes`` or ``settings``.
         """
         head, arrays = read_head(data)
         if head.corrector is None and replica is None:
             raise SnapshotMismatch("snapshot: positions alone; what was learned is in a log")
         if head.corrector is not None and replica is not None:
-            raise LearnedAlone("snapshot: of a partition that learned alone")
+            raise SnapshotMismatch("snapshot: of a partition that learned alone")
         own: Corrector | Replica
         if replica is not None:
             own = replica

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from stream_can.corrector import Corrector
-from stream_can.method.settings import without_default_noise
 from stream_can.stream.entry import BadEntry, FleetTerms, LogEntry
 from stream_can.stream.identity import Identity
 from stream_can.stream.records import Source
@@ -16,9 +15,6 @@ from stream_can.trust.promise import miss_of
 
 __all__ = ["Terms", "digest"]
 
-OVERLAP_MS = 60_000
-"""For so long behind the first entry with an identity one without is taken, where its writer had
-not read that one: it was under way."""
 MOST_HELD = 100
 
 
@@ -28,10 +24,8 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     """The offset behind the entry with which the log last began anew; 0 where it never did."""
     app: bytes | None = None
-    """The mark by which entries name their application; None in a log of release 0.2."""
+    """The mark by which entries name their application; None before the log has started."""
     identity: Identity | None = None
-    since: tuple[int, int] | None = None
-    """Offset and time, in milliseconds, of the entry that first said so in a log without."""
     generation: int = 0
     """Of the settings in force: how often they have changed, unless somebody gave a number."""
     held: tuple[bytes, ...] = ()
@@ -48,13 +42,6 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
         """Those of a log of which no more than its corrector is known."""
         return cls() if corrector is None else cls(held=(digest(corrector.settings),))
 
-    def overlaps(self, one: LogEntry, record: Source) -> bool:
-        """Whether an entry without an identity was under way as the log got one."""
-        if self.since is None or not one.parts:
-            return False
-        offset, time = self.since
-        return one.folded_to <= offset and record.timestamp - time <= OVERLAP_MS
-
     def after(self, one: LogEntry, record: Source, corrector: Corrector | None) -> Terms:
         """Those behind an entry that counts."""
         changed: dict[str, Any] = {}
@@ -65,10 +52,7 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
             if one.reset:
                 changed["epoch"] = record.offset + 1
             if one.identity is not None:
-                changed |= {"app": one.app, "identity": one.identity, "since": None}
-        elif one.identity is not None and self.app is None:
-            changed |= {"app": one.app, "identity": one.identity}
-            changed["since"] = (record.offset, record.timestamp)
+                changed |= {"app": one.app, "identity": one.identity}
         elif one.settings is not None and corrector is not None:
             fleet = one.fleet or self.fleet
             sets: Any = one.settings.get("sets", self.sets)
@@ -87,7 +71,7 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def digest(settings: dict[str, Any], fleet: FleetTerms | None = None) -> bytes:
     """A few bytes that stand for settings of a corrector, and of the lanes where there are any."""
-    known = without_default_noise(settings)
+    known = dict(settings)
     if known.get("sets", 0) is None:
         del known["sets"]
     same = {n: float(v) if isinstance(v, int | float) else v for n, v in known.items()}

@@ -430,9 +430,9 @@ class Alarm:
         Raises
         ------
         SnapshotMismatch
-            The bytes are truncated, corrupt, of a newer version or none of an alarm.
+            The bytes are truncated, corrupt, of another version or none of an alarm.
         """
-        content, arrays, _ = snapshot.decode(data)
+        content, arrays = snapshot.decode(data)
         if "alarm" not in content:
             raise SnapshotMismatch("snapshot: holds no alarm")
         head = snapshot.typed(content, Head)

@@ -327,9 +327,9 @@ class PredictionSets:
         Raises
         ------
         SnapshotMismatch
-            The bytes are truncated, corrupt, of a newer version or none of prediction sets.
+            The bytes are truncated, corrupt, of another version or none of prediction sets.
         """
-        content, arrays, _ = snapshot.decode(data)
+        content, arrays = snapshot.decode(data)
         if "prediction_sets" not in content:
             raise SnapshotMismatch("snapshot: holds no prediction sets")
         head = snapshot.typed(content, SetsHead)

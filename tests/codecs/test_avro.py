@@ -24,6 +24,7 @@ from stream_can.stream.messages import BadMessage, Fields, Formats, Messages
 from stream_can.stream.records import Record
 from stream_can.stream.task import Task
 from tests.codecs.schemas import InMemory, decoded, encoded
+from tests.examples import examples
 
 pytestmark = pytest.mark.fast
 
@@ -204,7 +205,7 @@ def types(draw: st.DrawFn, names: list[str], depth: int = 0) -> tuple[Any, Any]:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_every_other_byte_is_the_writers(data: st.DataObject) -> None:
     names: list[str] = []
     others = [data.draw(types(names)) for _ in range(data.draw(st.integers(0, 4)))]
@@ -675,13 +676,13 @@ def test_schemas_are_compiled_in_another_thread_meanwhile() -> None:
     thread = threading.Thread(target=prepare)
     thread.start()
     try:
-        for i in range(200):
+        for i in range(40):
             message = codec.open(heads[i] + body)
             assert bytes(codec.find(message, [f"f{i}"]) or b"") == b"%d" % i
             assert codec.find(message, [f"f{i}", "inside"]) is None
     finally:
         ended.set()
-        thread.join(60)
+        thread.join(280)
 
 
 def test_a_schema_named_by_a_guid_in_a_header() -> None:

@@ -21,6 +21,7 @@ from tests.kafka.brokers import REGISTRY, Own, Shared
 from tests.kafka.streams import App, Running
 
 HERE = Path(__file__).parent
+EACH = (VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.release))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,13 +87,13 @@ def own_broker(own: Own) -> Broker:
     return own[VERSIONS[0]]
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=EACH)
 def each_broker(request: pytest.FixtureRequest, shared: Shared) -> Served:
     """Both versions, for what can differ between them."""
     return shared[request.param]
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=EACH)
 def each_own_broker(request: pytest.FixtureRequest, own: Own) -> Broker:
     """Both versions, for tests that stop them; leave them running."""
     return own[request.param]

@@ -4,7 +4,7 @@ The log is folded offset by offset. At each offset that outputs name, the stored
 one Task a partition, with the log's fold so far in place of a worker's replica: what comes out must
 be what was sent, and what a Task has to teach must be what its entries hold, bit by bit. A label's
 receipt may be unknown in an entry, where its prediction was sent before a restart; nothing else may
-differ. What release 0.2 sent is taken as it is: this release corrects otherwise.
+differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_can.kafka import Settings, Worker
-from stream_can.kafka.restore import key
 from stream_can.kafka.start import Start
 from stream_can.method import sums as sums_of_rows
 from stream_can.stream import entry
@@ -83,15 +82,11 @@ class Partition:
         settings: Settings,
         number: int,
         begun: bytes | None,
-        old: tuple[int, int] | None = None,
     ) -> None:
-        """``old`` are the next offsets of input and labels behind the last entry of 0.2."""
         servers = settings.bootstrap_servers[0]
         self.number, self.where = number, f"partition {number}"
         self.start, self.replica = start, replica
         self.stored = read(servers, settings.input, number)
-        if old is not None:
-            begun = self.stored_at(old, settings)
         self.positions = start.fresh(replica, 0, 0).positions() if begun is None else begun
         self.task = self.restored()
         first, first_label = self.task.next_prediction, self.task.next_label
@@ -108,8 +103,6 @@ class Partition:
         assert max(letters.values(), default=1) == 1, f"{self.where}: a dead letter twice"
         # An output says what it was made from, but not which record it was: they come in order.
         sent = [o for o in sorted(self.predictions) if (settings.input, o) not in letters]
-        if old is not None:
-            self.outputs = self.outputs[len(self.outputs) - len(sent) :]
         self.at = dict(zip(sent, (learned(r) for r in self.outputs), strict=False))
         """Input offset -> the offset of the log that its output was made from."""
         ks = list(self.at.values())
@@ -119,16 +112,6 @@ class Partition:
         self.requests = read(servers, settings.requests_topic, number) if settings.ask else []
         self.want_requests: list[Any] = []
         self.parts: list[Placed] = []
-
-    def stored_at(self, end: tuple[int, int], settings: Settings) -> bytes:
-        """The positions that were stored with these offsets."""
-        name = key(settings.input, self.number)
-        for record in read(settings.bootstrap_servers[0], settings.own_topics[0], self.number):
-            if record.key == name:
-                task = self.start.stored(self.replica, record.value)
-                if (task.next_prediction, task.next_label) == end:
-                    return record.value
-        raise AssertionError(f"{self.where}: no positions at {end}")
 
     def restored(self) -> Task:
         """The task of the last positions, as a worker restores it."""
@@ -223,23 +206,14 @@ def verify_log(
 
     # What outputs were made from; the tasks need the start before anything else.
     fold_to(log[0].offset + 1 if log else 0)
-    old = {
-        part.partition: (part.inputs[1], part.labels[1])
-        for _, one in entries if one.version == entry.WITHOUT_IDENTITY for part in one.parts
-    }  # fmt: skip
-    partitions = [
-        Partition(start, replica, settings, p, begun, old.get(p)) for p, begun in own.items()
-    ]
+    partitions = [Partition(start, replica, settings, p, begun) for p, begun in own.items()]
     for record, one in entries:
         found.entries += 1
-        if one.version == entry.WITHOUT_IDENTITY:
-            continue
         for part, given in zip(one.parts, given_in(one, replica.corrector.segments), strict=True):
             next(p for p in partitions if p.number == part.partition).parts.append(
                 Placed(record.offset, part, given)
             )
-    sums = {record.offset: (one, []) for record, one in entries
-            if one.parts and one.version > entry.WITHOUT_IDENTITY}  # fmt: skip
+    sums = {record.offset: (one, []) for record, one in entries if one.parts}
     walks = {p.number: Walk(p, sums) for p in partitions}
     for k in sorted({k for p in partitions for k in p.at.values()} | {1 << 62}):
         fold_to(k)

@@ -21,7 +21,7 @@ def answer(
     url, headers = f"http://127.0.0.1:{number}{path}", {"Accept": accept}
     request = urllib.request.Request(url, headers=headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=60) as found:
+        with urllib.request.urlopen(request, timeout=280) as found:
             return found.status, found.headers, found.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read().decode()
@@ -47,7 +47,7 @@ def scrape(port: Port | int) -> dict[tuple[str, frozenset[tuple[str, str]]], flo
 def text_at(url: str) -> str | None:
     """The text at an address; None while nobody answers, or with an error."""
     try:
-        with urllib.request.urlopen(url, timeout=30) as found:
+        with urllib.request.urlopen(url, timeout=280) as found:
             return str(found.read().decode())
     except OSError:
         return None

@@ -21,6 +21,8 @@ from tests.kafka.served import text_at
 from tests.kafka.topics import read
 from tests.programs import PATIENCE, program, wait
 
+pytestmark = pytest.mark.release
+
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = 400
 DASHBOARD = ROOT / "docker" / "grafana.json"

@@ -11,9 +11,14 @@ from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, caught_up, fill
 from tests.kafka.topics import delete, produce
 
+OTHERS = [
+    pytest.param(kind, marks=pytest.mark.release)
+    for kind in ("state", "learned", "dead-letters", "labels")
+]
+
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["out", "state", "learned", "dead-letters", "labels"])
+@pytest.mark.parametrize("kind", ["out", *OTHERS])
 def test_it_is_named_in_the_first_message(
     broker: Broker, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:

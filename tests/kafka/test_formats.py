@@ -154,7 +154,7 @@ def test_what_the_registry_refuses(broker: Served, registry: Served, tmp_path: P
     assert ours.schema(int.from_bytes(found[0].value[1:5], "big")).text.count("needed") == 1
     for more in ([], ["--check"]):  # now the newest schema of the input is that one
         process = app.process(tmp_path, command=[*COMMAND, *more])
-        assert process.wait(120) == 3
+        assert process.wait(280) == 3
         said = (tmp_path / "0.log").read_text()
         assert f"output_subject '{subject}': the schema registry would refuse the schema" in said
         assert "needed" in said
@@ -210,7 +210,7 @@ def test_nobody_waits_for_ever(broker: Served, registry: Served, tmp_path: Path)
     (port,) = free_ports(1)
     app = app_of(broker, f"http://127.0.0.1:{port}", connect_seconds=3)
     process = app.process(tmp_path)
-    assert process.wait(120) == 4
+    assert process.wait(280) == 4
     assert "no schema registry answers" in (tmp_path / "0.log").read_text()
 
     class Refuses(BaseHTTPRequestHandler):
@@ -226,7 +226,7 @@ def test_nobody_waits_for_ever(broker: Served, registry: Served, tmp_path: Path)
         url = f"http://ops:hush@127.0.0.1:{server.server_address[1]}"
         app = app_of(broker, url)
         process = app.process(tmp_path, "1")
-        assert process.wait(120) == 3
+        assert process.wait(280) == 3
         server.shutdown()
     said = (tmp_path / "1.log").read_text()
     assert "refuses us: 401" in said
@@ -286,7 +286,7 @@ def test_label_requests_are_answered_in_the_labels_format(broker: Served, regist
     says = formats.deserializer("avro", registry.url, app.given["labels"])(sent)
     assert says == {"id": message["id"], "label": "c"}
     stop.set()
-    reader.join(30)
+    reader.join(280)
     pending.close()
     running.stop()
     assert letters(app) == []

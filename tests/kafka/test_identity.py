@@ -19,6 +19,8 @@ from tests.kafka.streams import CLASSES, App, caught_up, fill, run_once, write_c
 from tests.kafka.topics import create, delete, produce, read
 from tests.programs import wait
 
+pytestmark = pytest.mark.release
+
 WAYS = "Take a new application_id, or begin anew here with --reset-state"
 SWAPPED = ["b", "a", *CLASSES[2:]]
 
@@ -133,7 +135,7 @@ def test_a_newer_release_stops_and_a_reset_gets_past_it(broker: Broker) -> None:
     newer = msgspec.msgpack.encode({"version": 3, "app": mark, "release": "0.4.2"})
     produce(app.servers, [(f"{app.id}-learned", 0, None, newer)])
     said = (
-        r"learned-0 offset \d+: a newer version wrote this \(0\.4\.2\): format 3, .*--reset-state"
+        r"learned-0 offset \d+: another version wrote this \(0\.4\.2\): format 3, .*--reset-state"
     )
     for again in (running, app.worker()):
         with pytest.raises(DeniedError, match=said):

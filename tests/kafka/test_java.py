@@ -9,6 +9,8 @@ import subprocess
 import time
 from typing import Any
 
+import pytest
+
 from stream_can.stream.records import Record
 from tests.kafka import formats
 from tests.kafka.broker.broker import HERE, Broker, Served, jars, libraries
@@ -161,6 +163,7 @@ def test_a_compacted_input_has_gaps(our_broker: Broker) -> None:
         assert [key for key, *_ in seen] == [key for key, value, *_ in kept if value is None]
 
 
+@pytest.mark.release
 def test_avro_is_read_by_java(our_broker: Broker, registry: Served) -> None:
     """By who knows the schema of the answers, and by who knows that of the input alone."""
     app = App(

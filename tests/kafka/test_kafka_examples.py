@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.kafka.broker.broker import Broker
 from tests.kafka.topics import create, produce, read
 from tests.programs import PATIENCE, wait
@@ -45,6 +47,7 @@ def test_library_and_consumer(our_broker: Broker) -> None:
     assert lines[-1] == "50 predictions, the likeliest class changed in 0"
 
 
+@pytest.mark.release
 def test_canary(our_broker: Broker) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "canary.py", "--flights", "3000",

@@ -56,7 +56,7 @@ def test_a_fleet_is_exact(broker: Broker, tmp_path: Path) -> None:
     finally:
         for process in running.values():
             process.terminate()
-        codes = [process.wait(60) for process in running.values()]
+        codes = [process.wait(280) for process in running.values()]
     assert codes == [0, 0, 0]
     close(app)
     found = judge(app)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from stream_can import Corrector, snapshot
+from stream_can import Corrector
 from stream_can.kafka import DeniedError
 from stream_can.kafka.client.log import LogReader
 from stream_can.kafka.client.options import Options
@@ -20,7 +19,7 @@ from stream_can.stream import entry
 from stream_can.stream.replica import Replica
 from tests.kafka.broker.broker import Broker
 from tests.kafka.offline import learned as made_from
-from tests.kafka.stored import point, refused, store, worked
+from tests.kafka.stored import refused, worked
 from tests.kafka.streams import (
     CLASSES,
     STAMP,
@@ -34,7 +33,7 @@ from tests.kafka.streams import (
 from tests.kafka.topics import create, produce, read
 from tests.programs import wait
 
-OLD = Path(__file__).parents[1] / "fixtures" / "format-2-task-2" / "task.snapshot"
+pytestmark = pytest.mark.release
 
 
 def learned(running: Any, number: int = 0) -> Corrector:
@@ -231,19 +230,6 @@ class TestRefused:
 
     def test_other_classes(self, app: App) -> None:
         refused(app, r"classes differ at 3.*--reset-state", classes=["a", "b", "c", "e"])
-
-    def test_a_group_of_partitions_that_learned_alone(self, app: App, tmp_path: Path) -> None:
-        """What one of them has learned is the way across."""
-        head, arrays, _ = snapshot.decode(OLD.read_bytes())
-        old = Corrector(CLASSES)
-        old.learn_one([0.25] * 4, "b")
-        head |= {"next_prediction": 100, "next_label": 100, "oldest": 100}
-        head["corrector"] = old.to_bytes()
-        point(app, store(app, snapshot.encode(head, arrays)))
-        name = f"{app.id}-in-0"
-        refused(app, f"group '{app.id}' is of a release .*{app.id}-state.*--key {name} --save")
-        found = newest(f"{app.id}-state", [app.servers])
-        assert found[name][0].to_bytes() == old.to_bytes()
 
 
 def topics(app: App) -> set[str]:

@@ -342,7 +342,7 @@ def test_one_sided_labels_are_shown_by_their_partition() -> None:
 def test_only_the_three_pages(port: Port) -> None:
     assert get(port, "/")[0] == get(port, "/metrics/x")[0] == 404
     assert get(port, "/livez?verbose")[0] == 200
-    with socket.create_connection(("127.0.0.1", port.number), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", port.number), timeout=280) as raw:
         raw.sendall(b"\xff\xfe garbage\r\n\r\n")
         assert raw.recv(1000)  # an answer, whatever it is, and the next request works
     assert get(port, "/readyz")[0] == 503

@@ -88,7 +88,7 @@ def test_workers_that_register_at_once_are_not_refused(registry: Served) -> None
 
         def register(_: int, subject: str = subject, start: Any = start, text: str = text) -> int:
             ours = Registry(registry.url)
-            start.wait(60)
+            start.wait(280)
             return ours.register(subject, "AVRO", text)
 
         with ThreadPoolExecutor(8) as pool:
@@ -324,7 +324,7 @@ UNKNOWN = says(404, b'{"error_code": 40403, "message": "Schema not found"}')
 
 
 def hangs(handler: Handler) -> None:
-    handler.server.ended.wait(60)
+    handler.server.ended.wait(280)
 
 
 def drips(handler: Handler) -> None:
@@ -373,7 +373,7 @@ def drips_a_header(handler: Handler) -> None:
 def test_trouble_is_waited_for(
     stand_in: StandIn, answer: Answer, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ours = Registry(stand_in.url, timeout=0.5 if "within" in words else 60)
+    ours = Registry(stand_in.url, timeout=0.5 if "within" in words else 280)
     stand_in.answer = answer
     with pytest.raises(RetryError, match=words) as caught:
         ours.schema(7)

@@ -35,6 +35,8 @@ from tests.kafka.topics import create, delete, produce, read
 from tests.programs import PATIENCE, wait
 from tests.serve.serving import CLASSES, Row, Server, judge
 
+pytestmark = pytest.mark.release
+
 PROBS = [0.5, 0.3, 0.2]
 
 

@@ -107,6 +107,7 @@ def test_two_processes_with_one_name_end_one_of_them(broker: Broker) -> None:
     app.verify()
 
 
+@pytest.mark.release
 def test_start_latest(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, partitions=1, start="latest")
     fill(app, 100)
@@ -117,6 +118,7 @@ def test_start_latest(broker: Broker) -> None:
     running.stop()
 
 
+@pytest.mark.release
 def test_start_from_a_snapshot(broker: Broker, tmp_path: Path) -> None:
     corrector = Corrector(["a", "b", "c", "d"], half_life=100)
     for i in range(200):
@@ -132,6 +134,7 @@ def test_start_from_a_snapshot(broker: Broker, tmp_path: Path) -> None:
     assert log.corrector.settings["half_life"] == 100
 
 
+@pytest.mark.release
 def test_a_restore_that_fails_halfway_begins_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +157,7 @@ def test_a_restore_that_fails_halfway_begins_again(
     assert app.verify() == 400
 
 
+@pytest.mark.release
 class TestRefused:
     """What is stored does not fit together. Each says what, and `reset_state` is the way out."""
 
@@ -223,6 +227,7 @@ class TestRefused:
         refused(app, "has 3 partitions, input .* has 2")
 
 
+@pytest.mark.release
 def test_check_finds_nothing_wrong_and_consumes_nothing(broker: Broker) -> None:
     app = App(broker.bootstrap_servers)
     fill(app, 10)
@@ -230,6 +235,7 @@ def test_check_finds_nothing_wrong_and_consumes_nothing(broker: Broker) -> None:
     assert app.outputs(0) == []
 
 
+@pytest.mark.release
 def test_another_owner_commits_for_the_first_time_while_we_ask(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +255,7 @@ def test_another_owner_commits_for_the_first_time_while_we_ask(
     assert app.verify() == 200
 
 
+@pytest.mark.release
 def test_the_end_of_a_broker_just_back_may_lag(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +277,7 @@ def test_the_end_of_a_broker_just_back_may_lag(
     refused(app, r"committed offset 200 of .* is behind its end 40.*--reset-state")
 
 
+@pytest.mark.release
 def test_other_train_counts_are_not_in_force_and_that_is_said(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -288,6 +296,7 @@ def test_other_train_counts_are_not_in_force_and_that_is_said(
     assert app.verify() == 200
 
 
+@pytest.mark.release
 class TestPartitionsAreAdded:
     """To the input, while a worker runs."""
 

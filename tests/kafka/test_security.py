@@ -110,6 +110,7 @@ def test_without_the_right_to_read_the_output_labels_are_learned_and_not_scored(
     assert all(text.startswith(f"output topic '{app.id}-out' may not be read") for text in said)
 
 
+@pytest.mark.release
 @pytest.mark.long
 def test_a_right_that_is_revoked_while_a_worker_runs_is_named(own_broker: Broker) -> None:
     """Before, a right to the state or the log was reported under the output's name, and that to

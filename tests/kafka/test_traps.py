@@ -79,7 +79,7 @@ class Pass:
         return [record.value for record in read(self.servers, self.out, 0)]
 
 
-@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("guarded", [pytest.param(False, marks=pytest.mark.release), True])
 def test_a_topic_that_is_deleted_is_made_anew(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
@@ -148,6 +148,7 @@ class TestLostBatch:
         p.client.close()
         assert p.stored() == []
 
+    @pytest.mark.release
     def test_without_it_the_commit_is_a_lie(self, each_own_broker: Broker) -> None:
         p = Pass(each_own_broker.bootstrap_servers, **self.options)
         token = p.open().token
@@ -192,6 +193,7 @@ class TestBrokerDies:
         assert p.stored() == [b"0", b"1", b"2"]
         print(f"committed {seconds:.1f} s after the kill")
 
+    @pytest.mark.release
     def test_unpatched_it_never_returns_and_the_time_out_ends_it(
         self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -585,6 +587,7 @@ class TestEvicted:
     ) -> None:
         assert self.stall(broker, monkeypatch).verify() == 600
 
+    @pytest.mark.release
     def test_a_live_one_is_not(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nor is static membership, which fences the same, in the way."""
         commit, open_consumer = Client.commit, member_module.open_consumer
@@ -611,7 +614,7 @@ def test_a_producer_with_undelivered_records_leaves_no_thread(broker: Broker) ->
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000)
     producer.send(topic, b"x", partition=0)
     close(producer, 0)
-    wait("its thread has ended", lambda: not producer._sender.is_alive(), 30)
+    wait("its thread has ended", lambda: not producer._sender.is_alive())
 
 
 def test_a_server_that_hangs_is_not_waited_for(

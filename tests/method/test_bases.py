@@ -63,7 +63,7 @@ def test_a_base_is_added_by_its_entry_alone(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(WITH_A_TWIN.format(folder=str(tmp_path)))
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -12,7 +12,7 @@ from types import CodeType
 import hypothesis
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import stream_can
@@ -22,6 +22,7 @@ from stream_can.method.checks import bad_rows
 from stream_can.method.paths import PATHS
 from stream_can.method.receipts import blank, gave_all, none_known
 from tests.equal import compare, near_a_jump, tolerance_of
+from tests.examples import examples
 from tests.oracle import Oracle
 from tests.strategies import CONFIRMED, CORRECTED, SILENT, events_of, receipt_of, rows, streams
 
@@ -55,6 +56,7 @@ def test_equals_the_oracle(stream):
     compare(oracle, corrector, P, events, tolerance_of(settings))
 
 
+@settings(max_examples=examples(8))
 @given(streams(), st.data())
 def test_equals_the_oracle_with_a_class_that_appears_on_the_way(stream, data):
     m, counts, settings, P, events = stream
@@ -77,6 +79,7 @@ def test_equals_the_oracle_with_a_class_that_appears_on_the_way(stream, data):
     compare(oracle, corrector, P, data.draw(events_of(P)), tolerance)
 
 
+@pytest.mark.release
 def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_jump():
     """So that what the comparison does not see is not there; `ladder` and `fit` on few rows."""
     reached, counted = set(), Counter()
@@ -317,6 +320,7 @@ def turned_receipt(receipt, order):
     return np.append(each[:, order], receipt[-1])
 
 
+@settings(max_examples=examples(8))
 @given(streams(), st.randoms(use_true_random=False))
 def test_permuting_the_classes_permutes_the_output(stream, random):
     m, counts, settings, P, events = stream

@@ -19,6 +19,7 @@ from stream_can.method.receipts import gave_all
 from stream_can.stream import entry
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
+from tests.examples import examples
 
 pytestmark = pytest.mark.fast
 
@@ -138,8 +139,8 @@ def receipts_of(draw, m):
         return draw(st.one_of(st.none(), anything()))
     n, m = draw(st.sampled_from([0, 1, 3, 20])), draw(st.sampled_from([m, m - 1, m + 1, 1]))
     rows = draw(st.sampled_from([5, 5, 4, 3, 7]))
-    in_0_2 = (n, 3, max(m, 0))
-    shape = draw(st.sampled_from([*[(n, rows * max(m, 0) + 1)] * 3, in_0_2]))
+    three = (n, 3, max(m, 0))
+    shape = draw(st.sampled_from([*[(n, rows * max(m, 0) + 1)] * 3, three]))
     with np.errstate(all="ignore"):
         return laid_out(np.full(shape, draw(values), np.float32), draw(layouts))
 
@@ -195,7 +196,7 @@ def looked_at(corrector):
     assert corrector.from_bytes(corrector.to_bytes()).to_bytes() == corrector.to_bytes()
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_a_public_call_takes_what_it_is_given_or_refuses_it_and_changes_nothing(data):
     m, kind = data.draw(owners)
@@ -213,7 +214,7 @@ def test_a_public_call_takes_what_it_is_given_or_refuses_it_and_changes_nothing(
     looked_at(corrector)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(80))
 @given(st.data(), st.sampled_from(["checked", "normalised", "bad_rows", "topk_entropy", "margin"]))
 def test_so_do_the_functions_of_rows(data, name):
     P = data.draw(predictions(M))
@@ -264,7 +265,7 @@ def record(offset, value):
     return Record("log", 0, offset, 1000 + offset, None, value)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_an_entry_of_any_corrector_is_folded_or_refused_with_nothing_changed(data):
     replica = Replica()
@@ -288,7 +289,7 @@ def test_an_entry_of_any_corrector_is_folded_or_refused_with_nothing_changed(dat
     looked_at(replica.corrector)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(owners, owners, st.lists(anything(), max_size=3))
 def test_a_task_answers_whatever_comes(owner, other, strange):
     task = Task(corrector_of(*owner), labels_topic="labels")

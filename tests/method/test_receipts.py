@@ -102,26 +102,20 @@ def test_receipts_that_give_no_probability_are_refused_by_row_and_nothing_is_lea
     assert corrector.to_bytes() == before
 
 
-OTHERS = [(kind, other) for kind in KINDS for other in ["0.2", *KINDS] if other != kind]
+OTHERS = [(kind, other) for kind in KINDS for other in KINDS if other != kind]
 
 
 @pytest.mark.parametrize("m", [2, 4, 5, 10])
 @pytest.mark.parametrize(("kind", "other"), OTHERS)
 def test_a_receipt_of_other_rows_counts_as_none(m, kind, other):
-    """Of release 0.2, from before fit, of a corrector with or without columns."""
+    """From before fit, of a corrector with or without columns."""
     rng = np.random.default_rng(0)
     P, ys = rng.dirichlet(np.ones(m), 9), rng.integers(m, size=9)
     told, untold, single = (corrector_of(m, kind) for _ in range(3))
     for corrector in (told, untold, single):
         corrector.process_many(P[::-1])  # what would be sent now differs from what was
         corrector.learn_many(P, ys[::-1])
-    if other == "0.2":
-        _, sent = untold.process_many(P, receipt=True)
-        receipts = np.ascontiguousarray(sent[:, : 3 * m].reshape(-1, 3, m))
-        told.process_many(P)
-        single.process_many(P)
-    else:
-        _, receipts = corrector_of(m, other).process_many(P, receipt=True)
+    _, receipts = corrector_of(m, other).process_many(P, receipt=True)
     told.learn_many(P, ys, receipts=receipts)
     for p, y, receipt in zip(P, ys, receipts, strict=True):
         single.learn_one(p, int(y), receipt=receipt)

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.method.receipts import blank
 from tests.equal import compare, corrector_of, same_values
+from tests.examples import examples
 from tests.oracle import Oracle, text_of
 from tests.strategies import events_of, receipt_of, rows, segmented
 
@@ -89,6 +90,7 @@ def test_a_value_costs_no_more_than_is_promised_whatever_the_rows_are(
         oracle.learn([0.5, 0.5], 0, receipt, {"x": value})
 
 
+@settings(max_examples=examples(8))
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 3, 30]), st.sampled_from([0.0, 0.5, 1.0]))
 def test_it_holds_on_streams(seed, n_values, told):
     """Rows of a stream whose values say something of the class in a share `told` of the rows."""
@@ -130,6 +132,7 @@ def test_the_value_whose_last_label_is_oldest_goes_first():
     assert sorted(key[1] for key in oracle.values) == ["a", "b", "d"]
 
 
+@settings(max_examples=examples(10))
 @given(segmented())
 def test_equals_the_oracle(stream):
     m, settings, P, events, columns, limit, values = stream
@@ -140,6 +143,7 @@ def test_equals_the_oracle(stream):
     same_values(oracle, corrector, 100 * tolerance)
 
 
+@settings(max_examples=examples(8))
 @given(segmented(), st.data())
 def test_equals_the_oracle_with_a_class_that_appears_on_the_way(stream, data):
     m, settings, P, events, columns, limit, values = stream

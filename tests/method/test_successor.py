@@ -6,12 +6,13 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.method.successor import balanced
 from tests.equal import compare, corrector_of, same_inside, same_values, tolerance_of
+from tests.examples import examples
 from tests.oracle import Oracle
 from tests.strategies import events_of, segmented, streams
 
@@ -34,6 +35,7 @@ def learned(corrector, P, y):
     return corrector
 
 
+@settings(max_examples=examples(5))
 @given(streams(), discounts, st.data())
 def test_equals_the_oracle(stream, discount, data):
     m, counts, settings, P, events = stream
@@ -48,6 +50,7 @@ def test_equals_the_oracle(stream, discount, data):
     compare(oracle, successor, P, data.draw(events_of(P)), tolerance)
 
 
+@settings(max_examples=examples(5))
 @given(segmented(), discounts, st.data())
 def test_equals_the_oracle_with_columns(stream, discount, data):
     m, settings, P, events, columns, limit, values = stream
@@ -90,6 +93,7 @@ def test_what_fit_made_is_left_to_the_old_classifier(columns, discount):
         corrector.learn_one(p, label, receipt=own)
 
 
+@settings(max_examples=examples(5))
 @given(streams())
 def test_a_discount_of_1_is_a_copy(stream):
     m, counts, settings, P, events = stream

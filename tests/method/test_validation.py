@@ -26,7 +26,7 @@ def biased(n, m, seed, mix=None):
         (60, 3, "all"),
         (520, 4, "only right"),  # so that the guards go back to the row of `fitted`
         (620, 7, "not of class 0"),  # which is silent although validation rows had it
-        (5000, 3, "all"),
+        pytest.param(5000, 3, "all", marks=pytest.mark.release),
     ],
 )
 def test_equals_the_oracle(n, m, labelled):
@@ -62,7 +62,7 @@ def test_equals_the_oracle(n, m, labelled):
     assert corrector.fit_report["class_mix"] == (oracle.ref is not None)
 
 
-@pytest.mark.parametrize(("flatter", "trusted"), [(0.6, 0.0), (1.0, 1.0), (2.0, 0.0)])
+@pytest.mark.parametrize(("flatter", "trusted"), [(0.6, 0.0), (1.0, 1.0)])
 def test_where_rows_became_flatter_or_sharper_fitted_is_left_as_it_was_fitted(flatter, trusted):
     """The classifier was replaced behind `fit`: its rows say no more what the class mix is."""
     P, y = rows_of(520, 0)

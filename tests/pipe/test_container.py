@@ -139,7 +139,7 @@ def test_as_a_program_block_by_block(tmp_path: Path) -> None:
     process.stdin.write(data[at:])
     process.stdin.close()
     rest = process.stdout.read()
-    assert process.wait(60) == 0
+    assert process.wait(280) == 0
     found = list(fastavro.reader(io.BytesIO(b"Obj\x01" + rest)))
     assert len(found) == 120
     process.stdout.close()

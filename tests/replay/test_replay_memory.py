@@ -18,7 +18,10 @@ print(result.rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.mark.parametrize("form", ["parquet", "npz", "jsonl"])
+@pytest.mark.parametrize(
+    "form",
+    [*(pytest.param(form, marks=pytest.mark.release) for form in ("parquet", "npz")), "jsonl"],
+)
 def test_a_million_rows_replay_in_bounded_memory(tmp_path, form):
     n = 1_000_000
     rng = np.random.default_rng(0)

@@ -22,8 +22,10 @@ SCALED_SOFTMAX = preprocessing.StandardScaler() | linear_model.SoftmaxRegression
 @pytest.mark.parametrize(
     "model",
     [
-        CorrectedClassifier(naive_bayes.GaussianNB(), sets=0.9),
-        CorrectedClassifier(SCALED_SOFTMAX, sets=0.9),
+        pytest.param(
+            CorrectedClassifier(naive_bayes.GaussianNB(), sets=0.9), marks=pytest.mark.release
+        ),
+        pytest.param(CorrectedClassifier(SCALED_SOFTMAX, sets=0.9), marks=pytest.mark.release),
         CorrectedClassifier(linear_model.LogisticRegression(), sets=0.5),
     ],
     ids=str,

@@ -62,9 +62,15 @@ def is_distribution(p):
 @pytest.mark.parametrize(
     "model",
     [
-        *(CorrectedClassifier(classifier) for classifier in CLASSIFIERS),
+        *(
+            pytest.param(CorrectedClassifier(classifier), marks=pytest.mark.release)
+            for classifier in CLASSIFIERS
+        ),
         *(CorrectedClassifier(**params) for params in CorrectedClassifier._unit_test_params()),
-        preprocessing.MinMaxScaler() | CorrectedClassifier(naive_bayes.MultinomialNB()),
+        pytest.param(
+            preprocessing.MinMaxScaler() | CorrectedClassifier(naive_bayes.MultinomialNB()),
+            marks=pytest.mark.release,
+        ),
         CorrectedClassifier(
             FrozenClassifier(linear_model.LogisticRegression()), train_counts={False: 5, True: 3}
         ),

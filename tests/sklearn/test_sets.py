@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -148,18 +147,3 @@ def test_they_are_kept(data):
         model = StreamCalibrator(trained, cv="prefit", sets=sets)
         with pytest.raises(SnapshotMismatch, match="snapshot: of PredictionSets"):
             model.restore(first.corrector_.to_bytes(), kept.to_bytes())
-
-
-def test_a_pickle_of_before_there_were_sets(data):
-    """As 0.2 made them: without this parameter, and without others that came since."""
-    X, y = data
-    model = StreamCalibrator(GaussianNB(), half_life=300).fit(X[:600], y[:600])
-    state = model.__getstate__()
-    for name in ("sets", "sets_", "label_noise"):
-        del state[name]
-    old = StreamCalibrator.__new__(StreamCalibrator)
-    old.__setstate__(state)
-    assert (old.sets, old.sets_, old.label_noise, old.half_life) == (None, None, 0, 300)
-    assert (old.predict_proba(X) == model.predict_proba(X)).all()
-    old.observe(X[600:]).partial_fit(X[600:], y[600:])
-    assert clone(old).set_params(sets=0.9).fit(X[:600], y[:600]).predict_set(X).any(axis=1).all()

@@ -20,6 +20,7 @@ from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
 from stream_can.stream.versions import Comparison
+from tests.examples import examples
 from tests.stream.records import bare, batches
 
 pytestmark = pytest.mark.fast
@@ -126,7 +127,7 @@ def alone(records, model):
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(fleets(), st.lists(st.integers(1, 9), min_size=1))
 def test_each_lane_is_a_task_alone(records, cuts):
     """Its outputs and what it learns are those of a task that has no others beside it."""

@@ -49,3 +49,19 @@ def test_the_memory_is_that_of_the_range():
 def test_what_is_none_is_refused(data):
     with pytest.raises(SnapshotMismatch, match="marks of labelled predictions"):
         Marks().load(data, 0, 64)
+
+
+@pytest.mark.parametrize("data", [None, (0, b"")])
+def test_a_range_that_no_memory_holds_is_refused(data):
+    with pytest.raises(
+        SnapshotMismatch, match="recent predictions at offsets 0 to 9007199254740992"
+    ):
+        Marks().load(data, 3, 1 << 53)
+
+
+def test_offsets_far_away_take_no_memory():
+    marks = Marks()
+    marks.mark(7)
+    marks.mark(1 << 53)
+    assert (1 << 53) in marks
+    assert marks.begin == 1 << 53

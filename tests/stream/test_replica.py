@@ -11,7 +11,7 @@ from stream_can.stream.replica import BegunAnew, Replica
 from stream_can.stream.task import Record, Task
 from tests.stream.records import bare, label, prediction
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.release]
 
 ROW = [0.7, 0.3]
 

@@ -25,6 +25,7 @@ from stream_can.stream.sets import LogSets, Told, opened_sets, packed_sets
 from stream_can.stream.task import Task
 from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import Belief, PredictionSets
+from tests.examples import examples
 from tests.trust.oracle import OracleSets, bin_of, scores
 
 pytestmark = pytest.mark.fast
@@ -69,7 +70,7 @@ def said(outputs):
 
 
 @given(st.integers(0, 99), st.lists(st.integers(1, 40), min_size=1), st.sampled_from([0.5, 0.9]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_a_pipe_sends_the_sets_of_a_loop(seed, cuts, kept):
     """However the records are cut, and across restarts with the state as bytes."""
     everything = records(seed, 60)
@@ -171,7 +172,7 @@ class Log:
 
 
 @given(st.integers(0, 99), st.lists(st.integers(1, 60), min_size=1))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_by_a_log_sets_are_those_of_what_is_folded(seed, cuts):
     """A loop that learns at the entries alone says the same, but for single precision."""
     log, everything = Log(), records(seed, 90)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 import pytest
 
-from stream_can import Corrector, snapshot
-from stream_can.method.receipts import gave
+from stream_can import Corrector
 from stream_can.stream import entry
 from stream_can.stream.identity import Identity
 from stream_can.stream.records import Record
 from stream_can.stream.replica import Replica
-from stream_can.stream.terms import OVERLAP_MS, Terms
+from stream_can.stream.terms import Terms
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.release]
 
 OURS = Identity("app", "in", "out", "labels", "probs", "probs_raw", "label", None, ("a", "b"))
 OTHERS = msgspec.structs.replace(OURS, application="other")
@@ -76,7 +74,7 @@ def test_what_is_not_ours_is_left_out_and_said():
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"version": 99, "release": "0.9.1"}, r"a newer version wrote this \(0\.9\.1\): format 99"),
+        ({"version": 99, "release": "0.9.1"}, r"another version wrote this \(0\.9\.1\): format 99"),
         ({"version": 3}, r"\(it does not say which\): format 3, .* upgrade .* anew with --reset"),
         ({"version": 2, "app": OURS.mark, "release": "0.4.0", "needs": ["parts", "tenants"]},
          r"\(0\.4\.0\): it needs tenants"),
@@ -97,54 +95,6 @@ def test_a_part_that_is_not_needed_is_ignored():
     data = msgspec.msgpack.encode(more | {"colour": [1, 2], "needs": ["parts"]})
     assert log.write(data) is None
     assert log.labels == 2
-
-
-def test_a_log_of_release_02_gets_an_identity_once():
-    log = Log()
-    log.write(entry.start(Corrector(["a", "b"]).to_bytes()))
-    assert log.write(labels(1)) is None
-    assert log.write(entry.identify(OURS), after=1000) is None
-    assert log.replica.terms.identity == OURS
-    # Under way as the log got it: its writer had not read it. Later it would have.
-    assert log.write(labels(1, folded_to=2), after=1000 + OVERLAP_MS) is None
-    assert log.write(labels(1, folded_to=3), after=1000).foreign
-    assert log.write(labels(1, folded_to=2), after=1001 + OVERLAP_MS).foreign
-    assert log.write(entry.identify(OURS), after=2000) is None  # of two at once the first counts
-    assert log.replica.terms.since == (2, 1000)
-    assert log.labels == 2
-
-
-@pytest.mark.parametrize("fit", [False, True])
-def test_behind_the_identity_of_a_log_of_release_02_all_have_the_same_bits(fit):
-    """Whoever folded all of it, and whoever went on from what a worker of 0.2 had made of it."""
-    first = Corrector(3)
-    rng = np.random.default_rng(0)
-    if fit:
-        first.fit(rng.dirichlet(np.ones(3), 600), rng.integers(3, size=600))
-    log, other = Log(), Log()
-    log.write(entry.start(first.to_bytes()))
-    for k in range(3):
-        part, P = entry.OpenPart(log.replica.corrector, k, k), rng.dirichlet(np.ones(3), 20)
-        log.replica.corrector.correct_and_sum(P, part.sums)
-        for i in range(20):
-            part.add(i, i, int(rng.integers(3)), gave(None, 0, first.n_sent), P[i].tobytes())
-        (one,) = entry.entries(log.replica.corrector, k, [(0, part, (k, k))])
-        log.write(one)
-        if k == 1:  # 0.2 judges by other rows: its odds, and with fit its weights, are others
-            head, arrays, version = snapshot.decode(log.replica.corrector.to_bytes())
-            for name in ("odds", "recent", *(("u.last",) if fit else ())):
-                arrays[name] = arrays[name] + 0.1
-            theirs = Corrector.from_bytes(snapshot.encode(head, arrays, version))
-            other.replica = Replica(theirs, log.replica.offset)
-    other.write(one)
-    assert log.replica.corrector.to_bytes() != other.replica.corrector.to_bytes()
-    for both in (log, other):
-        assert both.write(entry.identify(OURS)) is None
-    assert log.replica.corrector.to_bytes() == other.replica.corrector.to_bytes()
-    assert log.replica.corrector.n_labels == 60
-    again = log.replica.corrector.to_bytes()
-    log.write(entry.identify(OURS))  # of two at once the first counts
-    assert log.replica.corrector.to_bytes() == again
 
 
 def test_it_begins_anew_as_another_one_of_its_name():

@@ -18,7 +18,7 @@ from stream_can.stream.records import Record
 from stream_can.stream.replica import Replica
 from stream_can.stream.writers import MOST_WRITERS, WINDOW, StoredWriters, Writers
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.release]
 
 CLASSES = ("a", "b", "c")
 WHO = Identity("app", "in", "out", "labels", "probs", "probs_raw", "label", "id", CLASSES)

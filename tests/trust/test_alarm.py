@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from stream_can import InvalidPrediction, SnapshotMismatch, snapshot
 from stream_can.trust import alarm as module
 from stream_can.trust.alarm import Alarm, Episode
+from tests.examples import examples
 from tests.trust.alarm_oracle import change_of_errors, rise_of_losses
 
 pytestmark = pytest.mark.fast
@@ -40,7 +41,7 @@ def quiet(monkeypatch):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 130), st.floats(0.2, 0.95), st.floats(0.05, 0.95))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_errors_are_those_of_the_slow_statement(seed, n, before, after):
     """Equal while every start is kept, and never above it."""
     rng = np.random.default_rng(seed)
@@ -60,7 +61,7 @@ def test_errors_are_those_of_the_slow_statement(seed, n, before, after):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 90), st.floats(0.2, 0.95))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_losses_are_those_of_the_slow_statement(seed, n, after):
     rng = np.random.default_rng(seed)
     P, ys = (np.concatenate(both) for both in zip(
@@ -92,15 +93,15 @@ def test_starts_are_few_and_of_every_age():
 
 
 def test_still_streams_are_still():
-    """40 of 3,000 labels: one false alarm in 100 is promised; of 200 longer ones see RESULTS."""
+    """8 of 3,000 labels: one false alarm in 100 is promised; of 200 longer ones see RESULTS."""
     found = 0
-    for seed in range(40):
+    for seed in range(examples(8)):
         rng = np.random.default_rng(seed)
         P, ys = stream(rng, 3000, (0.5, 0.8, 0.95, 0.99)[seed % 4])
         alarm = Alarm()
         alarm.learn_many(P, P, ys)
         found += len(alarm.episodes)
-    assert found <= 2
+    assert found <= examples(1)
 
 
 def test_a_fall_is_noticed_said_and_ends():
@@ -183,7 +184,7 @@ def test_what_lasts_is_usual(monkeypatch):
 
 
 @given(st.integers(0, 99), st.lists(st.integers(1, 400), min_size=1, max_size=20))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_however_it_is_cut_and_kept_the_bits_are_the_same(seed, cuts):
     rng = np.random.default_rng(seed)
     P, ys = (np.concatenate(both) for both in zip(
@@ -255,13 +256,13 @@ def test_no_labels():
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_snapshot_that_was_changed_is_refused_or_goes_on(data):
     alarm = Alarm()
     rng = np.random.default_rng(0)
     P, ys = stream(rng, 45, 0.5)
     alarm.learn_many(P, P, ys)
-    content, arrays, _ = snapshot.decode(alarm.to_bytes())
+    content, arrays = snapshot.decode(alarm.to_bytes())
     if data.draw(st.booleans()):
         name = data.draw(st.sampled_from([*content]))
         content[name] = data.draw(st.sampled_from([None, -1, 2**60, "x", [], 0.5]))

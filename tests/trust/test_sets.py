@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stream_can import InvalidPrediction, SnapshotMismatch, UnknownClass, snapshot
 from stream_can.trust.sets import PredictionSets, Ticket
+from tests.examples import examples
 from tests.mutations import VALUES
 from tests.trust.oracle import OracleSets
 
@@ -28,7 +29,7 @@ def stream(rng, n, m):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_equals_the_slow_statement(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     m, n = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 120))
@@ -59,7 +60,7 @@ def test_equals_the_slow_statement(data):
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.integers(1, 50))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_one_by_one_and_many_are_the_same_bits(seed, per_class, batch):
     rng = np.random.default_rng(seed)
     rows, ys = stream(rng, 150, 4)
@@ -206,7 +207,7 @@ def test_snapshots():
 def found_or_refused(data, row, ticket):
     """Heads and arrays with something wrong, and a good checksum: refused, or they go on."""
     rng, refused = np.random.default_rng(5), 0
-    head, arrays, _ = snapshot.decode(data)
+    head, arrays = snapshot.decode(data)
     for _ in range(3000):
         changed, others = dict(head), {k: a.copy() for k, a in arrays.items()}
         if rng.random() < 0.5:

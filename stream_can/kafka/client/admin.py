@@ -362,19 +362,13 @@ class Admin:
         offsets = self.ask(15, "list_group_offsets", [self.group])
         return not groups[self.group].get("members") and not offsets.get(self.group)
 
-    def members(self) -> dict[str, str | None]:
-        """Each member's name, its instance id where it is a static one, and what it says of itself.
+    def members(self) -> list[str]:
+        """Each member's name, its instance id where it is a static one.
 
-        One that was killed is among them until its session times out. What they say is not known,
-        None, while the group shares its partitions out anew.
+        One that was killed is among them until its session times out.
         """
         group = self.ask(15, "describe_groups", [self.group])[self.group]
-        return {
-            member["group_instance_id"] or member["client_host"]: (
-                member["member_metadata"]["user_data"] if member["member_metadata"] else None
-            )
-            for member in group["members"]
-        }
+        return [member["group_instance_id"] or member["client_host"] for member in group["members"]]
 
     def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of a group that has no members."""

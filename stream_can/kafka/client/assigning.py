@@ -1,4 +1,4 @@
-"""How the group's leader shares partitions out, and what each member says of itself."""
+"""How the group's leader shares partitions out."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from stream_can.version import __version__
-
-__all__ = ["NAME", "CommonRange"]
-
-NAME = "stream_can"
-"""What a member says of itself; one of release 0.2 says nothing."""
+__all__ = ["CommonRange"]
 
 
 class _Common:
@@ -47,9 +41,3 @@ class CommonRange(RangePartitionAssignor):  # type: ignore[misc]
     def assign(cls, cluster: Any, members: Any) -> Any:
         topics = {topic for member in members for topic in member.metadata.topics}
         return super().assign(_Common(cluster, topics), members)
-
-    @classmethod
-    def metadata(cls, topics: Any) -> Any:
-        return ConsumerProtocolSubscription(
-            cls.version, list(topics), f"{NAME} {__version__}".encode()
-        )

@@ -12,7 +12,6 @@ from typing import Any
 from kafka import errors as kafka_errors
 
 from stream_can.kafka.client.admin import Admin
-from stream_can.kafka.client.assigning import NAME
 from stream_can.kafka.client.ended import last_ended
 from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError, errors_as
 from stream_can.kafka.client.member import Member
@@ -167,16 +166,15 @@ class Client:
                 self.member.drop()
             raise
 
-    def others(self) -> dict[str, bool | None]:
-        """The instances of the other members of the group, and whether each is of a release that
-        knows an application by its log; None where that is not known now."""
+    def others(self) -> list[str]:
+        """The instances of the other members of the group."""
         with Admin(self.options, self.group) as admin:
             members = admin.members()
-        return {
-            name.removeprefix(f"{self.group}-"): None if says is None else says.startswith(NAME)
-            for name, says in sorted(members.items())
+        return [
+            name.removeprefix(f"{self.group}-")
+            for name in sorted(members)
             if name != self.transaction.identity
-        }
+        ]
 
     def group_is_new(self) -> bool:
         """Whether the group has no members and has committed nothing."""

@@ -72,7 +72,7 @@ class Course(Struct):
     records: list[int]
     lag: list[int]
     rates: list[float | None] = field(default_factory=list)
-    """Records a second while the process ran; null before it began. Empty from a worker of 0.2."""
+    """Records a second while the process ran; null before it began."""
 
 
 class ClassShare(Struct):
@@ -347,7 +347,6 @@ class Status(Struct):
     problems: list[Problem] = field(default_factory=list)
     """The worst first; never empty."""
     shown: Shown | None = None
-    """Null from a worker of 0.2."""
     columns: list[Column] = field(default_factory=list)
     """Those that are declared."""
     n_lanes: int | None = None

@@ -70,4 +70,4 @@ def set_rule(url: str, level: str, subject: str | None = None) -> None:
         {"Content-Type": "application/json"},
         method="PUT",
     )
-    urllib.request.urlopen(request, timeout=30).close()
+    urllib.request.urlopen(request, timeout=280).close()

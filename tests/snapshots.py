@@ -1,0 +1,185 @@
+"""Correctors and tasks of every kind, with a stream behind them, for tests of their snapshots."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_can import Corrector
+from stream_can.stream.task import Record, Task
+
+PATHS = ["raw", "can", "temperature", "temperature+can"]
+PATHS += ["vector", "vector+can", "matrix", "matrix+can"]
+INF = float("inf")
+NAMES = ["ant", "bee", "cat"]
+
+
+# ---- the streams they saw
+
+
+def stream(m: int, n: int, seed: int, favour: float = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of an overconfident classifier, shape (n, m), and the columns of their labels.
+
+    The first class is given ``favour`` times what it should have.
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(m, size=n) if m > 1 else np.zeros(n, int)
+    evidence = np.exp(2 * (rng.normal(size=(n, m)) + 1.2 * np.eye(m)[y]))
+    evidence[:, 0] *= favour
+    return evidence / evidence.sum(axis=1, keepdims=True), y
+
+
+def values(columns: Sequence[str], n: int) -> dict[str, list[Any]] | None:
+    """What n rows give of the columns: a few values each, of every type, and none now and then."""
+    kinds: list[Any] = ["a", 7, True, "日本", " ", None, "7", "x" * 50, math.nan, "\x00"]
+    found = {
+        name: [kinds[(i * i + i * (k + 3)) % len(kinds)] for i in range(n)]
+        for k, name in enumerate(columns)
+    }
+    return found or None
+
+
+def lived(classes: Any, fit: int = 0, favour: float = 1, **settings: Any) -> Corrector:
+    """A corrector with such a stream behind it, some labels without their prediction."""
+    corrector = Corrector(classes, **settings)
+    m = len(corrector.classes)
+    names = np.array(corrector.classes, object)
+    if fit:
+        P, y = stream(m, fit, 1, favour)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            given = values(corrector.segments, fit)
+            corrector.fit(P, names[y].tolist(), segments=given)
+    P, y = stream(m, 60, seed=2)
+    corrector.process_many(P, segments=values(corrector.segments, 60))
+    labelled = values(corrector.segments, 50)
+    corrector.learn_many(P[:50], names[y[:50]].tolist(), segments=labelled)
+    corrector.learn_many(None, names[y[50:]].tolist())
+    return corrector
+
+
+def message(topic: str, offset: int, key: str, **value: Any) -> Record:
+    return Record(topic, 0, offset, 1000 + 10 * offset, key.encode(), json.dumps(value).encode())
+
+
+def records(start: int, n: int, columns: Sequence[str] = ()) -> list[Record]:
+    """Predictions, and labels of those before them; every fifth label echoes its prediction."""
+    P, y = stream(3, n, seed=3 + start)
+    found = []
+    for i, (p, k) in enumerate(zip(P.tolist(), y.tolist(), strict=True), start):
+        given = fields(columns, i)
+        found.append(message("in", i, f"key {i}", probs=p, **given))
+        echo = {"probs_raw": p, **given} if i % 5 == 0 else {}
+        key = f"key {i - 3}" if i % 3 else f"key {i}"
+        found.append(message("labels", i, key, label=NAMES[k], **echo))
+    return found
+
+
+def fields(columns: Sequence[str], i: int) -> dict[str, Any]:
+    """What the i-th message gives of the columns, each at its place."""
+    given = values(columns, i + 1) or {}
+    found: dict[str, Any] = {}
+    for name, texts in given.items():
+        outer, _, inner = name.partition(".")
+        value = None if texts[i] != texts[i] else texts[i]  # JSON has no NaN
+        found[outer] = {inner: value} if inner else value
+    return found
+
+
+def taken(columns: Sequence[str] = (), **options: Any) -> Task:
+    found = Task(lived(NAMES, segments=columns), labels_topic="labels", **options)
+    found.handle(records(0, 20, columns))
+    return found
+
+
+def pipe_state(folder: Path) -> bytes:
+    """What `stream-can pipe` leaves behind: labels join by id, the last predictions wait."""
+    P, y = stream(3, 30, seed=4)
+    lines = [{"id": i, "probs": p} for i, p in enumerate(P.tolist())]
+    lines += [{"id": i, "label": NAMES[k]} for i, k in enumerate(y[:20].tolist())]
+    path = folder / "pipe"
+    command = [sys.executable, "-m", "stream_can", "pipe", "--classes", ",".join(NAMES)]
+    subprocess.run(
+        [*command, "--state", str(path)],
+        input="".join(json.dumps(line) + "\n" for line in lines).encode(),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+# ---- the kinds
+
+CORRECTORS: dict[str, Callable[[], Corrector]] = {
+    "new": lambda: Corrector(NAMES),
+    "text": lambda: lived(NAMES),
+    "range": lambda: lived(4),
+    "integers": lambda: lived([7, -2, 2**40]),
+    "floats": lambda: lived([0.5, 1.5, -1e300]),
+    "bools": lambda: lived([False, True]),
+    "mixed": lambda: lived(["a", 4, 5.5, True]),
+    "unicode": lambda: lived(["中文", "عربى", "🐜", "é", ""]),
+    "one-class": lambda: lived(["only"]),
+    "train-counts": lambda: lived(NAMES, train_counts={"ant": 900, "bee": 80, "cat": 20}),
+    "infinite": lambda: lived(NAMES, half_life=INF, prior_strength=INF, pseudo_count=0),
+    "short": lambda: lived(NAMES, half_life=3, prior_strength=0.5, pseudo_count=2.5),
+    "entropy": lambda: lived(5, uncertainty="entropy", threshold=0.5),
+    "margin": lambda: lived(5, uncertainty="margin", threshold=0.25),
+    "any-topk-entropy": lambda: lived(5, uncertainty="any_topk_entropy", k=2, threshold=1),
+    "all-but-matrix": lambda: lived(NAMES, paths=PATHS[:6]),
+    "matrix-only": lambda: lived(NAMES, paths=PATHS[6:]),
+    **{
+        f"path-{path.replace('+', '-')}": lambda path=path: lived(NAMES, paths=[path])
+        for path in PATHS
+    },
+    "fitted": lambda: lived(NAMES, fit=40),
+    "fitted-missing": lambda: lived(12, fit=20, paths=["raw", "can"]),
+    "fitted-em": lambda: lived(NAMES, fit=600),
+    "fitted-em-vector": lambda: lived(NAMES, fit=600, favour=20),
+    "fitted-em-matrix": lambda: lived(4, fit=5000),
+    "fitted-em-can": lambda: lived(4, fit=600, paths=["can"], train_counts=[9, 1, 1, 1]),
+}
+COLUMNS = ["carrier", "customer.country"]
+WITH_COLUMNS: dict[str, Callable[[], Corrector]] = {
+    "columns-new": lambda: Corrector(NAMES, segments=COLUMNS),
+    "columns": lambda: lived(NAMES, segments=COLUMNS),
+    "columns-one": lambda: lived(4, segments=["é\n"]),
+    "columns-evicted": lambda: lived(NAMES, segments=COLUMNS, segments_mb=700 / (1 << 20)),
+    "columns-vector": lambda: lived(NAMES, segments=COLUMNS, paths=["raw", "vector"]),
+    "columns-fitted": lambda: lived(NAMES, fit=40, segments=COLUMNS),
+    "columns-fitted-em": lambda: lived(NAMES, fit=600, segments=COLUMNS),
+}
+TASKS: dict[str, Callable[[Path], bytes]] = {
+    "task": lambda folder: taken().to_bytes(),
+    "task-recent": lambda folder: taken().to_bytes(recent=True),
+    "task-recent-bounded": lambda folder: taken(recent_bytes=200).to_bytes(recent=True),
+    "task-new": lambda folder: Task(Corrector(NAMES), labels_topic="labels").to_bytes(recent=True),
+    "pipe": pipe_state,
+}
+TASKS_WITH_COLUMNS: dict[str, Callable[[Path], bytes]] = {
+    "columns-task": lambda folder: taken(COLUMNS).to_bytes(),
+    "columns-task-recent": lambda folder: taken(COLUMNS).to_bytes(recent=True),
+    "columns-task-bounded": lambda folder: taken(COLUMNS, recent_bytes=200).to_bytes(recent=True),
+}
+
+
+@cache
+def kinds() -> dict[str, bytes]:
+    """A snapshot of each kind; of tasks by the names in ``TASKS`` and ``TASKS_WITH_COLUMNS``."""
+    found = {kind: make().to_bytes() for kind, make in (CORRECTORS | WITH_COLUMNS).items()}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, make_bytes in (TASKS | TASKS_WITH_COLUMNS).items():
+            found[kind] = make_bytes(Path(folder))
+    return found
