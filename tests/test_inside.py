@@ -341,17 +341,17 @@ stop = []
 def learn():
     while not stop:
         corrector.learn_one(None, 1)
-threads = [threading.Thread(target=learn) for _ in range(3)]
+threads = [threading.Thread(target=learn) for _ in range(2)]
 for thread in threads:
     thread.start()
 n = M
-for i in range(30):
+for i in range(5):
     corrector._add_class(f"new{i}")
 stop.append(1)
 for thread in threads:
     thread.join()
-plain = Corrector([*range(M), *(f"new{i}" for i in range(30))])
-assert corrector.classes == plain.classes and len(corrector.prior) == M + 30
+plain = Corrector([*range(M), *(f"new{i}" for i in range(5))])
+assert corrector.classes == plain.classes and len(corrector.prior) == M + 5
 assert corrector.n_labels == corrector.label_counts[1:2].astype(bool) * corrector.n_labels
 Corrector.from_bytes(corrector.to_bytes())
 """,

@@ -389,27 +389,27 @@ def test_can_alone_equals_the_batch_method(P, uncertainty, threshold):
 def test_the_gil_is_released_inside_a_large_call_and_the_next_call_waits_for_it():
     """With a switch interval of an hour another thread runs only where the GIL is given up."""
     P = np.random.default_rng(0).dirichlet(np.ones(100), 60_000)
-    corrector = Corrector(100)
-    finished = threading.Event()
-
-    def work():
-        corrector.process_many(P)
-        finished.set()
-
     interval = sys.getswitchinterval()
     sys.setswitchinterval(3600)
     try:
-        thread = threading.Thread(target=work)
-        thread.start()
-        while not corrector.n_predictions:  # its rows are checked before it has the lock
-            time.sleep(0.001)
-        at_work = not finished.is_set()
-        corrector.process_one(P[0])
-        assert corrector.n_predictions == len(P) + 1
-        thread.join()
+        at_work = False
+        while not at_work:  # this thread may get no processor until the other has finished
+            corrector, finished = Corrector(100), threading.Event()
+
+            def work(corrector=corrector, finished=finished):
+                corrector.process_many(P)
+                finished.set()
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            while not corrector.n_predictions:  # its rows are checked before it has the lock
+                time.sleep(0.001)
+            at_work = not finished.is_set()
+            corrector.process_one(P[0])
+            assert corrector.n_predictions == len(P) + 1
+            thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert at_work
 
 
 def test_every_subset_of_the_paths_explains_alike():
