@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +66,8 @@ def test_all_is_well(broker: Broker, name: str) -> None:
 
 
 def test_no_broker_is_worth_a_retry() -> None:
-    begin = time.monotonic()
     with pytest.raises(RetryError, match=r"no answer from 127\.0\.0\.1:9 \(Connection refused\)"):
         check(client("127.0.0.1:9", bootstrap_timeout_ms=1_000))
-    assert time.monotonic() - begin < 30
 
 
 def test_missing_topics_are_named_and_not_created(broker: Broker) -> None:

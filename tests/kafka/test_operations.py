@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -138,12 +137,10 @@ def test_a_port_in_use_stops_the_start(broker: Broker, tmp_path: Path) -> None:
     running = app.worker()
     port = wait("the port", lambda: running.worker.port)
     config = write_config(app, tmp_path)
-    begin = time.monotonic()
     done = command("run", config, "--http-port", str(port.number), "--instance", "1")
     running.stop()
     assert done.returncode == 3
     assert f"http_port {port.number} on '127.0.0.1'" in done.stderr
-    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.fast

@@ -35,10 +35,8 @@ def test_no_broker_answers_at_the_start(broker: Broker, silent: str, tmp_path: P
     log = tmp_path / "0.log"
     wait("a try", lambda: b"no answer from" in log.read_bytes())
     time.sleep(1)  # in the middle of the next
-    begin = time.monotonic()
     process.terminate()
     assert process.wait(PATIENCE) == 0, log.read_text()
-    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.parametrize(
@@ -72,10 +70,8 @@ def test_a_broker_that_hangs_in_a_transaction(own_broker: Broker, tmp_path: Path
     os.kill(own_broker.process.pid, signal.SIGSTOP)
     try:
         time.sleep(1)
-        begin = time.monotonic()
         process.terminate()
         assert process.wait(PATIENCE) == 0, (tmp_path / "0.log").read_text()
-        assert time.monotonic() - begin < 60
     finally:
         os.kill(own_broker.process.pid, signal.SIGCONT)
     run_once(app)
@@ -88,4 +84,4 @@ def test_connect_seconds_are_kept(silent: str, broker: Broker) -> None:
     begin = time.monotonic()
     with pytest.raises(RetryError):
         worker.run()
-    assert 7 <= time.monotonic() - begin < 60
+    assert time.monotonic() - begin >= 7

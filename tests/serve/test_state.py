@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -308,21 +310,24 @@ def test_stopped_in_the_middle_of_requests(tmp_path):
     """What is open is answered, what is learned is kept, and it ends with 0."""
     with Server(tmp_path, commit_interval_ms=500) as server:
         server.correct(*({"id": i, "probs": PROBS} for i in range(8)))
-        statuses = []
-
-        def label(i):
-            with httpx.Client(base_url=server.client.base_url, timeout=280) as client:
-                answer = client.post("/labels", json={"id": i, "label": "cat"})
-                statuses.append((answer.status_code, answer.json()["learned"]))
-
-        threads = [threading.Thread(target=label, args=(i,)) for i in range(8)]
-        for one in threads:
-            one.start()
-        time.sleep(0.25)
+        held = []
+        for i in range(8):
+            body = b'{"id": %d, "label": "cat"}' % i
+            one = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+            one.sendall(
+                b"POST /labels HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+                b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+            )
+            assert one.recv(100).startswith(b"HTTP/1.1 100"), "it is open"
+            held.append((one, body))
+        for one, body in held:
+            one.sendall(body)
         assert server.stop() == 0
-        for one in threads:
-            one.join()
-        assert statuses == [(200, 1)] * 8
+        for one, _ in held:
+            with one, one.makefile("rb") as answer:
+                said = answer.read()
+            assert said.startswith(b"HTTP/1.1 200"), said
+            assert json.loads(said.partition(b"\r\n\r\n")[2])["learned"] == 1
         server.start()
         again = server.label(*({"id": i, "label": "cat"} for i in range(8)))
         assert again == ["repeated"] * 8
