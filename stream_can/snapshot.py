@@ -7,7 +7,9 @@ little-endian; then the payload, MessagePack:
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 import zlib
 from contextlib import suppress
@@ -99,12 +101,48 @@ def typed(head: dict[str, Any], kind: type[_T]) -> _T:
         raise SnapshotMismatch(f"snapshot: unreadable: {error}") from None
 
 
+def read(path: str | Path) -> bytes:
+    """The bytes of a file.
+
+    Raises
+    ------
+    OSError
+        It cannot be read; or it is a pipe or a device, which might never end or never begin.
+    """
+    # Of a pipe that nobody writes to, open() would wait.
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(number, "rb") as file:
+        _require_regular(path, os.fstat(number).st_mode)
+        return file.read()
+
+
+def require_replaceable(path: str | Path) -> None:
+    """OSError where :func:`save` would replace something else than a file."""
+    with suppress(FileNotFoundError):
+        _require_regular(path, os.stat(path).st_mode)
+
+
+def _require_regular(path: str | Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise OSError(errno.EINVAL, f"{what}, and no file; name another", str(path))
+
+
 def save(data: bytes, path: str | Path) -> None:
-    """Replace a file in one step: a kill or a full disk leaves the previous one."""
+    """Replace a file in one step: a kill or a full disk leaves the previous one.
+
+    It keeps its mode. What is no file is not replaced, and a link that lies where the new one is
+    written, ``<name>.new``, is not followed.
+    """
     path = Path(os.path.realpath(path))
     new = path.with_name(path.name + ".new")
+    require_replaceable(path)
     try:
-        with new.open("wb") as file:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+        new.unlink(missing_ok=True)  # of a run that was killed
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

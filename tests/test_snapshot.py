@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -281,3 +282,32 @@ def test_settings_may_change_on_a_live_state():
     assert changed.weights == lived_in().weights
     assert changed.prior == pytest.approx([6 / 13, 4 / 13, 3 / 13])
     assert changed.correct_one(GOOD).sum() == pytest.approx(1)
+
+
+def test_saving_keeps_the_mode_and_follows_no_link_that_lies_in_the_way(tmp_path):
+    path, other = tmp_path / "state", tmp_path / "other"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    other.write_bytes(b"of somebody else")
+    (tmp_path / "state.new").symlink_to(other)
+    snapshot.save(b"new", path)
+    assert path.read_bytes() == snapshot.read(path) == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert other.read_bytes() == b"of somebody else"
+    assert sorted(tmp_path.iterdir()) == [other, path]
+    (tmp_path / "link").symlink_to(path)  # the state itself may be one
+    snapshot.save(b"newer", tmp_path / "link")
+    assert path.read_bytes() == b"newer"
+
+
+def test_only_a_file_is_replaced_or_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, what in ((pipe, "a pipe or a device"), (tmp_path, "a folder")):
+        with pytest.raises(OSError, match=f"{what}, and no file; name another"):
+            snapshot.save(b"data", path)
+    with pytest.raises(OSError, match="a pipe or a device"):
+        snapshot.read(pipe)  # and does not wait for somebody who writes
+    with pytest.raises(OSError, match="a pipe or a device"):
+        snapshot.read("/dev/zero")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from stream_can import snapshot
 from stream_can.cli.options import listed
 from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
-from stream_can.snapshot import decode
 from stream_can.snapshot import save as write
 from stream_can.stream.task import Task
 
@@ -108,9 +108,9 @@ def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
     SnapshotMismatch
         The file is no snapshot, corrupt, or of a newer version; the message names it.
     """
-    data = Path(path).read_bytes()
+    data = snapshot.read(path)
     try:
-        head = decode(data).head
+        head = snapshot.decode(data).head
         if "task" not in head:
             return Corrector.from_bytes(data), {}
         corrector = Task.from_bytes(data).corrector  # which checks the head

@@ -161,6 +161,7 @@ def replay_command(
         # Imported now, so that a missing extra is said before the replay and not behind it.
         from stream_can.report.page import write_report
     if state is not None:
+        snapshot.require_replaceable(state)
         state.parent.mkdir(parents=True, exist_ok=True)
     rates = () if report is None else RATES
     below = {rate for rate in rates if rate < 1}

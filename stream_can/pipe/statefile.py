@@ -40,7 +40,8 @@ def locked(path: Path | None) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     name = Path(f"{path}.lock")
     while True:
-        with name.open("a+") as file:
+        # A link that lies there leads to somebody else's file, which is not ours to write.
+        with open(os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -72,7 +73,7 @@ def open_task(
 ) -> Task:
     """The task of the state file, or a new one, saved at once so that a bad path shows now."""
     try:
-        data = None if path is None else path.read_bytes()
+        data = None if path is None else snapshot.read(path)
     except FileNotFoundError:
         data = None
     if data is None:

@@ -28,8 +28,9 @@ from urllib.parse import unquote
 import msgspec
 
 from stream_can.kafka.watch.port import pages
-from stream_can.serve.inference import BadRequest, Inference, metadata
+from stream_can.serve.inference import MOST_MESSAGES, BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
+from stream_can.serve.protocol import Bounded
 from stream_can.serve.service import Corrected, Refused, Service, Unavailable
 from stream_can.version import __version__
 
@@ -43,8 +44,10 @@ BODY_SECONDS = 10.0
 """Until a request is there, from its head on."""
 MOST_REQUESTS = 1000
 """That are answered at once; more are sent away."""
-MOST_MESSAGES = 10_000
-"""Of a request."""
+MOST_BODIES = 128 << 20
+"""Bytes of all bodies that are being read; what is more is sent away."""
+MOST_UNREAD = 64 << 20
+"""Bytes of answers that nobody has read yet; while there are more, requests are sent away."""
 PLAIN = (b"x-content-type-options", b"nosniff")
 SECURE = (
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -55,6 +58,8 @@ JSON, LINES = b"application/json", b"application/x-ndjson"
 OPEN = ("/livez", "/readyz", "/v2/health/live", "/v2/health/ready")
 """What probes ask for, without a token."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
+ONCE = (b"host", b"origin", b"authorization")
+"""Headers that say who asks: of two of them it would depend on the reader which one counts."""
 
 Headers = dict[bytes, bytes]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -94,9 +99,12 @@ class App:
         self.service, self.settings = service, service.settings
         self.connections: Collection[Any] = ()
         """Those that are open, where the server tells: of several, requests come together."""
-        self._open = 0
+        self._open, self._bodies = 0, 0
         token = self.settings.token
         self._token = None if token is None else token.encode()
+        own = self.settings.http_host
+        self._names = {*LOCAL, f"[{own}]" if ":" in own else own}
+        """Of this machine, where no token is asked for."""
         health, registry = service.health, service.metrics.registry
         self._pages, policy = pages(health, registry, service.look.json)
         self._policy = (*SECURE, (b"content-security-policy", policy.encode()))
@@ -111,6 +119,8 @@ class App:
         try:
             if self._open > MOST_REQUESTS:
                 raise Problem(503, "too many requests at once", (b"retry-after", b"1"))
+            if Bounded.unread > MOST_UNREAD and scope["path"] not in OPEN:
+                raise Problem(503, "too many answers are not read", (b"retry-after", b"1"))
             answer = await self._answer(scope, receive)
         except Problem as problem:
             answer = problem.answer
@@ -120,10 +130,12 @@ class App:
             answer = Answer(400, _write({"error": str(error)}))
         except Unavailable as error:
             answer = Answer(503, _write({"error": str(error)}), headers=((b"retry-after", b"1"),))
+        except asyncio.CancelledError:  # the server ends, and waits no longer
+            answer = Problem(503, "the server ends", (b"connection", b"close")).answer
         except ConnectionError:
             return
         except Exception:
-            log.exception("%s %s: this is a bug", scope["method"], scope["path"])
+            log.exception("%s %a: this is a bug", scope["method"], scope["path"])
             answer = Answer(500, _write({"error": "a fault of the server; its log has more"}))
         finally:
             self._open -= 1
@@ -143,6 +155,10 @@ class App:
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer:
         path, method = scope["path"], scope["method"]
         headers: Headers = dict(scope["headers"])
+        if len(headers) < len(scope["headers"]):
+            names = [name for name, _ in scope["headers"]]
+            if twice := [name for name in ONCE if names.count(name) > 1]:
+                raise Problem(400, f"header {twice[0].decode()}: expected once")
         self._require_allowed(path, headers)
         if path == "/correct":
             body = await self._body(method, headers, receive)
@@ -155,7 +171,9 @@ class App:
             counts = {name: statuses.count(name) for name in self.service.statuses}
             return Answer(200, _write({**counts, "statuses": statuses}))
         if path.startswith("/v2"):
-            return await self._inference(path, method, headers, receive)
+            # Split before it is decoded: a name may hold a slash, or a percent sign.
+            parts = [unquote(part) for part in scope["raw_path"].decode("latin-1").split("/")[2:]]
+            return await self._inference(path, parts, method, headers, receive)
         if path == "/openapi.json":
             self._require_get(method)
             return Answer(200, self._description)
@@ -169,11 +187,11 @@ class App:
         return Answer(code, content, kind.encode(), self._policy)
 
     async def _inference(
-        self, path: str, method: str, headers: Headers, receive: Receive
+        self, path: str, parts: list[str], method: str, headers: Headers, receive: Receive
     ) -> Answer:
         """What begins with /v2."""
         service, settings = self.service, self.settings
-        match [unquote(part) for part in path.split("/")[2:]]:
+        match parts:
             case []:
                 self._require_get(method)
                 about = {"name": "stream_can", "version": __version__, "extensions": []}
@@ -230,7 +248,7 @@ class App:
             raise Problem(403, "a page of another origin may not ask here")
         if self._token is None:
             # A name that leads here only for a browser's eyes.
-            if host.rpartition(":")[0] not in LOCAL and host not in LOCAL and host:
+            if host and not {host.lower(), host.lower().rpartition(":")[0]} & self._names:
                 raise Problem(403, f"Host {host[:100]!r}: expected this machine's own name")
         elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
             raise Problem(
@@ -244,27 +262,29 @@ class App:
         if method not in ("GET", "HEAD"):
             raise Problem(405, f"{method} is not answered here", (b"allow", b"GET, HEAD"))
 
-    @staticmethod
-    async def _body(method: str, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, method: str, headers: Headers, receive: Receive) -> bytes:
         """The body of a POST, once it is all there."""
         if method != "POST":
             raise Problem(405, f"{method} is not answered here", (b"allow", b"POST"))
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise Problem(415, "a body that is encoded is not read here")
-        message = await receive()
-        if not message.get("more_body") and message["type"] == "http.request":
-            body: bytes = message["body"]
-            if len(body) > LARGEST_BODY:
-                raise Problem(413, f"a body has {LARGEST_BODY} bytes at most")
-            return body
         pieces, size = [], 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while True:
+                    message = await receive()
                     if message["type"] == "http.disconnect":
                         raise ConnectionAbortedError
                     pieces.append(message.get("body", b""))
                     size += len(pieces[-1])
+                    self._bodies += len(pieces[-1])
+                    if self._bodies > MOST_BODIES:
+                        raise Problem(
+                            503,
+                            "too many large requests at once",
+                            (b"retry-after", b"1"),
+                            (b"connection", b"close"),
+                        )
                     if size > LARGEST_BODY:
                         raise Problem(
                             413,
@@ -273,11 +293,12 @@ class App:
                         )
                     if not message.get("more_body"):
                         return b"".join(pieces)
-                    message = await receive()
         except TimeoutError:
             raise Problem(
                 408, f"the body took over {BODY_SECONDS:.0f} s", (b"connection", b"close")
             ) from None
+        finally:
+            self._bodies -= size
 
 
 def _secret(headers: Headers) -> bytes:

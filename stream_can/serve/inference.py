@@ -16,13 +16,14 @@ from stream_can.errors import StreamCANError
 from stream_can.serve.service import put
 from stream_can.serve.settings import ServeSettings
 
-__all__ = ["BadRequest", "Inference", "metadata"]
+__all__ = ["MOST_MESSAGES", "BadRequest", "Inference", "metadata"]
 
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 NUMBERS = {"FP64": np.float64, "FP32": np.float32}
 ROW, ROWS = list[float], list[list[float]]
 IDS = "ids"
-MOST_NUMBERS = 10_000_000
+MOST_MESSAGES = 10_000
+"""Of a request, in every protocol."""
 
 
 class BadRequest(StreamCANError):
@@ -147,8 +148,10 @@ class Inference:
         if kind is None:
             raise BadRequest(f"{name}.datatype: {probs.datatype!r}, expected FP64 or FP32")
         shape = probs.shape if len(probs.shape) != 1 else [1, *probs.shape]
-        if len(shape) != 2 or shape[0] * shape[1] > MOST_NUMBERS:
+        if len(shape) != 2 or not all(shape):
             raise BadRequest(f"{name}.shape: {probs.shape}, expected [rows, classes]")
+        if shape[0] > MOST_MESSAGES:
+            raise BadRequest(f"{name}.shape: {probs.shape}, expected {MOST_MESSAGES} rows at most")
         if "binary_data_size" in probs.parameters:
             raise BadRequest(f"{name}: binary data is not read here, send it as JSON")
         try:
@@ -159,7 +162,10 @@ class Inference:
         if data.size != shape[0] * shape[1]:
             raise BadRequest(f"{name}.data: {data.size} numbers, and shape is {probs.shape}")
         if kind is np.float32:  # the sum is off by the rounding of each: see `normalise`
-            data = data.astype(np.float32).astype(np.float64)
+            with np.errstate(over="ignore"):  # infinite, and refused as that
+                data = data.astype(np.float32).astype(np.float64)
+        if not np.isfinite(data).all():
+            raise BadRequest(f"{name}.data: a number is not finite in {probs.datatype}")
         return data.reshape(shape)
 
     def answer(self, outputs: Sequence[bytes]) -> bytes:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import shared
 from stream_can.stream.columns import Given
@@ -158,6 +159,7 @@ class Journal:
         with self._explained():
             if not self.path.parent.is_dir():
                 raise StateError(f"state {self.path}: folder {self.path.parent} does not exist")
+            snapshot.require_replaceable(self.path)
             self.path.open("ab").close()  # SQLite's own words would be "disk I/O error"
             # One connection for all threads, which take turns.
             self._db = sqlite3.connect(

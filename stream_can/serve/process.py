@@ -135,6 +135,7 @@ async def _run(service: Service, bound: socket.socket) -> int:
         except OSError as error:
             return _fail(3, _no_port(settings, error))
         host, port = bound.getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
         log.info("http://%s:%d/ shows what it does; state in %s", host, port, settings.state)
         app.connections = server.server_state.connections
         running.add_done_callback(lambda _: setattr(server, "should_exit", True))

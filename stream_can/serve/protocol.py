@@ -1,10 +1,10 @@
-"""How long somebody may take, and how many may come: what uvicorn leaves to others."""
+"""How long somebody may take, how much a head may hold, and how many may come."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -12,13 +12,24 @@ __all__ = ["MOST_CONNECTIONS", "Bounded"]
 
 HEAD_SECONDS = 10.0
 """Until a request's head is there."""
+LARGEST_HEAD = 64 << 10
+"""Bytes of a request's head."""
+READ_SECONDS = 10.0
+"""Until an answer, or a part of it, is read."""
 MOST_CONNECTIONS = 2000
+END = b"\r\n\r\n"
 
 
 class Bounded(HttpToolsProtocol):
-    """A connection whose requests begin in time; one of too many is sent away."""
+    """A connection whose requests begin in time and in so many bytes, and whose answers are read;
+    one of too many is sent away."""
 
+    unread: ClassVar[int] = 0
+    """Bytes of answers of all connections that are slow to read them."""
     _timer: asyncio.TimerHandle | None = None
+    _reader: asyncio.TimerHandle | None = None
+    _unread = 0
+    _in_head, _head, _tail = True, 0, b""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -29,7 +40,22 @@ class Bounded(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
+        self._read()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head and not self._fits(data):
+            self._stop()
+            self._say(431, f"the head of a request has {LARGEST_HEAD} bytes at most")
+            return
+        super().data_received(data)
+
+    def _fits(self, data: bytes) -> bool:
+        """Whether the head with these bytes, as far as they are its own, is not too large."""
+        end = (self._tail + data).find(END)
+        self._head += len(data) if end < 0 else max(0, end - len(self._tail))
+        self._tail = data[-3:]
+        return self._head <= LARGEST_HEAD
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -38,10 +64,34 @@ class Bounded(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop()
+        self._in_head, self._head, self._tail = False, 0, b""
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         self._say(400, msg)
+
+    def pause_writing(self) -> None:
+        """More is to be sent than the other side has read."""
+        super().pause_writing()
+        self._unread = self.transport.get_write_buffer_size()
+        Bounded.unread += self._unread
+        self._reader = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """What was sent has been read."""
+        self._read()
+        super().resume_writing()
+
+    def _read(self) -> None:
+        Bounded.unread -= self._unread
+        self._unread = 0
+        if self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
 
     def _wait(self) -> None:
         self._timer = self.loop.call_later(HEAD_SECONDS, self._too_slow)

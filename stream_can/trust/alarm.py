@@ -214,6 +214,8 @@ class Alarm:
             raise ValueError(f"labels and rows: expected classes 0 to {m - 1} of both")
         if times is not None and len(times) != len(ys):
             raise ValueError(f"times: {len(times)}, expected {len(ys)}")
+        if not len(ys):
+            return
         at = np.arange(len(ys))
         wrong = np.stack([P.argmax(axis=1) != ys for P in rows], 1).astype(np.float64)
         loss = np.stack([-np.log(np.maximum(P[at, ys], FLOOR)) for P in rows], 1)

@@ -228,10 +228,11 @@ class PredictionSets:
         ys = [self._index[label] for label in labels]
         if not len(P) == len(ys) == len(tickets):
             raise ValueError(f"{len(P)} rows, {len(ys)} labels and {len(tickets)} tickets")
-        for theta, at in tickets:
+        given = [Ticket(*ticket) for ticket in tickets]  # from JSON they come as lists
+        for theta, at in given:
             if math.isnan(theta) or not 0 <= at < self._rows:
                 raise ValueError(f"ticket: {(theta, at)} is none that these sets gave")
-        for p, y, ticket in zip(P[np.arange(len(P)), ys].tolist(), ys, tickets, strict=True):
+        for p, y, ticket in zip(P[np.arange(len(P)), ys].tolist(), ys, given, strict=True):
             self._learn(p, y, ticket)
 
     def _learn(self, p: float, y: int, ticket: Ticket) -> None:

@@ -431,3 +431,8 @@ def test_a_missing_extra_is_named(file, names, arguments, extra):
     assert done.returncode == 1
     assert f"pip install 'stream_can[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_state_that_is_no_file_is_refused_before_the_replay(file):
+    _, err = stream_can("replay", file, "--label-delay", 1, "--state", "/dev/null", code=1)
+    assert err == "stream-can: /dev/null: a pipe or a device, and no file; name another\n"

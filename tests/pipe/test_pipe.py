@@ -669,3 +669,19 @@ def test_sets_are_kept_across_runs_and_shares_that_are_none_refused(tmp_path):
     assert (code, "sets: 1.0, expected the share" in said) == (2, True)
     code, _, said = run(data, sets=0.8, format="avro")
     assert (code, "sets: needs the format json" in said) == (2, True)
+
+
+@pytest.mark.fast
+def test_a_state_that_is_no_file_or_whose_lock_is_a_link_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for state in (tmp_path / "fifo", "/dev/null"):
+        code, out, err = run(b'{"probs":[1,0,0,0]}\n', state=str(state))
+        assert (code, out) == (1, [])
+        assert "a pipe or a device, and no file; name another" in err
+    other = tmp_path / "other"
+    other.write_bytes(b"of somebody else")
+    (tmp_path / "state.lock").symlink_to(other)
+    code, out, err = run(b'{"probs":[1,0,0,0]}\n', state=str(tmp_path / "state"))
+    assert (code, out) == (1, [])
+    assert "state.lock" in err
+    assert other.read_bytes() == b"of somebody else"

@@ -43,7 +43,9 @@ class Server:
                 lines += [f"[{name}.{key}]", *(f"{n} = {json.dumps(x)}" for n, x in values.items())]
         self.config.write_text("\n".join(lines) + "\n")
         self.process: subprocess.Popen[bytes] | None = None
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=PATIENCE)
+        host = self.settings.get("http_host", "127.0.0.1")
+        self.host = host
+        self.client = httpx.Client(base_url=f"http://{host}:{self.port}", timeout=PATIENCE)
 
     def start(self, **options: Any) -> Self:
         """Start it, and wait until it answers."""
@@ -55,7 +57,7 @@ class Server:
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:
             try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
+                socket.create_connection((self.host, self.port)).close()
                 return self
             except OSError:
                 time.sleep(0.002)

@@ -345,3 +345,10 @@ def test_starts_from_what_replay_learned(tmp_path):
     )
     with server:
         assert server.client.get("/status.json").json()["learned"][0]["labels"] == 200
+
+
+def test_a_state_that_is_a_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "state.sqlite")
+    code, said = Server(tmp_path).run()
+    assert code == 3
+    assert "a pipe or a device, and no file; name another" in said

@@ -288,3 +288,10 @@ def test_an_episode_as_json_would_have_it():
     one = Episode(since=1, time=None, noticed=2, by=["sent log loss"], before=[0.0] * 4,
                   after=[1.0] * 4)  # fmt: skip
     assert msgspec.json.decode(msgspec.json.encode(one), type=Episode) == one
+
+
+def test_no_rows_are_no_labels():
+    alarm = Alarm()
+    before = alarm.to_bytes()
+    alarm.learn_many(np.zeros((0, 3)), np.zeros((0, 3)), [])
+    assert alarm.to_bytes() == before

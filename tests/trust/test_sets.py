@@ -235,3 +235,11 @@ def found_or_refused(data, row, ticket):
             sets.learn_one(row, sets.classes[0], ticket._replace(row=0))
             assert 0 <= sets.level <= 1
     return refused
+
+
+def test_a_ticket_that_went_through_json_is_a_ticket():
+    one, two = PredictionSets(3), PredictionSets(3)
+    for sets in (one, two):
+        _, ticket = sets.set_one([0.2, 0.3, 0.5])
+        sets.learn_one([0.2, 0.3, 0.5], 1, ticket if sets is one else list(ticket))
+    assert one.to_bytes() == two.to_bytes()
