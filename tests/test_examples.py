@@ -131,6 +131,7 @@ def test_the_next_word_of_another_text(tmp_path):
     assert told[3] < late[3] < sent[3] - 0.2
 
 
+@pytest.mark.release
 def test_what_is_imported_next(tmp_path):
     plain, divided = lists_of(run("top_n.py", folder=tmp_path))
     for sent, told, few, late in (plain.values(), divided.values()):
@@ -141,8 +142,9 @@ def test_what_is_imported_next(tmp_path):
     assert divided["as sent"][2] > plain["as sent"][2]
 
 
+@pytest.mark.release
 def test_labels_that_are_scored_at_all(tmp_path):
-    text = run("label_partition.py", "--rows", "400", folder=tmp_path)
+    text = run("label_partition.py", "--rows", "1000", folder=tmp_path)
     every, parted = lists_of(text)
     for sent, told, _, _ in (every.values(), parted.values()):
         assert told[0] > sent[0] - 0.5

@@ -35,10 +35,18 @@ def pressed() -> Iterator[Callable[[float], str | None]]:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
 
+    typed = b""
+
     def wait(seconds: float) -> str | None:
-        if not select.select([terminal], [], [], seconds)[0]:
-            return None
-        return NAMES.get(os.read(terminal, 16), "")
+        nonlocal typed
+        if not typed:
+            if not select.select([terminal], [], [], seconds)[0]:
+                return None
+            typed = os.read(terminal, 1024)
+        # Of those that were typed faster than this reads, the first.
+        known = next((key for key in NAMES if typed.startswith(key)), typed[:1])
+        typed = b"" if known == b"\x1b" else typed[len(known) :]
+        return NAMES.get(known, "")
 
     try:
         tty.setcbreak(terminal)
