@@ -33,13 +33,15 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[avro,cli,compare,kafka,protobuf,report,river,serve]'
 	touch $@
 
-# Spark is 450 MB and wants another pandas, so it lives in an environment of its own.
-.venv-spark/ready: pyproject.toml constraints.txt constraints-spark.txt $(COMPILED)
+# Spark is 450 MB and wants another pandas, so it lives in an environment of its own. The package, as .venv has compiled
+# it, is on its path; what it needs is read from pyproject.toml.
+.venv-spark/ready: .venv/ready constraints-spark.txt
 	test -x $(SPARK) || $(PYTHON) -m venv .venv-spark
 	grep -vE '^(pandas|protobuf)==' constraints.txt | cat - constraints-spark.txt > .venv-spark/constraints.txt
 	$(SPARK) -m pip install -q -c .venv-spark/constraints.txt pip
-	$(SPARK) -m pip install -q --no-compile -c .venv-spark/constraints.txt --group spark
-	$(SPARK) -m pip install -q --no-compile -c .venv-spark/constraints.txt --no-build-isolation -e '.[cli,report,spark]'
+	$(SPARK) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *(d for e in ("cli", "report", "spark") for d in p["optional-dependencies"][e]), sep="\n")' > .venv-spark/needed.txt
+	$(SPARK) -m pip install -q --no-compile -c .venv-spark/constraints.txt --group spark -r .venv-spark/needed.txt
+	$(SPARK) -c 'import sysconfig, pathlib; pathlib.Path(sysconfig.get_path("purelib"), "stream_can.pth").write_text("$(CURDIR)")'
 	touch $@
 
 demo: setup  ## correct ten months of real flights, without Kafka; writes out/flights.html

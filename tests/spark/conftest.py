@@ -6,12 +6,12 @@ from tests.spark.session import session
 
 
 def pytest_addoption(parser):
-    parser.addoption("--kills", type=int, default=1, help="how often everything is killed")
+    parser.addoption("--spark-kills", type=int, default=1, help="how often everything is killed")
 
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(metafunc.config.getoption("--kills")))
+        metafunc.parametrize("seed", range(metafunc.config.getoption("--spark-kills")))
 
 
 @pytest.fixture(scope="session")

@@ -158,9 +158,8 @@ def test_a_batch_that_comes_again_gives_the_same_and_teaches_nothing(spark, fold
         state = learning.corrector.to_bytes()
         assert corrected(learning, df, n) == first
         assert learning.corrector.to_bytes() == state
-    assert {path.name for path in folder.iterdir()} == {
-        "2.state", "3.state", "4.state", "checkpoint"
-    }  # fmt: skip
+    kept = {f"{n}.{kind}" for n in (2, 3, 4) for kind in ("state", "alarm")}
+    assert {path.name for path in folder.iterdir()} == {"checkpoint", *kept}
     # A new process goes on, whatever it is given to begin with but for the classes.
     other = Learning(Corrector(CLASSES, half_life=7), folder)
     assert other.corrector.to_bytes() == state
