@@ -65,9 +65,10 @@ def load_as(
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"{path}: {error}") from None
         _refuse_unknown(values, known, f"{path}: ")
-        for name in kind.files:
-            if isinstance(values.get(name), str):
-                values[name] = str(Path(path).parent / values[name])
+        defaults = {one.name: one.default for one in msgspec.structs.fields(kind)}
+        for name in kind.files:  # beside the settings, wherever the process was started
+            if isinstance(given := values.get(name, defaults[name]), str):
+                values[name] = str(Path(path).parent / given)
     client = values.pop("client", {})
     if not isinstance(client, dict):
         raise SettingsError(f"{path}: client is a table of kafka-python's options: [client]")
@@ -141,6 +142,8 @@ def _secret(path: str, name: str) -> str:
     except OSError as error:
         text = f"{error.filename}: {error.strerror}"
         raise SettingsError(f"{name}_from_file: {text}") from None
+    except UnicodeDecodeError:  # whose own words show what the file holds
+        raise SettingsError(f"{name}_from_file: {path}: not UTF-8") from None
 
 
 def _client(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,6 +58,9 @@ class NpzTable:
             self._heads = {name: self._head(name) for name in files}
         # The longest matrix says how many rows there are; one number a row will do for two classes.
         shapes = {name: shape for name, (shape, _, _) in self._heads.items()}
+        for array, shape in shapes.items():
+            if any(size < 0 for size in shape):
+                raise InvalidRecording(f"{self._name}: array `{array}` says it has shape {shape}")
         tables = [shape[0] for shape in shapes.values() if len(shape) == 2]
         if not tables and len(shapes.get(names.probs, ())) == 1:
             tables = [shapes[names.probs][0]]

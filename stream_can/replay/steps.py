@@ -72,8 +72,8 @@ class Step(NamedTuple):
 
 def check_labels(label_delay: int | None, label_rate: float) -> None:
     """ValueError where labels cannot come so late, or in such a share."""
-    if label_delay is not None and label_delay < 0:
-        raise ValueError(f"label_delay: expected 0 or more rows, got {label_delay}")
+    if label_delay is not None and not 0 <= label_delay < 1 << 53:
+        raise ValueError(f"label_delay: expected 0 or more rows, below 2^53, got {label_delay}")
     if not 0 <= label_rate <= 1:
         raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
 

@@ -261,7 +261,9 @@ class Journal:
             raise StateError(
                 f"state {path}: damaged ({error}); move it away to begin anew, or put a copy back"
             ) from None
-        except (SnapshotMismatch, BadEntry, NewerEntry, msgspec.MsgspecError) as error:
+        except (
+            SnapshotMismatch, BadEntry, NewerEntry, msgspec.MsgspecError, UnicodeDecodeError,
+        ) as error:  # fmt: skip
             raise StateError(
                 f"state {path}: {error}; move it away to begin anew, or put a copy back"
             ) from None

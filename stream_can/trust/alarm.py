@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
@@ -15,6 +16,7 @@ from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch
 from stream_can.method.checks import bad_rows
 from stream_can.method.rows import as_float64
+from stream_can.trust.locking import one_at_a_time
 
 __all__ = ["Alarm", "Episode"]
 
@@ -131,6 +133,7 @@ class Alarm:
     def __init__(self, level: float = 0.01) -> None:
         if not 0 < level < 1:
             raise ValueError(f"level: {level}, expected a share above 0 and below 1")
+        self._lock = threading.RLock()
         self.level = float(level)
         self.n = 0
         """Labels that came."""
@@ -222,6 +225,7 @@ class Alarm:
         when = np.full(len(ys), np.nan) if times is None else np.asarray(times, np.float64)
         self.learn_outcomes(wrong, loss, when)
 
+    @one_at_a_time
     def learn_outcomes(self, wrong: Array, loss: Array, when: Array) -> None:
         """:meth:`learn_many` of what became of rows, unchecked.
 
@@ -411,6 +415,7 @@ class Alarm:
 
     # ---- the whole state
 
+    @one_at_a_time
     def to_bytes(self) -> bytes:
         """The whole state, versioned and checksummed."""
         head = Head(1, self.level, self.n, self._anew, self._looked, self.episodes)

@@ -4,6 +4,7 @@ late and the stream drifts."""
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -24,6 +25,7 @@ from stream_can.trust.histogram import (
     sets_now,
     sets_of,
 )
+from stream_can.trust.locking import one_at_a_time
 
 __all__ = ["Belief", "PredictionSets", "Ticket"]
 
@@ -154,6 +156,7 @@ class PredictionSets:
             raise ValueError(f"miss: {miss}, expected a share above 0 and below 1")
         if not half_life > 0:
             raise ValueError(f"half_life: {half_life}, expected a number of labels above 0")
+        self._lock = threading.RLock()
         self.classes = class_names(classes)
         self.miss, self.half_life, self.per_class = float(miss), float(half_life), bool(per_class)
         self._index = ClassIndex(self.classes)
@@ -196,6 +199,7 @@ class PredictionSets:
         """
         return self.set_checked(self._checked(rows))
 
+    @one_at_a_time
     def set_checked(self, rows: Array) -> tuple[NDArray[np.bool_], list[Ticket]]:
         """:meth:`set_many` of rows that were checked before they were rounded as they are sent."""
         P = np.ascontiguousarray(rows)
@@ -220,6 +224,7 @@ class PredictionSets:
         """
         self.learn_many(np.asarray(row)[None], [label], [ticket])
 
+    @one_at_a_time
     def learn_many(
         self, rows: ArrayLike, labels: Sequence[Hashable], tickets: Sequence[Ticket]
     ) -> None:
@@ -253,6 +258,7 @@ class PredictionSets:
         """The rows that were counted."""
         return self._rows
 
+    @one_at_a_time
     def now(self, rows: Array) -> tuple[NDArray[np.bool_], Array]:
         """The sets of checked rows, shape (n, m), by what is known now, and theta of each, (n,);
         nothing is counted. Before anything is known a row has the set that it would have as the
@@ -270,6 +276,7 @@ class PredictionSets:
                 )  # fmt: skip
         return inside.view(np.bool_), thetas
 
+    @one_at_a_time
     def observe(self, belief: Belief) -> None:
         """Count rows whose belief was gathered."""
         state, n = self._state, belief.rows
@@ -284,6 +291,7 @@ class PredictionSets:
         state[2] += state[1] * belief.sums.sum()
         self._rows += belief.rows
 
+    @one_at_a_time
     def learn_known(self, p: float, missed: bool, row: int) -> None:
         """Learn a label of which this is known: what its row gave it, as sent; whether theta of
         that row's set missed it; and how many rows had been counted before. Not ``per_class``."""
@@ -301,6 +309,7 @@ class PredictionSets:
 
     # ---- the whole state
 
+    @one_at_a_time
     def to_bytes(self) -> bytes:
         """The whole state with its settings, versioned and checksummed."""
         head = {

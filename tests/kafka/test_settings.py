@@ -154,6 +154,9 @@ def test_secrets_from_files(path: Path) -> None:
     env = {"STREAM_CAN_CLIENT_SASL_PLAIN_PASSWORD_FROM_FILE": str(secret)}
     assert load(path, {}, env).client["sasl_plain_password"] == "hush"
     env = {"STREAM_CAN_CLIENT_SSL_PASSWORD_FROM_FILE": "/nowhere/secret"}
+    (path.parent / "bytes").write_bytes(b"\xff\xfe secret")
+    with pytest.raises(SettingsError, match=r"ssl_password_from_file: .*bytes: not UTF-8$"):
+        load(path, {"client": {"ssl_password_from_file": str(path.parent / "bytes")}}, {})
     with pytest.raises(SettingsError, match="ssl_password_from_file"):
         load(path, {}, env)
 

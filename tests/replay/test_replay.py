@@ -14,7 +14,7 @@ from stream_can.recording.pickled import read_objects
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay import Recording, Replay, from_arrays, label_rates, replay, steps
 from stream_can.replay import run as replay_module
-from stream_can.replay.steps import DRAW, _step
+from stream_can.replay.steps import DRAW, _step, check_labels
 
 pytestmark = pytest.mark.fast
 CLASSES = ["cat", "dog", "eel"]
@@ -545,3 +545,15 @@ def test_doctests():
     failed, tried = doctest.testmod(replay_module)
     assert tried > 3
     assert failed == 0
+
+
+@pytest.mark.fast
+def test_a_shape_or_a_delay_that_cannot_be_is_named(tmp_path):
+    file = tmp_path / "a.npy"
+    np.save(file, np.ones((3, 2)))
+    file.write_bytes(file.read_bytes().replace(b"(3, 2)", b"(-1,2)"))
+    np.save(tmp_path / "labels.npy", np.zeros(3, int))
+    with pytest.raises(InvalidRecording, match=r"a\.npy: array `probs` says it has shape"):
+        Recording(file, label=str(tmp_path / "labels.npy"))
+    with pytest.raises(ValueError, match=r"label_delay: expected 0 or more rows, below 2\^53"):
+        check_labels(10**20, 1)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.programs import PATIENCE, wait
 from tests.serve.serving import Server
-from tests.serve.test_limits import GOOD, answer, error, raw, request
+from tests.serve.sockets import GOOD, answer, error, raw, request
 
 LIMIT = 1 << 30
 """Bytes of memory that a server may ask for at all."""

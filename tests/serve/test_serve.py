@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
+from stream_can.kafka.loading import load_as
+from stream_can.serve.settings import ServeSettings
 from tests.serve.serving import CLASSES, Row, Server, folds, judge
 
 PROBS = [0.5, 0.3, 0.2]
@@ -274,3 +276,12 @@ def test_one_connection_many_requests_at_once(tmp_path):
         ids = [int(part.split(b",")[0]) for part in data.split(b'"id":')[1:]]
         assert ids == list(range(50))
         connection.close()
+
+
+def test_the_default_state_lies_beside_the_settings(tmp_path):
+    """Where it was started from has no say: it would begin anew there, without a word."""
+    path = tmp_path / "app.toml"
+    path.write_text('classes = ["a", "b"]\n')
+    assert load_as(ServeSettings, path, {}, {}).state == str(tmp_path / "stream_can.sqlite")
+    assert load_as(ServeSettings, path, {"state": "own"}, {}).state == "own"
+    assert load_as(ServeSettings, None, {"classes": "a,b"}, {}).state == "stream_can.sqlite"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -295,3 +297,25 @@ def test_no_rows_are_no_labels():
     before = alarm.to_bytes()
     alarm.learn_many(np.zeros((0, 3)), np.zeros((0, 3)), [])
     assert alarm.to_bytes() == before
+
+
+def test_threads_share_one():
+    """Labels of several threads, while others look and save: each counts once."""
+    rng = np.random.default_rng(0)
+    P, ys = stream(rng, 50, 0.8)
+    alarm, saved, stop = Alarm(), [], threading.Event()
+
+    def look():
+        while not stop.is_set():
+            saved.append(Alarm.from_bytes(alarm.to_bytes()).n)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(200):
+            pool.submit(alarm.learn_many, P, P, ys)
+    stop.set()
+    looking.join()
+    assert alarm.n == 200 * 50
+    assert all(n % 50 == 0 for n in saved)
+    assert Alarm.from_bytes(alarm.to_bytes()).to_bytes() == alarm.to_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -243,3 +244,19 @@ def test_a_ticket_that_went_through_json_is_a_ticket():
         _, ticket = sets.set_one([0.2, 0.3, 0.5])
         sets.learn_one([0.2, 0.3, 0.5], 1, ticket if sets is one else list(ticket))
     assert one.to_bytes() == two.to_bytes()
+
+
+def test_threads_share_one():
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(3), 20)
+    sets = PredictionSets(3)
+
+    def work(_):
+        _, tickets = sets.set_many(P)
+        sets.learn_many(P, [0, 1] * 10, tickets)
+        return PredictionSets.from_bytes(sets.to_bytes()).rows
+
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(work, range(200)))
+    assert sets.rows == 200 * 20
+    assert all(n % 20 == 0 for n in rows)
