@@ -23,7 +23,8 @@ ROW = {"name": "probs", "shape": [1, 3], "datatype": "FP64", "data": [0.5, 0.3, 
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(tmp_path, monkeypatch):
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")  # else each thread reserves 64 MB
     with Server(tmp_path) as server:
         resource.prlimit(server.process.pid, resource.RLIMIT_AS, (LIMIT, LIMIT))
         yield server
