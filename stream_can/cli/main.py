@@ -46,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         extra = EXTRAS.get(missing.partition(".")[0])
         if extra is None:
             raise
-        print(f"stream-can: needs {missing}: pip install 'stream_can[{extra}]'", file=sys.stderr)
+        print(
+            f"stream-can: needs {missing}: pip install '.[{extra}]' in stream_can's folder",
+            file=sys.stderr,
+        )
         return 1
     except BrokenPipeError:
         # Python flushes at exit and would complain once more.

@@ -6,7 +6,7 @@ try:
     import matplotlib  # noqa: F401
 except ImportError:
     raise StreamCANError(
-        "the report is drawn by matplotlib: pip install 'stream_can[report]'"
+        "the report is drawn by matplotlib: pip install '.[report]' in stream_can's folder"
     ) from None
 
 from stream_can.report.page import NoLabels, report, write_report
