@@ -142,7 +142,8 @@ def _codec(
                 )
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"format: {format} needs the package {error.name}: pip install '.[{format}]' in stream_can's folder"
+            f"format: {format} needs the package {error.name}: pip install '.[{format}]' in"
+            " stream_can's folder"
         ) from None
     except ValueError as error:
         raise SettingsError(str(error)) from None

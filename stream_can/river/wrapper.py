@@ -29,7 +29,8 @@ try:
     from stream_can.river.sets import knowing
 except ImportError as error:
     raise ImportError(
-        f"stream_can.river needs river 0.26 or newer ({error}): pip install '.[river]' in stream_can's folder"
+        f"stream_can.river needs river 0.26 or newer ({error}): pip install '.[river]' in"
+        " stream_can's folder"
     ) from error
 
 if TYPE_CHECKING:
