@@ -61,6 +61,10 @@ class Container:
             self.codec = self._reader.codec
         except Exception as error:  # fastavro's are of many kinds
             raise NoContainer(f"no Avro object container file: {_why(error)}") from None
+        try:  # what cannot be written, or not read, is said before anything is learned
+            Writer(io.BytesIO(), json.loads(self._schema.text), codec=self.codec)
+        except Exception as error:
+            raise NoContainer(f"codec {self.codec!r}: {_why(error)}") from None
         self._walker = program_of(self._schema).walker
         self._answer: SchemaText | None = None
 

@@ -112,6 +112,11 @@ class FrameTable:
     ) -> NDArray[np.float64] | list[Any]:
         if len(probs) == 1:
             return _cells(part[probs[0]])
+        for name in probs:
+            if (kind := part[name].dtype).is_nested():
+                raise InvalidRecording(
+                    f"{self._name}: column {name!r} holds {kind}, expected numbers"
+                )
         try:
             numbers = part.select(pl.col(probs).cast(pl.Float64))
         except pl.exceptions.PolarsError as error:

@@ -174,3 +174,10 @@ def test_replay_reads_container_files(tmp_path: Path) -> None:
     failed = subprocess.run(command, capture_output=True, text=True)
     assert failed.returncode == 1
     assert "broken.avro: after record " in failed.stderr
+
+
+def test_a_codec_that_nobody_has_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    data = container(records(60)).replace(b"\x14avro.codec\x08null", b"\x14avro.codec\x10nonsense")
+    code, found, out = run(data)
+    assert (code, found, out) == (2, [], b"")
+    assert "codec 'nonsense': " in capsys.readouterr().err

@@ -557,3 +557,12 @@ def test_a_shape_or_a_delay_that_cannot_be_is_named(tmp_path):
         Recording(file, label=str(tmp_path / "labels.npy"))
     with pytest.raises(ValueError, match=r"label_delay: expected 0 or more rows, below 2\^53"):
         check_labels(10**20, 1)
+
+
+@pytest.mark.fast
+def test_a_column_of_structs_is_named(tmp_path):
+    file = tmp_path / "a.parquet"
+    columns = {f"probs_{name}": [{"x": 0.5}] * 3 for name in "ab"}
+    pl.DataFrame(columns | {"label": ["a"] * 3}).write_parquet(file)
+    with pytest.raises(InvalidRecording, match=r"column 'probs_a' holds Struct.*expected numbers"):
+        list(Recording(file).chunks())
