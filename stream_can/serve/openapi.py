@@ -28,6 +28,7 @@ WHY = {
     413: "the body is too large",
     415: "the body is encoded",
     422: "a message cannot be read; nothing of the request was taken",
+    431: "the head of the request is too large",
     503: "too much at once, or the state file cannot be written; ask again",
 }
 
@@ -182,7 +183,7 @@ def _post(
         "requestBody": {"required": True, "content": body},
         "responses": {
             "200": {"description": "done", "content": answer},
-            **_problems(400, 401, 403, 408, 413, 415, 422, 503, *also),
+            **_problems(400, 401, 403, 408, 413, 415, 422, 431, 503, *also),
         },
     }
 
