@@ -112,20 +112,25 @@ def read(path: str | Path) -> bytes:
     # Of a pipe that nobody writes to, open() would wait.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with open(number, "rb") as file:
-        _require_regular(path, os.fstat(number).st_mode)
+        _mode_of_file(path, os.fstat(number))
         return file.read()
 
 
-def require_replaceable(path: str | Path) -> None:
-    """OSError where :func:`save` would replace something else than a file."""
-    with suppress(FileNotFoundError):
-        _require_regular(path, os.stat(path).st_mode)
+def require_replaceable(path: str | Path) -> int | None:
+    """The mode of the file that :func:`save` would replace, None where there is none; OSError where
+    it is something else than a file."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return _mode_of_file(path, found)
 
 
-def _require_regular(path: str | Path, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+def _mode_of_file(path: str | Path, found: os.stat_result) -> int:
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
         raise OSError(errno.EINVAL, f"{what}, and no file; name another", str(path))
+    return stat.S_IMODE(found.st_mode)
 
 
 def save(data: bytes, path: str | Path) -> None:
@@ -136,9 +141,8 @@ def save(data: bytes, path: str | Path) -> None:
     """
     path = Path(os.path.realpath(path))
     new = path.with_name(path.name + ".new")
-    require_replaceable(path)
+    mode = require_replaceable(path)
     try:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
         new.unlink(missing_ok=True)  # of a run that was killed
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             if mode is not None:

@@ -22,9 +22,9 @@ import numpy as np
 
 from stream_can import Corrector, SnapshotMismatch, snapshot
 from stream_can.stream.task import Task
-from tests import snapshots as make
+from tests import snapshots
 
-TASKS = {*make.TASKS, *make.TASKS_WITH_COLUMNS}
+TASKS = {*snapshots.TASKS, *snapshots.TASKS_WITH_COLUMNS}
 
 NUMBERS = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e30, 1e-320, 5e-324, 0.0, -1.0, 1.0, 7.5]
 INTEGERS = [0, 1, -1, 2, 255, 2**31, 2**53, 2**63 - 1, -(2**63), 2**64 - 1]
@@ -157,10 +157,10 @@ def check_rows(rows: np.ndarray) -> None:
 
 def use_corrector(corrector: Corrector) -> None:
     m = len(corrector.classes)
-    P, y = make.stream(m, 4, seed=3)
+    P, y = snapshots.stream(m, 4, seed=3)
     P = np.vstack([P, np.eye(m)[:2], np.full((1, m), 1 / m)])
     labels = [corrector.classes[k] for k in [*y, *[0] * (len(P) - len(y))]]
-    given = make.values(corrector.segments, len(P))
+    given = snapshots.values(corrector.segments, len(P))
     for _ in range(2):
         check_rows(corrector.process_many(P, segments=given))
         for rows in corrector.explain_many(P, segments=given).values():
@@ -178,8 +178,8 @@ def use_task(found: Task) -> None:
         names = found.lane.messages.classes
         if found.oldest < found.next_prediction:
             found.rebuild([])
-        more = make.records(20, 6, found.corrector.segments)
-        records = [r for r in more if r.topic == "in" or names == tuple(make.NAMES)]
+        more = snapshots.records(20, 6, found.corrector.segments)
+        records = [r for r in more if r.topic == "in" or names == tuple(snapshots.NAMES)]
         for record in records:
             record.offset += start
         result = found.handle(records)
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    kinds = make.kinds()
+    kinds = snapshots.kinds()
     seen: Counter[str] = Counter()
     for i in range(options.count):
         rng = random.Random(f"{options.seed}-{i}")

@@ -66,13 +66,13 @@ class Marks:
         SnapshotMismatch
             These are no marks of offsets below ``end``.
         """
-        begin, packed = (oldest - oldest % 8, b"") if data is None else data
+        begin = oldest - oldest % 8 if data is None else data[0]
         if end - begin > MOST:
             raise SnapshotMismatch(f"snapshot: recent predictions at offsets {begin} to {end}")
         if data is None:
             self._begin, self._bits = begin, bytearray()
             return
-        most = max(0, end - begin + 7) // 8
+        packed, most = data[1], max(0, end - begin + 7) // 8
         try:
             unpack = zlib.decompressobj()
             bits = unpack.decompress(packed, most + 1)

@@ -32,7 +32,7 @@ class Honest(NamedTuple):
     begins: str
 
     def ask(self) -> None:
-        with urllib.request.urlopen(self.address, timeout=280) as answer:
+        with urllib.request.urlopen(self.address, timeout=PATIENCE) as answer:
             assert answer.read().decode().startswith(self.begins)
 
 
@@ -62,7 +62,7 @@ def honest(request: pytest.FixtureRequest) -> Honest:
 
 
 def slow(server: Server) -> socket.socket:
-    stream = socket.create_connection(("127.0.0.1", server.number), timeout=280)
+    stream = socket.create_connection(("127.0.0.1", server.number), timeout=PATIENCE)
     stream.sendall(b"GET /livez HTTP/1.1\r\nX-Slow: ")
     return stream
 

@@ -62,7 +62,7 @@ def test_equals_the_oracle(n, m, labelled):
     assert corrector.fit_report["class_mix"] == (oracle.ref is not None)
 
 
-@pytest.mark.parametrize(("flatter", "trusted"), [(0.6, 0.0), (1.0, 1.0)])
+@pytest.mark.parametrize(("flatter", "trusted"), [(0.6, 0.0), (1.0, 1.0), (2.0, 0.0)])
 def test_where_rows_became_flatter_or_sharper_fitted_is_left_as_it_was_fitted(flatter, trusted):
     """The classifier was replaced behind `fit`: its rows say no more what the class mix is."""
     P, y = rows_of(520, 0)

@@ -582,7 +582,7 @@ def test_kill_9_at_random_moments(tmp_path, kills):
     killed, in_the_middle, row = 0, 0, 0
     while True:
         more = killed < kills or in_the_middle < 3
-        assert killed < 20 * kills, "the kills came before or after the work"
+        assert killed < 10 * kills, "the kills came before or after the work"
         with source.open("rb") as file, out.open("wb") as sink:
             process = subprocess.Popen(
                 command(state=str(state), skip=True, **options), stdin=file, stdout=sink
