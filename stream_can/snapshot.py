@@ -101,7 +101,7 @@ def typed(head: dict[str, Any], kind: type[_T]) -> _T:
         raise SnapshotMismatch(f"snapshot: unreadable: {error}") from None
 
 
-def read(path: str | Path) -> bytes:
+def read(path: str | os.PathLike[str]) -> bytes:
     """The bytes of a file.
 
     Raises
@@ -126,7 +126,7 @@ def require_replaceable(path: str | Path) -> int | None:
     return _mode_of_file(path, found)
 
 
-def _mode_of_file(path: str | Path, found: os.stat_result) -> int:
+def _mode_of_file(path: str | os.PathLike[str], found: os.stat_result) -> int:
     if not stat.S_ISREG(found.st_mode):
         what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
         raise OSError(errno.EINVAL, f"{what}, and no file; name another", str(path))

@@ -15,7 +15,7 @@ from stream_can.kafka.schemas import formats
 from stream_can.kafka.settings import Settings, SettingsError
 from stream_can.method.asking import LabelRequests
 from stream_can.method.paths import FITTED_PATHS, in_order
-from stream_can.snapshot import MAGIC, match
+from stream_can.snapshot import MAGIC, match, read
 from stream_can.stream.entry import FleetTerms
 from stream_can.stream.lanes import Fleet
 from stream_can.stream.messages import Messages
@@ -60,7 +60,7 @@ class Start:
         if settings.classes_from_file is not None:
             path = Path(settings.classes_from_file)
             try:
-                data = path.read_bytes()
+                data = read(path)
                 if data.startswith(MAGIC):
                     corrector = Corrector.from_bytes(data, train_counts=counts, **given)
                     snapshot = corrector.to_bytes()

@@ -6,8 +6,11 @@ codec of what is read, and is a whole file after each write.
 
 from __future__ import annotations
 
+import bz2
 import io
 import json
+import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -15,7 +18,7 @@ import fastavro
 from fastavro.write import Writer
 
 from stream_can.errors import StreamCANError
-from stream_can.pipe.lines import Stop
+from stream_can.pipe.lines import MOST, Stop
 from stream_can.pipe.output import write_all
 from stream_can.stream.codecs.avro import program_of
 from stream_can.stream.codecs.framing import Key, SchemaText
@@ -24,6 +27,32 @@ from stream_can.stream.records import Headers
 
 __all__ = ["Container", "NoContainer"]
 
+
+def _snappy(data: bytes) -> bytes:
+    import cramjam
+
+    length = _varint(io.BytesIO(data).read)
+    return bytes(cramjam.snappy.decompress_raw(data[:-4])) if length <= MOST else bytes(MOST + 1)
+
+
+def _varint(read: Callable[[int], bytes]) -> int:
+    found = 0
+    for shift in range(0, 70, 7):
+        (byte,) = read(1) or (0,)
+        found |= (byte & 127) << shift
+        if byte < 128:
+            break
+    return found
+
+
+CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "null": bytes,
+    "deflate": lambda data: zlib.decompressobj(-15).decompress(data, MOST + 1),
+    "bzip2": lambda data: bz2.BZ2Decompressor().decompress(data, MOST + 1),
+    "xz": lambda data: lzma.LZMADecompressor().decompress(data, MOST + 1),
+    "snappy": _snappy,
+}
+"""What unpacks a block, no further than a little over `MOST`."""
 HEADER = 0
 """What the one schema of a file is called by."""
 
@@ -56,12 +85,15 @@ class Container:
     def __init__(self, source: BinaryIO, stop: Stop) -> None:
         self._input = _Input(source, stop)
         try:
-            self._reader: Any = fastavro.block_reader(self._input)  # type: ignore[arg-type]
-            self._schema = SchemaText("AVRO", json.dumps(self._reader.writer_schema, default=str))
-            self.codec = self._reader.codec
+            head: Any = fastavro.block_reader(self._input)  # type: ignore[arg-type]
+            self._schema = SchemaText("AVRO", json.dumps(head.writer_schema, default=str))
+            self.codec = head.codec
+            self._sync = self._input.last
         except Exception as error:  # fastavro's are of many kinds
             raise NoContainer(f"no Avro object container file: {_why(error)}") from None
-        try:  # what cannot be written, or not read, is said before anything is learned
+        if self.codec not in CODECS:
+            raise NoContainer(f"codec {self.codec!r}: expected one of {', '.join(CODECS)}")
+        try:  # what cannot be written is said before anything is learned
             Writer(io.BytesIO(), json.loads(self._schema.text), codec=self.codec)
         except Exception as error:
             raise NoContainer(f"codec {self.codec!r}: {_why(error)}") from None
@@ -102,17 +134,28 @@ class Container:
                 yield []
                 continue
             try:
-                block = next(self._reader, None)
-                if block is None:
+                if self._input.at_end:
                     return
-                data = block.bytes_.getvalue()
-                yield list(self._split(data, block.num_records))
+                yield list(self._split(*self._block()))
             except Exception as error:
                 if self._input.stopped:
                     return
                 if isinstance(error, StreamCANError | OSError):
                     raise
                 raise NoContainer(f"a block of the container file: {_why(error)}") from None
+
+    def _block(self) -> tuple[bytes, int]:
+        """The next block, unpacked, and how many records it has."""
+        n, size = self._input.read_long(), self._input.read_long()
+        if not 0 <= size <= MOST or n < 0:
+            raise NoContainer(f"a block of {size} bytes with {n} records; {MOST >> 20} MB at most")
+        data, sync = self._input.read(size), self._input.read(16)
+        if len(data) < size or sync != self._sync:
+            raise NoContainer("a block of the container file: cut short, or damaged")
+        data = CODECS[self.codec](data)
+        if len(data) > MOST:
+            raise NoContainer(f"a block of the container file unpacks to over {MOST >> 20} MB")
+        return data, n
 
     def _split(self, data: bytes, n: int) -> Iterator[bytes]:
         at = 0
@@ -152,6 +195,8 @@ class _Input:
         self._left = b""
         self._ended = False
         self._taken = 0
+        self.last = b""
+        """The bytes that were read last."""
 
     @property
     def stopped(self) -> bool:
@@ -177,7 +222,20 @@ class _Input:
         n = len(self._left) if n < 0 else n
         data, self._left = self._left[:n], self._left[n:]
         self._taken += len(data)
+        self.last = data
         return data
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing comes any more; waits for what comes."""
+        while not self._left and not self._ended:
+            self._more()
+        return not self._left
+
+    def read_long(self) -> int:
+        """A number in Avro's zigzag form."""
+        found = _varint(self.read)
+        return (found >> 1) ^ -(found & 1)
 
     def tell(self) -> int:
         """How many bytes were read."""

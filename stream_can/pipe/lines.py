@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, BinaryIO, Self
 
-__all__ = ["Stop", "read_lines"]
+from stream_can.stream.forms import BadMessage
+
+__all__ = ["MOST", "Stop", "read_lines"]
 
 CHUNK = 1 << 17
 """Bytes read at once (16 to 256 kB were measured). With more, a batch of 10 classes does not stay
 in the cache; with less, a batch of 1,000 classes has too few lines."""
+MOST = 64 << 20
+"""Bytes of a line, of a block of a container file, and of what such a block unpacks to."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -80,8 +84,14 @@ def read_lines(
     patience
         How many seconds to wait for more now; if none come, an empty list is yielded. None waits
         for ever.
+
+    Raises
+    ------
+    BadMessage
+        A line is; those before it were yielded.
     """
     parts: list[bytes] = []
+    length = 0
     begun = False
     while (data := stop.read(source, patience())) != b"":
         if data is None:
@@ -92,9 +102,12 @@ def read_lines(
         head, newline, tail = data.rpartition(b"\n")
         if newline:
             yield b"".join([*parts, head]).split(b"\n")
-            parts = []
+            parts, length = [], 0
         if tail:
             parts.append(tail)
+            length += len(tail)
+        if length > MOST:
+            raise BadMessage(f"a line of more than {MOST >> 20} MB: are these JSON lines?")
     if parts and stop.signum is None:
         yield [b"".join(parts)]
 

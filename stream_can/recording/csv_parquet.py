@@ -39,6 +39,10 @@ class FrameTable:
             self.rows = int(scan.select(pl.len()).collect().item())
             if self.rows == 0:
                 raise InvalidRecording(f"{self._name}: no rows, only the header")
+            for name in scan.collect_schema():
+                base, duplicated, _ = name.rpartition("_duplicated_")  # so polars renames it
+                if form == "csv" and duplicated and base in scan.collect_schema():
+                    raise InvalidRecording(f"{self._name}: two columns have the header {base!r}")
             self.first = scan.head(1).collect().row(0, named=True)
         except (pl.exceptions.PolarsError, OSError) as error:
             raise InvalidRecording(f"{self._name}: not a readable {form} file: {error}") from None

@@ -6,11 +6,16 @@ for their labels. Everything that one commit adds is there, or nothing of it.
 
 Where several servers learn together their log is in Kafka; the file has its fold, and in the place
 of entries those that are on their way there.
+
+While a server runs, and after it was killed, what came last lies in ``FILE-wal``. So that nobody
+loses it without a word, the header of the file says whether it needs that one: `OPEN` is written
+before the first change and taken back once the file is all there is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 import uuid
@@ -46,6 +51,12 @@ CREATE TABLE commits (
     number INTEGER PRIMARY KEY, last INTEGER, positions BLOB, kept BLOB, unknown BLOB
 );
 """
+USER_VERSION = 60, 64
+"""Where SQLite's header has a number that is ours to use."""
+WRITE_VERSION = 18
+"""Where it says 2 for a file with a ``-wal``; a copy made by VACUUM INTO has 1."""
+WHOLE, OPEN = bytes(4), b"\0\0\0\1"
+"""That number: the file is all there is, or what came last lies in its ``-wal``."""
 MOST_UNKNOWN = 100_000
 """Ids of labels without a prediction that are remembered, and commits that have some."""
 MOST_FORGOTTEN = 4
@@ -160,25 +171,77 @@ class Journal:
             if not self.path.parent.is_dir():
                 raise StateError(f"state {self.path}: folder {self.path.parent} does not exist")
             snapshot.require_replaceable(self.path)
-            self.path.open("ab").close()  # SQLite's own words would be "disk I/O error"
-            # One connection for all threads, which take turns.
-            self._db = sqlite3.connect(
-                self.path, timeout=0, isolation_level=None, check_same_thread=False
-            )
+            self._wal = Path(os.path.realpath(self.path) + "-wal")
+            # SQLite's own locks end where any descriptor of the file is closed: this one stays.
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                self._open()
+                needs = self._take()
+                if not needs:  # looked at as it lies there: what is not ours is not changed
+                    with contextlib.closing(self._connect("?immutable=1")) as self._db:
+                        made = self._look()
+                    if made:
+                        self._wal.touch()
+                        self._mark(OPEN)
+                # One connection for all threads, which take turns.
+                self._db = self._connect("")
             except BaseException:
-                self._db.close()
+                os.close(self._file)
+                raise
+            try:
+                if needs:
+                    made = self._look()
+                self._open(made)
+            except BaseException:
+                self.close()
                 raise
 
-    def _open(self) -> None:
-        run = self._db.execute
-        run("PRAGMA locking_mode = EXCLUSIVE")
-        run("BEGIN EXCLUSIVE")  # refused where somebody else has it
+    def _connect(self, how: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.path.absolute().as_uri() + how, uri=True, timeout=0, isolation_level=None,
+            check_same_thread=False,
+        )  # fmt: skip
+
+    def _take(self) -> bool:
+        """Make the file ours, and see that nothing of it is missing; whether it needs its
+        ``-wal``."""
         try:
-            made = self._look()
-        finally:
-            run("ROLLBACK")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(
+                f"state {self.path}: another process has it; each server needs a file of its own"
+            ) from None
+        header = os.pread(self._file, 100, 0)
+        left = self._wal.stat().st_size if self._wal.exists() else None
+        if not header and left:
+            raise StateError(
+                f"state {self.path}: missing, and {self._wal.name} is there, with what a killed"
+                " server had learned last: put the file back beside it, or move both away to begin"
+                " anew"
+            )
+        if len(header) < 100:
+            return False  # new, or no SQLite file
+        needs = header[slice(*USER_VERSION)] == OPEN and header[WRITE_VERSION] == 2
+        if needs and left is None:
+            raise StateError(
+                f"state {self.path}: its server was killed, or runs, and {self._wal.name} with"
+                " what it learned last is missing: put it beside the file. Where another program"
+                f" has opened the file since, nothing is missing: make an empty {self._wal.name}"
+            )
+        if not needs and left:
+            raise StateError(
+                f"state {self.path}: it was closed in order, so {self._wal.name} is of another"
+                " file: move that one away, or put its own file back"
+            )
+        return needs
+
+    def _mark(self, what: bytes) -> None:
+        os.pwrite(self._file, what, USER_VERSION[0])
+        os.fsync(self._file)
+
+    def _open(self, made: bool) -> None:
+        run = self._db.execute
+        if not made:
+            run(f"PRAGMA user_version = {int.from_bytes(OPEN)}")
         run("PRAGMA journal_mode = WAL")
         run("BEGIN EXCLUSIVE")
         if not made:
@@ -379,6 +442,14 @@ class Journal:
     def _writing(self, sync: bool) -> Iterator[None]:
         run = self._db.execute
         try:
+            if not os.path.samestat(os.stat(self.path), os.fstat(self._file)):
+                raise FileNotFoundError
+        except FileNotFoundError:
+            raise CannotWrite(
+                f"state {self.path}: was moved away or deleted while its server runs; put it back,"
+                " or start again without it"
+            ) from None
+        try:
             # Without it a commit survives the end of the process, and with it that of the machine.
             run(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             run("BEGIN IMMEDIATE")
@@ -393,5 +464,12 @@ class Journal:
             raise CannotWrite(f"state {self.path}: {error}") from None
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._db.close()
+        """Let go of the file, which is all there is from here on."""
+        try:
+            with contextlib.suppress(sqlite3.Error):  # a full disk: it stays as after a kill
+                busy, _, _ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if not busy:
+                    self._mark(WHOLE)
+            self._db.close()
+        finally:
+            os.close(self._file)

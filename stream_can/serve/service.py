@@ -188,7 +188,8 @@ class Service:
         have, want, fleet = self.replica.settings, self.start.settings, self.start.fleet
         changed = {name: value for name, value in want.items() if have[name] != value}
         if changed or fleet != self.replica.terms.fleet:
-            log.info("settings of the corrector change: %s", changed or "max_lanes or [models]")
+            if self.replica.offset > 1:  # a new log is told of them too, after its start
+                log.info("settings of the corrector change: %s", changed or "max_lanes or [models]")
             app, number = self.replica.terms.app, self.replica.terms.generation + 1
             self._tell(entry.settings(changed, number, app=app, fleet=fleet))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, StructType
 
+from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.spark.columns import (
     arrays,
@@ -97,7 +97,7 @@ def correct(
     if isinstance(state, Corrector):
         data = state.to_bytes()
     else:
-        data = state if isinstance(state, bytes) else Path(state).read_bytes()
+        data = state if isinstance(state, bytes) else snapshot.read(state)
         state = Corrector.from_bytes(data)  # what is wrong with it is said here
     made = None if sets is None else of_state(sets, state).to_bytes()
     names, vectors = df.columns, is_vector(df, probs)

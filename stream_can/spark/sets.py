@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
 from stream_can.method.classes import json_name
@@ -36,9 +36,7 @@ def of_state(
             f" to keep a promise, or take Learning(..., sets={sets})"
         )
     if not isinstance(sets, PredictionSets):
-        sets = PredictionSets.from_bytes(
-            sets if isinstance(sets, bytes) else Path(sets).read_bytes()
-        )
+        sets = PredictionSets.from_bytes(sets if isinstance(sets, bytes) else snapshot.read(sets))
     if sets.classes != corrector.classes:
         raise SnapshotMismatch(
             f"sets: of classes {list(sets.classes)}, the state has {list(corrector.classes)}"

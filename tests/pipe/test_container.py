@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def run(data: bytes, **options: Any) -> tuple[int, list[dict[str, Any]], bytes]:
     return code, found, out.getvalue()
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate"])
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz", "snappy"])
 def test_avro_and_lines_are_corrected_alike(codec: str) -> None:
     given = records(400)
     code, found, data = run(container(given, codec=codec, sync_interval=500))
@@ -174,6 +175,25 @@ def test_replay_reads_container_files(tmp_path: Path) -> None:
     failed = subprocess.run(command, capture_output=True, text=True)
     assert failed.returncode == 1
     assert "broken.avro: after record " in failed.stderr
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "snappy"])
+def test_a_block_unpacks_to_so_much_at_most(codec: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Some 100 kB that stand for 200 MB: refused before the memory is taken."""
+    large = [{"id": "a", "probs": [0.2, 0.3, 0.5], "label": None, "blob": bytes(200 << 20)}]
+    data = container(large, codec=codec)
+    tracemalloc.start()
+    assert run(data)[0] == 1
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "unpacks to over 64 MB" in capsys.readouterr().err
+    assert most < 160 << 20
+
+
+def test_a_block_is_not_waited_for_whatever_its_size(capsys: pytest.CaptureFixture[str]) -> None:
+    head = container([])
+    assert run(head + b"\x02" + b"\xfe" * 8 + b"\x01" + head)[0] == 1
+    assert "64 MB at most" in capsys.readouterr().err
 
 
 def test_a_codec_that_nobody_has_is_named(capsys: pytest.CaptureFixture[str]) -> None:

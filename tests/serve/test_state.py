@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
@@ -68,6 +69,27 @@ class User(threading.Thread):
                             self.again += answer.json()["statuses"]
 
 
+def copy_of_running(state, copy):
+    """As docs/serve.md says."""
+    copy.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(state)) as db:
+        db.execute("VACUUM INTO ?", (str(copy),))
+
+
+def copy_of_killed(state, copy):
+    """As docs/serve.md says."""
+    for end in ("", "-wal"):
+        if (found := Path(f"{state}{end}")).exists():
+            shutil.copy(found, f"{copy}{end}")
+
+
+def labels_in(state):
+    journal = Journal(state)
+    learned = journal.read().replica.corrector.n_labels
+    journal.close()
+    return learned
+
+
 @pytest.mark.long
 def test_killed_at_random_moments(tmp_path, kills):
     """Predictions and labels of three users; each label is acknowledged and learned once, and each
@@ -80,7 +102,13 @@ def test_killed_at_random_moments(tmp_path, kills):
             one.start()
         for _ in range(kills):
             time.sleep(chance.uniform(0.05, 0.7))
+            before = sum(one.acknowledged for one in users)
+            copy_of_running(server.state, tmp_path / "running.sqlite")
+            assert labels_in(tmp_path / "running.sqlite") >= before
+            before = sum(one.acknowledged for one in users)
             server.stop(signal.SIGKILL)
+            copy_of_killed(server.state, tmp_path / "killed.sqlite")
+            assert labels_in(tmp_path / "killed.sqlite") >= before
             server.start()
         stop.set()
         for one in users:
@@ -171,6 +199,53 @@ def test_a_file_that_cannot_be_used(tmp_path):
     server.config.write_text(server.config.read_text().replace('"ant"', '"eel"'))
     server.config.write_text(server.config.read_text() + 'label = "truth"\n')
     refused("label is 'label' in the log and 'truth' here")
+
+
+def test_a_part_of_what_a_kill_leaves_is_refused(tmp_path):
+    """The file and its -wal are one state: neither alone, nor with that of another, begins."""
+    with Server(tmp_path) as server:
+        server.correct({"id": 1, "probs": PROBS})
+        server.label({"id": 1, "label": "dog"})
+        server.stop(signal.SIGKILL)
+    killed = tmp_path / "killed.sqlite"
+    copy_of_killed(server.state, killed)
+    wal = Path(f"{server.state}-wal")
+
+    def refused(why):
+        code, said = server.run()
+        assert (code, why in said) == (3, True), said
+
+    wal.rename(tmp_path / "wal")
+    refused("its server was killed, or runs, and state.sqlite-wal with what it learned last")
+    server.state.unlink()
+    shutil.copy(tmp_path / "wal", wal)
+    refused("missing, and state.sqlite-wal is there")
+    copy_of_killed(killed, server.state)
+    assert labels_in(server.state) == 1
+    assert not wal.exists(), "it was closed in order"
+    assert labels_in(server.state) == 1
+    shutil.copy(tmp_path / "wal", wal)
+    refused("state.sqlite-wal is of another file")
+    wal.unlink()
+    shutil.copy(killed, server.state)
+    wal.touch()  # as the message says
+    Journal(server.state).close()
+
+
+def test_a_file_that_vanishes_is_missed(tmp_path):
+    """Labels are refused and not written where no next start would find them."""
+    with Server(tmp_path) as server:
+        server.correct(*({"id": i, "probs": PROBS} for i in range(3)))
+        assert server.label({"id": 0, "label": "dog"}) == ["learned"]
+        away = server.state.rename(tmp_path / "away")
+        status, said = server.post("/labels", '{"id": 1, "label": "dog"}')
+        assert status == 503
+        assert "was moved away or deleted while its server runs; put it back" in said["error"]
+        away.rename(server.state)
+        wait("it is back", lambda: server.client.get("/readyz").status_code == 200)
+        assert server.label({"id": 1, "label": "dog"}) in (["learned"], ["repeated"])
+        server.stop()
+    assert labels_in(server.state) == 2
 
 
 def test_a_changed_setting_is_in_force(tmp_path):

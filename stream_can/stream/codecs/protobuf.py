@@ -17,7 +17,6 @@ import base64
 from array import array
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -28,6 +27,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from stream_can import snapshot
 from stream_can.errors import UnknownClass
 from stream_can.method.classes import json_name
 from stream_can.stream.codecs.codec import ASKED
@@ -129,7 +129,7 @@ class ProtobufCodec:
         self.schemas, self._name, self._raw, self._asks = schemas, message, raw, asks
         path = None if isinstance(descriptor, bytes) else fspath(descriptor)
         try:
-            data = descriptor if isinstance(descriptor, bytes) else Path(descriptor).read_bytes()
+            data = descriptor if isinstance(descriptor, bytes) else snapshot.read(descriptor)
             self._types = output_types(
                 data, message, probs.split("."), raw, asks=asks, first_field=first_field
             )
