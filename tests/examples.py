@@ -4,5 +4,5 @@ import os
 
 
 def examples(few: int) -> int:
-    """So many; with STREAM_CAN_EXAMPLES=10 ten times as many, which is the long run."""
-    return few * int(os.environ.get("STREAM_CAN_EXAMPLES", "1"))
+    """So many; with TESTS_EXAMPLES=10 ten times as many, which is the long run."""
+    return few * int(os.environ.get("TESTS_EXAMPLES", "1"))

@@ -71,8 +71,8 @@ def test_truncated_or_flipped_bytes_are_refused(draw):
 
 
 def test_mutations_with_good_checksums_are_refused_or_give_probabilities():
-    """STREAM_CAN_MUTATIONS=100000 makes a long run of it; see tests/mutations.py."""
-    count = os.environ.get("STREAM_CAN_MUTATIONS", "4000")
+    """TESTS_MUTATIONS=100000 makes a long run of it; see tests/mutations.py."""
+    count = os.environ.get("TESTS_MUTATIONS", "4000")
     command = [sys.executable, "-W", "error", "-m", "tests.mutations", "--count", count]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

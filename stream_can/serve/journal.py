@@ -167,7 +167,7 @@ class Journal:
         self._number = 0
         self._holding: deque[tuple[int, int]] = deque()
         """Commits with predictions that may wait still: number, and the last one's offset."""
-        with self._explained():
+        with self.explained():
             if not self.path.parent.is_dir():
                 raise StateError(f"state {self.path}: folder {self.path.parent} does not exist")
             snapshot.require_replaceable(self.path)
@@ -291,7 +291,7 @@ class Journal:
 
     def rename(self) -> Shared:
         """Take another name in the log, where the one we had is forgotten there."""
-        with self._explained():
+        with self.explained():
             self._db.execute("BEGIN IMMEDIATE")
             self._name_writer()
             self._db.execute("UPDATE outbox SET number = number - (SELECT min(number) FROM outbox)")
@@ -307,7 +307,7 @@ class Journal:
         return Shared(about["writer"], about["next"], sends, about.get("labels_from"))
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """StateError for what SQLite and the fold may raise."""
         path = self.path
         try:
@@ -325,7 +325,7 @@ class Journal:
                 f"state {path}: damaged ({error}); move it away to begin anew, or put a copy back"
             ) from None
         except (
-            SnapshotMismatch, BadEntry, NewerEntry, msgspec.MsgspecError, UnicodeDecodeError,
+            SnapshotMismatch, BadEntry, NewerEntry, msgspec.MsgspecError, ValueError, TypeError,
         ) as error:  # fmt: skip
             raise StateError(
                 f"state {path}: {error}; move it away to begin anew, or put a copy back"
@@ -340,7 +340,7 @@ class Journal:
             It is damaged, or of a newer release.
         """
         run = self._db.execute
-        with self._explained():
+        with self.explained():
             folded: dict[bytes, bytes] = dict(run("SELECT key, value FROM folded"))
             data = folded.get(SHARED_KEY)
             replica = Replica() if data is None else shared.unpack(data, folded)

@@ -107,7 +107,8 @@ class Service:
         """Where several learn together."""
         self.journal = Journal(settings.state, settings.learned_topic if together else None)
         try:
-            self._restore()
+            with self.journal.explained():
+                self._restore()
         except BaseException:
             self.close()
             raise

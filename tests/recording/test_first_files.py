@@ -99,6 +99,8 @@ REFUSED = [
     ("Excel", "a.xlsx", b"PK\x03\x04", {}, "an Excel file; save its sheet as CSV"),
     ("Excel by another name", "a.csv", b"PK\x03\x04..[Content_Types].xml", {}, "an Excel file"),
     ("nothing", "a.csv", "", {}, "the file is empty"),
+    ("a header twice", "a.csv", "cat,dog,cat,label\n.2,.5,.3,cat\n", {},
+     "two columns have the header 'cat'"),
     ("a header alone", "a.csv", "probs_a,probs_b,label\n", {}, "no rows, only the header"),
 ]  # fmt: skip
 

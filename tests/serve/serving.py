@@ -45,7 +45,8 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
         host = self.settings.get("http_host", "127.0.0.1")
         self.host = host
-        self.client = httpx.Client(base_url=f"http://{host}:{self.port}", timeout=PATIENCE)
+        url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        self.client = httpx.Client(base_url=url, timeout=PATIENCE)
 
     def start(self, **options: Any) -> Self:
         """Start it, and wait until it answers."""
