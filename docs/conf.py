@@ -28,6 +28,7 @@ from stream_can.version import __version__
 with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
     warnings.simplefilter("ignore", DeprecationWarning)
     from stream_can.kafka import options
+    from stream_can.method.settings import SETTINGS, about
     from stream_can.serve import options as serve_options
 
 with mock(["pyspark"]):  # 450 MB, for four docstrings
@@ -139,9 +140,13 @@ def command_help(command: str) -> str:
 
 
 def settings(of: str) -> str:
-    """Every setting of ``stream-can run``, or ``serve``."""
-    found = serve_options() if of == "of serve" else options()
-    rows = [f"| `{option.name}` | {option.help} |" for option in found]
+    """Every setting of ``stream-can run``, ``serve`` or a corrector."""
+    if of == "of a corrector":
+        found = [(name, about(name)) for name in SETTINGS]
+    else:
+        every = serve_options() if of == "of serve" else options()
+        found = [(option.name, option.help) for option in every]
+    rows = [f"| `{name}` | {text} |" for name, text in found]
     return "\n".join(["| setting | what it says |", "|---|---|", *rows])
 
 

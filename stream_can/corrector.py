@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from numbers import Real
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, NamedTuple, Self, Unpack, overload
 
 import msgspec
 import numpy as np
@@ -23,9 +23,11 @@ from stream_can.method.prior import laplace
 from stream_can.method.rows import names_of, unordered
 from stream_can.method.segments import Texts, column_names, text_of, texts_of
 from stream_can.method.settings import (
-    DEFAULTS,
-    Settings,
+    LOOP,
+    CorrectorKeywords,
     check_settings,
+    settings_of,
+    takes_settings,
 )
 from stream_can.method.state import (
     JUDGED,
@@ -100,6 +102,7 @@ class CorrectorHead(msgspec.Struct):
     segments: SegmentsHead | None = None
 
 
+@takes_settings
 class Corrector:
     """Corrects a classifier's probability vectors as they stream by and learns from late labels.
 
@@ -115,29 +118,8 @@ class Corrector:
         or their number m for 0..m-1. A member of a str or int Enum stands for its value.
     train_counts
         Training rows per class: shape (m,), or {class: count}. Uniform where not given.
-    paths
-        Which of "raw", "can", "temperature", "temperature+can", "vector", "vector+can", "matrix"
-        and "matrix+can" to mix. All of them by default, without the last two above 256 classes.
-    half_life
-        After how many events what was learned counts half: labels for everything that is learned
-        from labels, confident predictions for the column sums of CAN. ``inf`` forgets nothing.
-    uncertainty, k, threshold
-        CAN corrects rows whose uncertainty is at least ``threshold``; one of "topk_entropy" (of the
-        ``k`` largest), "entropy", "margin" and "any_topk_entropy".
-    pseudo_count
-        Weight of the prior in CAN's column sums, in rows; m by default.
-    prior_strength
-        Weight of the training prior against the labels that arrived, in labels; m by default,
-        ``inf`` for a prior that never moves.
-    label_noise
-        The share of the labels that are wrong, each any class: what they teach counts as far as the
-        row makes them likely. See :func:`stream_can.label_noise`.
-    segments
-        The names of columns that come with predictions: tenant, country. What the labels of a value
-        say moves its rows, as far as it has proved right.
-    segments_mb
-        The most that the values of all columns may take, in MiB, about 350 bytes a value at m = 10;
-        then the one whose last label is oldest is dropped.
+    **settings
+        Those of :class:`stream_can.CorrectorKeywords`.
 
     Raises
     ------
@@ -165,38 +147,21 @@ class Corrector:
         classes: int | Iterable[Hashable],
         *,
         train_counts: ArrayLike | Mapping[Any, float] | None = None,
-        paths: Iterable[str] | None = None,
-        half_life: float = DEFAULTS.half_life,
-        uncertainty: str = DEFAULTS.uncertainty,
-        k: int = DEFAULTS.k,
-        threshold: float = DEFAULTS.threshold,
-        pseudo_count: float | None = DEFAULTS.pseudo_count,
-        prior_strength: float | None = DEFAULTS.prior_strength,
-        label_noise: float = DEFAULTS.label_noise,
-        segments: Iterable[str] = (),
-        segments_mb: float = 64,
+        **settings: Unpack[CorrectorKeywords],
     ) -> None:
         names = class_names(classes)
         self._fewest = m = len(names)
         index = ClassIndex(names)
         counts = None if train_counts is None else _counts_in_order(train_counts, index)
+        given = settings_of(settings)
+        paths = given.paths
         own = path_names.default_paths(m) if paths is None else path_names.in_order(paths)
-        self._settings = check_settings(
-            {
-                "half_life": half_life,
-                "uncertainty": uncertainty,
-                "k": k,
-                "threshold": threshold,
-                "pseudo_count": pseudo_count,
-                "prior_strength": prior_strength,
-                "label_noise": label_noise,
-            }
-        )
-        columns = column_names(segments)
+        self._settings = {name: getattr(given, name) for name in LOOP}
+        columns = column_names(given.segments or ())
         if columns:
             own = path_names.segmented(own)
         content = Content(names, counts, own, None, columns)
-        values = Values(columns, m, _bytes_of(segments_mb)) if columns else None
+        values = Values(columns, m, _bytes_of(given.segments_mb)) if columns else None
         self._begin(new_state(m, own, len(columns)), content, index, values)
 
     def _begin(
@@ -688,9 +653,8 @@ class Corrector:
         classes
             Where given, the classes the snapshot must have.
         **settings
-            ``half_life``, ``uncertainty``, ``k``, ``threshold``, ``pseudo_count``,
-            ``prior_strength`` and ``segments_mb`` replace those of the snapshot; ``paths``,
-            ``train_counts`` and ``segments`` must match it.
+            Those of a :class:`Corrector`, in place of the snapshot's; ``paths``, ``segments`` and
+            ``train_counts`` must be those that it has.
 
         Raises
         ------
@@ -708,26 +672,21 @@ class Corrector:
         self._fewest = len(content.classes)
         if classes is not None:
             snapshot.match("classes", content.classes, class_names(classes))
-        if settings.get("paths") is not None:
+        counts = settings.pop("train_counts", None)
+        given = check_settings({k: v for k, v in settings.items() if v is not None or k in LOOP})
+        if "paths" in given:
             own = path_names.own(content.paths)
-            snapshot.match("paths", own, path_names.in_order(path_names.own(settings["paths"])))
-        if settings.get("train_counts") is not None:
-            counts = _counts_in_order(settings["train_counts"], ClassIndex(content.classes))
+            snapshot.match("paths", own, path_names.in_order(path_names.own(given["paths"])))
+        if counts is not None:
+            want = _counts_in_order(counts, ClassIndex(content.classes))
             own_counts = content.train_counts
             have = () if own_counts is None else tuple(own_counts.tolist())
-            snapshot.match("train_counts", have, tuple(counts.tolist()))
-        if settings.get("segments") is not None:
-            snapshot.match("columns", content.columns, column_names(settings["segments"]))
-        if settings.get("segments_mb") is not None and values is not None:
-            values.limit = _bytes_of(settings["segments_mb"])
-        apart = ("paths", "train_counts", "segments", "segments_mb")
-        changed = {k: v for k, v in settings.items() if k not in apart}
-        unknown = sorted(changed.keys() - self._settings.keys())
-        if unknown:
-            raise TypeError(
-                f"from_bytes: unknown setting {unknown[0]!r}; known: {', '.join(self._settings)}"
-            )
-        self._settings |= check_settings(changed)
+            snapshot.match("train_counts", have, tuple(want.tolist()))
+        if "segments" in given:
+            snapshot.match("columns", content.columns, column_names(given["segments"]))
+        if "segments_mb" in given and values is not None:
+            values.limit = _bytes_of(given["segments_mb"])
+        self._settings |= {name: given[name] for name in LOOP if name in given}
         self._begin(state, content, ClassIndex(content.classes), values)
         return self
 
@@ -746,7 +705,7 @@ class Corrector:
                 paths = (*paths, *path_names.FITTED_PATHS)
             if list(paths) != head.paths:
                 raise ValueError(f"paths: {head.paths}, expected {list(paths)}")
-            if strange := head.settings.keys() ^ set(Settings.__struct_fields__):
+            if strange := head.settings.keys() ^ set(LOOP):
                 raise ValueError(f"settings: {min(strange)!r} is missing or unknown")
             self._settings = check_settings(head.settings)
             values = None
@@ -992,8 +951,6 @@ class Corrector:
 
 def _bytes_of(mb: float) -> int:
     """A bound in MiB as bytes."""
-    if isinstance(mb, bool) or not isinstance(mb, int | float) or not 0 < mb < 1 << 30:
-        raise ValueError(f"segments_mb: {mb!r}, expected a number > 0: the memory for values")
     return max(1, int(mb * (1 << 20)))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Sized
-from typing import Any, Self
+from collections.abc import Mapping, Sequence, Sized
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.method.segments import given_texts
-from stream_can.method.settings import DEFAULTS, Settings
+from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
 from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 
@@ -43,6 +43,7 @@ Array = NDArray[np.float64]
 PREFIT = "prefit"
 
 
+@takes_settings
 class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Correct a classifier's probabilities, at once from held-out rows and later from late labels.
 
@@ -61,14 +62,13 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     train_counts
         Training rows per class, {class: count} or in the order of ``classes_``; those of ``y``
         where not given, and with "prefit" uniform.
-    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength, label_noise
-        Of the :class:`stream_can.Corrector`.
-    segments, segments_mb
-        Of the :class:`stream_can.Corrector`: columns of X, which is a data frame then, whose values
-        say more than the classifier makes of them. The classifier sees them as ever.
     sets
         The share of the labelled rows whose set of :meth:`predict_set` is to hold the label: 0.9.
         None for no sets.
+    **settings
+        Those of :class:`stream_can.CorrectorKeywords`.
+
+    ``segments`` are columns of X, which is a data frame then; the classifier sees them as ever.
 
     Attributes
     ----------
@@ -101,32 +101,14 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         *,
         cv: Any = 5,
         train_counts: ArrayLike | Mapping[Any, float] | None = None,
-        paths: Iterable[str] | None = None,
-        half_life: float = DEFAULTS.half_life,
-        uncertainty: str = DEFAULTS.uncertainty,
-        k: int = DEFAULTS.k,
-        threshold: float = DEFAULTS.threshold,
-        pseudo_count: float | None = DEFAULTS.pseudo_count,
-        prior_strength: float | None = DEFAULTS.prior_strength,
-        label_noise: float = DEFAULTS.label_noise,
-        segments: Sequence[str] = (),
-        segments_mb: float = 64,
         sets: float | None = None,
+        **settings: Unpack[CorrectorKeywords],
     ) -> None:
         self.estimator = estimator
         self.cv = cv
         self.train_counts = train_counts
-        self.paths = paths
-        self.half_life = half_life
-        self.uncertainty = uncertainty
-        self.k = k
-        self.threshold = threshold
-        self.pseudo_count = pseudo_count
-        self.prior_strength = prior_strength
-        self.label_noise = label_noise
-        self.segments = segments
-        self.segments_mb = segments_mb
         self.sets = sets
+        self.__dict__.update(keywords(settings))
 
     # ---- train
 
@@ -206,9 +188,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.corrector_ = Corrector(
             self.classes_.tolist(),
             train_counts=counts if self.train_counts is None else self.train_counts,
-            paths=self.paths,
-            segments=self.segments,
-            segments_mb=self.segments_mb,
             **self._settings(),
         )
         self.sets_ = None if miss is None else PredictionSets(self.classes_.tolist(), miss)
@@ -222,7 +201,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 setattr(self, name, getattr(model, name))
 
     def _settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in Settings.__struct_fields__}
+        return {name: getattr(self, name) for name in SETTINGS}
 
     @property
     def _is_prefit(self) -> bool:
@@ -359,8 +338,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self._take(self.estimator)
         if kept is not None and (kept.miss != miss or [*kept.classes] != self.classes_.tolist()):
             raise SnapshotMismatch(f"snapshot: of {kept}, but the estimator has sets={self.sets}")
-        own = ("paths", "segments", "segments_mb")
-        settings = self._settings() | {name: getattr(self, name) for name in own}
+        settings = self._settings() | {"segments": self.segments or ()}  # also none must match
         self.corrector_ = Corrector.from_bytes(snapshot, self.classes_.tolist(), **settings)
         if kept is None and miss is not None:
             kept = PredictionSets(self.classes_.tolist(), miss)

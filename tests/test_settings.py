@@ -5,6 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +16,14 @@ import pytest
 from stream_can import Corrector, batch_can, topk_entropy
 from stream_can.cli.options import CorrectorOptions
 from stream_can.kafka import SettingsError, load, options
-from stream_can.method.settings import DEFAULTS, Settings, about
+from stream_can.method.settings import DEFAULTS, LOOP, SETTINGS, about
 from stream_can.method.uncertain import UNCERTAINTIES
 from stream_can.river import CorrectedClassifier
 from stream_can.sklearn import StreamCalibrator
 
 pytestmark = pytest.mark.fast
 
-NAMES = Settings.__struct_fields__
+ROOT = Path(__file__).parents[1]
 PAIR = [[0.5, 0.5], [0.9, 0.1]]
 
 TAKE_K = {
@@ -36,17 +40,85 @@ TAKE_K = {
 )
 def test_signatures_have_the_defaults(call):
     parameters = inspect.signature(call).parameters
-    own = [name for name in NAMES if name in parameters]
-    assert own == list(NAMES) if inspect.isclass(call) else "k" in own
+    own = [name for name in SETTINGS if name in parameters]
+    assert own == list(SETTINGS) if inspect.isclass(call) else "k" in own
     for name in own:
         assert parameters[name].default == getattr(DEFAULTS, name)
+
+
+ADDED = """    damping: Annotated[float, _is(0.5, "a number for a test", ge=0, le=1)]
+    segments: Annotated[
+"""
+FOUND = """
+import inspect, os, sys
+from pathlib import Path
+import pytest
+from stream_can import Corrector
+from stream_can.cli.main import main
+from stream_can.kafka import SettingsError, load, options
+from stream_can.river import CorrectedClassifier
+from stream_can.serve.settings import load as load_serve, options as serve_options
+from stream_can.sklearn import StreamCalibrator
+
+for kind in (Corrector, CorrectedClassifier, StreamCalibrator):
+    assert inspect.signature(kind).parameters["damping"].default == 0.5
+    assert "    damping\\n        A number for a test (0.5).\\n" in kind.__doc__
+assert Corrector.from_bytes(Corrector(2, damping=0.3).to_bytes(), damping=1).classes == (0, 1)
+with pytest.raises(ValueError, match="damping: 7, expected a number >= 0 and <= 1: a number for"):
+    Corrector(2, damping=7)
+assert StreamCalibrator(None, damping=0.1).get_params()["damping"] == 0.1
+assert CorrectedClassifier(None, damping=0.1)._get_params()["damping"] == 0.1
+given = {"bootstrap_servers": "a:1", "application_id": "a", "input": "i", "output": "o"}
+Path("a.toml").write_text("damping = 0.25\\n")
+for path, option, env in [
+    ("a.toml", {}, {}), (None, {"damping": "0.25"}, {}), (None, {}, {"STREAM_CAN_DAMPING": "0.25"}),
+]:
+    assert load(path, given | {"classes": "x,y"} | option, env).corrector == {"damping": 0.25}
+    assert load_serve(path, {"classes": "x,y"} | option, env).corrector == {"damping": 0.25}
+for those in (options(), serve_options()):  # the tables of the reference
+    assert {one.name: one.help for one in those}["damping"] == "a number for a test (0.5)"
+for command in ("pipe", "replay", "compare", "run", "serve"):
+    try:
+        main([command, "--help"])
+    except SystemExit:
+        pass
+"""
+
+
+def test_a_setting_is_added_in_one_place(tmp_path):
+    """And found in every other."""
+    package = tmp_path / "stream_can"
+    (package / "method").mkdir(parents=True)
+    for folder in (ROOT / "stream_can", ROOT / "stream_can" / "method"):
+        to = package / folder.relative_to(ROOT / "stream_can")
+        for one in folder.iterdir():
+            if one.name not in ("method", "settings.py", "__pycache__"):
+                (to / one.name).symlink_to(one)
+    text = (ROOT / "stream_can" / "method" / "settings.py").read_text()
+    changed = text.replace("    segments: Annotated[\n", ADDED)
+    assert changed != text
+    (package / "method" / "settings.py").write_text(changed)
+    done = subprocess.run(
+        [sys.executable, "-c", FOUND], cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "COLUMNS": "200"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("--damping") == 5
+    assert done.stdout.count("number for a test (0.5)") == 5
+
+
+def test_a_setting_that_is_none_is_named():
+    with pytest.raises(TypeError, match="unknown setting 'half_live'; did you mean half_life"):
+        Corrector(2, half_live=3)
+    with pytest.raises(TypeError, match="unknown setting 'x'; known: paths, half_life"):
+        Corrector.from_bytes(Corrector(2).to_bytes(), x=3)
 
 
 def test_every_setting_is_an_option_and_a_setting_of_kafka_with_its_help():
     fields = {field.name: field for field in dataclasses.fields(CorrectorOptions)}
     kafka = {option.name: option.help for option in options()}
-    assert fields.keys() == {"train_counts", "paths", "segments", "segments_mb", *NAMES}
-    for name in NAMES:
+    assert fields.keys() == {"train_counts", *SETTINGS}
+    for name in LOOP:
         assert kafka[name] == about(name)
 
 
@@ -110,7 +182,7 @@ def test_kafka_refuses_a_setting_with_the_same_words():
 def test_settings_are_kept_as_given():
     corrector = Corrector(2, half_life=7, k=np.int64(4), threshold=np.float64(0.5))
     kept = corrector.settings
-    assert list(kept) == list(NAMES)
+    assert list(kept) == list(LOOP)
     assert [type(kept[name]) for name in ("half_life", "k", "threshold")] == [int, int, float]
     assert Corrector.from_bytes(corrector.to_bytes()).settings == kept
 

@@ -4,47 +4,34 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from stream_can.cli.arguments import Whole
 from stream_can.errors import StreamCANError
-from stream_can.method.settings import about
+from stream_can.method.settings import SETTINGS, about, kind_of
 
 __all__ = ["NO_OPTIONS", "CorrectorOptions", "listed", "names_of"]
 
 CORRECTOR = Group("Corrector", help="Every default is good; see docs/method.md for what each does.")
 
 
-def _about(name: str) -> Parameter:
-    text = about(name)
-    return Parameter(help=f"{text[0].upper()}{text[1:]}.")
+def _option(name: str) -> Any:
+    text, kind = about(name), {int: Whole, float: float, bool: bool}.get(kind_of(name), str)
+    return Annotated[kind | None, Parameter(help=f"{text[0].upper()}{text[1:]}.")]
 
 
-@Parameter(name="*", group=CORRECTOR)
 @dataclass(frozen=True, kw_only=True)
-class CorrectorOptions:
-    """What a corrector can be told; None is "not given"."""
+class _Options:
+    """What a corrector can be told, with commas where that is several; None is "not given"."""
 
     train_counts: str | None = None
     """Training rows per class, in the order of the classes: 900,80,20."""
-    paths: str | None = None
-    """Paths to mix: raw,can,temperature,... (all)."""
-    half_life: Annotated[float | None, _about("half_life")] = None
-    uncertainty: Annotated[str | None, _about("uncertainty")] = None
-    k: Annotated[Whole | None, _about("k")] = None
-    threshold: Annotated[float | None, _about("threshold")] = None
-    pseudo_count: Annotated[float | None, _about("pseudo_count")] = None
-    prior_strength: Annotated[float | None, _about("prior_strength")] = None
-    label_noise: Annotated[float | None, _about("label_noise")] = None
-
-    segments: str | None = None
-    """Columns whose values come with the predictions: carrier,origin; see docs/segments.md."""
-    segments_mb: float | None = None
-    """Memory for the values of all columns (64)."""
+    if TYPE_CHECKING:
+        segments: str | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -56,13 +43,28 @@ class CorrectorOptions:
         given = {name: value for name, value in vars(self).items() if value is not None}
         if "train_counts" in given:
             given["train_counts"] = [float(count) for count in listed(given["train_counts"])]
-        if "paths" in given:
-            given["paths"] = listed(given["paths"])
-        if "segments" in given:
-            given["segments"] = self.columns
-        return given
+        return {
+            name: listed(value) if name in SETTINGS and kind_of(name) is list else value
+            for name, value in given.items()
+        }
 
 
+if TYPE_CHECKING:
+
+    class CorrectorOptions(_Options):
+        """An option for each setting."""
+
+else:
+    CorrectorOptions = Parameter(name="*", group=CORRECTOR)(
+        make_dataclass(
+            "CorrectorOptions",
+            [(name, _option(name), None) for name in SETTINGS],
+            bases=(_Options,),
+            frozen=True,
+            kw_only=True,
+            namespace={"__module__": __name__},
+        )
+    )
 NO_OPTIONS = CorrectorOptions()
 
 

@@ -19,8 +19,11 @@ import msgspec
 
 from stream_can.kafka.client.options import OURS, option_defaults
 from stream_can.kafka.settings import Settings, SettingsError
+from stream_can.method.settings import SETTINGS, kind_of
 
 S = TypeVar("S", bound=Settings)
+LISTS = {"bootstrap_servers", "classes", "train_counts"}
+LISTS |= {name for name in SETTINGS if kind_of(name) is list}
 PREFIX = "STREAM_CAN_"
 INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
 ADDRESS = re.compile(r"(tcp|udp|sctp)://")
@@ -130,8 +133,7 @@ def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
 
 def _listed(name: str, value: Any) -> Any:
     """Lists are written with commas where there is only text."""
-    lists = ("bootstrap_servers", "classes", "train_counts", "paths", "segments")
-    if name in lists and isinstance(value, str):
+    if name in LISTS and isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
 

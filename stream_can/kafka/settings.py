@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterable
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -25,8 +26,7 @@ from stream_can.kafka.client.options import PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
-from stream_can.method.settings import Settings as CorrectorSettings
-from stream_can.method.settings import about, check_settings
+from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
 from stream_can.stream.fields import Fields
 from stream_can.stream.identity import Identity
 from stream_can.trust.promise import miss_of
@@ -60,29 +60,40 @@ def _is(help_: str, **bounds: Any) -> Meta:
     return Meta(description=help_, **bounds)
 
 
+SEGMENTS_MB = 0.5
+"""A record of state and learned topic holds all values."""
+if TYPE_CHECKING:
+
+    class OfModel(msgspec.Struct, frozen=True):
+        """Settings of the corrector that differ for one model."""
+
+    class OfCorrector(msgspec.Struct, frozen=True):
+        """All settings of the corrector; those that are read here by name."""
+
+        paths: list[str] | None
+        segments: list[str] | None
+        segments_mb: float | None
+
+else:
+    OfModel, OfCorrector = given_settings(LOOP), given_settings(segments_mb=SEGMENTS_MB)
+
+
 class ModelSettings(
-    msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
+    OfModel, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
 ):
     """What differs for one model: ``[models.NAME]``."""
 
     classes: list[Name] | None = None
     train_counts: list[float] | None = None
-    half_life: float | None = None
-    uncertainty: str | None = None
-    k: int | None = None
-    threshold: float | None = None
-    pseudo_count: float | None = None
-    prior_strength: float | None = None
-    label_noise: float | None = None
 
     @property
     def corrector(self) -> dict[str, Any]:
         """Those settings of the corrector that are given."""
-        values = {name: getattr(self, name) for name in CorrectorSettings.__struct_fields__}
+        values = {name: getattr(self, name) for name in LOOP}
         return {name: value for name, value in values.items() if value is not None}
 
 
-class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Everything that ``stream-can run`` can be told; `options` lists it with its help."""
 
     secret_names: ClassVar[tuple[str, ...]] = ("schema_registry_password",)
@@ -95,7 +106,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Of what can be told."""
-        return cls.__struct_fields__
+        return (*(name for name in cls.__struct_fields__ if name not in SETTINGS), *SETTINGS)
 
     bootstrap_servers: Annotated[list[str], _is("brokers to ask first, host:port,...")]
     application_id: Annotated[
@@ -170,15 +181,6 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     protobuf_first_field: Annotated[
         int, _is("number of the first field that is added to the output", ge=1, le=2**29 - 1)
     ] = 20001
-    segments: Annotated[
-        list[str] | None,
-        _is("columns that come with predictions: fields, dots reach inside, or header:NAME"),
-    ] = None
-    segments_mb: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        _is("memory for their values; a record of state and learned topic holds them (0.5)"),
-    ] = None
-
     model: Annotated[
         str | None, _is("field, or header:NAME, that names the model: each learns for itself")
     ] = None
@@ -194,16 +196,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     ] = 1000
     models: Annotated[
         dict[str, ModelSettings], _is("[models.NAME]: what differs for a model; in the file alone")
-    ] = {}
-
-    paths: Annotated[list[str] | None, _is("paths to mix (all)")] = None
-    half_life: Annotated[float | None, _is(about("half_life"))] = None
-    uncertainty: Annotated[str | None, _is(about("uncertainty"))] = None
-    k: Annotated[int | None, _is(about("k"))] = None
-    threshold: Annotated[float | None, _is(about("threshold"))] = None
-    pseudo_count: Annotated[float | None, _is(about("pseudo_count"))] = None
-    prior_strength: Annotated[float | None, _is(about("prior_strength"))] = None
-    label_noise: Annotated[float | None, _is(about("label_noise"))] = None
+    ] = {}  # noqa: RUF012, msgspec copies it
 
     learn: Annotated[
         Literal["together", "apart"],
@@ -251,7 +244,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR"], _is("least level to log")
     ] = "INFO"
-    client: Annotated[dict[str, Any], _is("options of kafka-python, NAME=VALUE")] = {}
+    client: Annotated[dict[str, Any], _is("options of kafka-python, NAME=VALUE")] = {}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         given = self.classes is not None, self.classes_from_file is not None
@@ -264,7 +257,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
             raise ValueError("train_counts: needs classes")
         for name, own in self.models.items():
             try:
-                check_settings(self._given(CorrectorSettings.__struct_fields__) | own.corrector)
+                check_settings(self._given(LOOP) | own.corrector)
             except ValueError as error:
                 raise ValueError(f"models.{name}: {error}") from None
         if self.sets is not None:
@@ -290,7 +283,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
             if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
                 raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
         self._check_formats()
-        check_settings(self._given(CorrectorSettings.__struct_fields__))
+        check_settings(self.corrector)
         column_names(self.segments or ())
         _ = self.fields  # refused here what it refuses
 
@@ -368,8 +361,7 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=
     @property
     def corrector(self) -> dict[str, Any]:
         """Those keyword arguments of `Corrector` that were given, without classes and counts."""
-        names = ("paths", "segments", "segments_mb", *CorrectorSettings.__struct_fields__)
-        return self._given(names)
+        return self._given(SETTINGS)
 
     @property
     def fields(self) -> Fields:

@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_can.corrector import Corrector
 from stream_can.kafka.schemas import formats
-from stream_can.kafka.settings import Settings, SettingsError
+from stream_can.kafka.settings import SEGMENTS_MB, Settings, SettingsError
 from stream_can.method.asking import LabelRequests
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.snapshot import MAGIC, match, read
@@ -28,7 +28,6 @@ NO_CLASSES = ("",)
 """Of the corrector that a log begins with where each model has classes of its own."""
 LANE_BYTES = 100
 """Of a lane in the shared record, with names of some length."""
-SEGMENTS_MB = 0.5
 """For the values of columns: with them a corrector fits topics that nobody changed."""
 
 

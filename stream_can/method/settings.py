@@ -1,10 +1,28 @@
-"""The settings of a corrector: what each means, what it may be, what it is where nobody says."""
+"""The settings of a corrector, each said once: name, type, bounds, default and what it does.
+
+`CorrectorKeywords` is that one place. The keywords of `Corrector`, of river's and scikit-learn's
+wrappers, the options of commands, keys of TOML files, environment variables, what snapshots hold
+and the pages that explain them all go by it: who adds a line here has added a setting everywhere.
+"""
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 import numpy as np
@@ -12,59 +30,205 @@ from msgspec import Meta
 
 __all__ = [
     "DEFAULTS",
-    "Settings",
+    "LOOP",
+    "SETTINGS",
+    "CorrectorKeywords",
+    "CorrectorSettings",
     "about",
     "check",
     "check_settings",
+    "given_settings",
+    "keywords",
+    "kind_of",
     "label_noise",
+    "settings_of",
+    "takes_settings",
 ]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them; the library, the command line, Kafka's settings and snapshots go by this."""
+def _is(default: Any, does: str, *, loop: bool = False, **bounds: Any) -> Meta:
+    """What a setting is where nobody says, and what it does; ``loop`` for the numbers that the
+    compiled loop goes by: these stand in snapshots, and may change on a live state."""
+    return Meta(description=does, extra={"default": default, "loop": loop}, **bounds)
 
+
+class CorrectorKeywords(TypedDict, total=False):
+    """The settings of a corrector, as keywords."""
+
+    paths: Annotated[
+        Iterable[str] | None,
+        _is(None, "paths to mix: raw, can, temperature, temperature+can, vector, vector+can,"
+            " matrix, matrix+can (all, without the last two above 256 classes)"),
+    ]  # fmt: skip
     half_life: Annotated[
         float,
-        Meta(gt=0, description="events after which what was learned counts half, inf for never"),
-    ] = 5000
+        _is(5000, "events after which what was learned counts half, inf for never", loop=True,
+            gt=0),
+    ]  # fmt: skip
     uncertainty: Annotated[
         Literal["topk_entropy", "entropy", "margin", "any_topk_entropy"],
-        Meta(description="how uncertain a row is: topk_entropy, entropy, margin, any_topk_entropy"),
-    ] = "topk_entropy"
+        _is("topk_entropy",
+            "how uncertain a row is: topk_entropy, entropy, margin, any_topk_entropy", loop=True),
+    ]  # fmt: skip
     k: Annotated[
         int,
-        Meta(ge=2, le=10**9, description="how many of the largest probabilities topk_entropy sees"),
-    ] = 3
+        _is(3, "how many of the largest probabilities topk_entropy sees", loop=True, ge=2,
+            le=10**9),
+    ]  # fmt: skip
     threshold: Annotated[
-        float, Meta(ge=0, le=1, description="the uncertainty from which on CAN corrects a row")
-    ] = 0.9
+        float, _is(0.9, "the uncertainty from which on CAN corrects a row", loop=True, ge=0, le=1)
+    ]
     pseudo_count: (
         Annotated[
             float,
-            Meta(ge=0, le=1e300, description="rows that the prior weighs in CAN's column sums (m)"),
+            _is(None, "rows that the prior weighs in CAN's column sums (m)", loop=True, ge=0,
+                le=1e300),
         ]
         | None
-    ) = None
+    )  # fmt: skip
     prior_strength: (
         Annotated[
             float,
-            Meta(gt=0, description="labels that the training prior weighs, inf to keep it (m)"),
+            _is(None, "labels that the training prior weighs, inf to keep it (m)", loop=True, gt=0),
         ]
         | None
-    ) = None
+    )
     label_noise: Annotated[
-        float, Meta(ge=0, le=0.9, description="share of the labels that are wrong")
-    ] = 0
+        float, _is(0, "share of the labels that are wrong", loop=True, ge=0, le=0.9)
+    ]
+    segments: Annotated[
+        Iterable[str] | None,
+        _is(None, "columns that come with predictions, such as tenant, and say more about them"),
+    ]
+    segments_mb: Annotated[
+        float, _is(64, "memory for the values of all columns, in MB", gt=0, lt=1 << 30)
+    ]
 
 
-DEFAULTS = Settings()
-_TYPES = get_type_hints(Settings, include_extras=True)
+_TYPES = get_type_hints(CorrectorKeywords, include_extras=True)
+SETTINGS = tuple(_TYPES)
+"""The names of all."""
 
 
-def about(name: str) -> str:
-    """What a setting means, with its default: the help of an option."""
-    meaning, default = _bounds(_TYPES[name])[1].description, getattr(DEFAULTS, name)
+def _bounds(type_: Any) -> tuple[Any, Meta]:
+    """What ``Annotated[kind, meta]``, or that ``| None``, holds."""
+    annotated = type_ if get_origin(type_) is Annotated else get_args(type_)[0]
+    kind, meta = get_args(annotated)
+    return kind, meta
+
+
+def _extra(name: str) -> dict[str, Any]:
+    extra = _bounds(_TYPES[name])[1].extra
+    assert extra is not None
+    return extra
+
+
+LOOP = tuple(name for name in SETTINGS if _extra(name)["loop"])
+"""The names of those that the compiled loop goes by."""
+CorrectorSettings: Any = msgspec.defstruct(
+    "CorrectorSettings",
+    [(name, type_, _extra(name)["default"]) for name, type_ in _TYPES.items()],
+    namespace={"__doc__": "The settings of a corrector, checked."},
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+)
+DEFAULTS = CorrectorSettings()
+
+
+def kind_of(name: str) -> Any:
+    """The plain type of a setting as text gives it: float, int, str, or list for several."""
+    kind = _bounds(_TYPES[name])[0]
+    if get_origin(kind) is Literal:
+        return str
+    return kind if kind in (int, float, bool) else list
+
+
+def about(name: str, default: Any = None) -> str:
+    """What a setting does, with its default: the help of an option."""
+    meaning = _bounds(_TYPES[name])[1].description
+    default = default or getattr(DEFAULTS, name)
     return f"{meaning}" if default is None else f"{meaning} ({default})"
+
+
+def settings_of(given: Mapping[str, Any]) -> Any:
+    """The `CorrectorSettings` of keywords.
+
+    Raises
+    ------
+    TypeError
+        A name is none of a setting.
+    ValueError
+        A value is out of range; the message names it.
+    """
+    return CorrectorSettings(**check_settings(given))
+
+
+def keywords(given: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings as keywords: those given, unchecked, and the defaults of the others.
+
+    Raises
+    ------
+    TypeError
+        A name is none of a setting.
+    """
+    _refuse_unknown(given)
+    return {name: given.get(name, getattr(DEFAULTS, name)) for name in SETTINGS}
+
+
+IN = 8 * " "
+_C = TypeVar("_C", bound=type)
+
+
+def takes_settings(kind: _C) -> _C:
+    """Decorate a class whose ``__init__`` takes settings as ``**``: its signature and its docstring
+    name each of them."""
+    init = kind.__init__  # type: ignore[misc]
+    signature = inspect.signature(init)
+    annotations = get_type_hints(CorrectorKeywords)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    more = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(DEFAULTS, name),
+            annotation=annotations[name],
+        )
+        for name in SETTINGS
+    ]  # fmt: skip
+    init.__signature__ = signature.replace(parameters=[*own, *more])
+    entries = "".join(f"    {name}\n{_sentence(name)}\n" for name in SETTINGS)
+    kind.__doc__ = re.sub(
+        r"    \*\*settings\n(        .*\n)+", lambda _: entries, kind.__doc__ or ""
+    )
+    return kind
+
+
+def _sentence(name: str) -> str:
+    text = about(name)
+    return textwrap.fill(
+        f"{text[0].upper()}{text[1:]}.", 100, initial_indent=IN, subsequent_indent=IN
+    )
+
+
+def given_settings(names: Iterable[str] = SETTINGS, **defaults: Any) -> type[msgspec.Struct]:
+    """A struct of settings of which some are given, None for the others: what files and the
+    environment say. ``defaults`` are those of the place, for its help."""
+    fields = [
+        (
+            name,
+            Annotated[_plain(name) | None, Meta(description=about(name, defaults.get(name)))],
+            None,
+        )
+        for name in names
+    ]
+    return msgspec.defstruct(
+        "GivenSettings", fields, module=__name__, kw_only=True, forbid_unknown_fields=True,
+        frozen=True, omit_defaults=True,
+    )  # fmt: skip
+
+
+def _plain(name: str) -> Any:
+    kind = kind_of(name)
+    return list[str] if kind is list else kind
 
 
 def label_noise(agreement: float, m: int) -> float:
@@ -101,8 +265,21 @@ def label_noise(agreement: float, m: int) -> float:
 
 
 def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as plain values, or a ValueError that names the one out of range."""
-    return {name: check(name, value, _TYPES[name]) for name, value in given.items()}
+    """The settings as plain values, or a ValueError that names the one out of range, a TypeError
+    where a name is none; names in a list are for whoever knows them to check."""
+    _refuse_unknown(given)
+    return {
+        name: value if kind_of(name) is list else check(name, value, _TYPES[name])
+        for name, value in given.items()
+    }
+
+
+def _refuse_unknown(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in _TYPES:
+            near = difflib.get_close_matches(name, SETTINGS, 1, 0.5)
+            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(SETTINGS)}"
+            raise TypeError(f"unknown setting {name!r}{hint}")
 
 
 def check(name: str, value: Any, type_: Any) -> Any:
@@ -134,10 +311,3 @@ def check(name: str, value: Any, type_: Any) -> Any:
         raise ValueError(f"{name}: {plain!r}, expected {expected}") from None
     # As given: the bytes of a snapshot tell 5000 and 5000.0 apart. They have no larger integers.
     return plain if isinstance(plain, int) and plain < 1 << 63 else converted
-
-
-def _bounds(type_: Any) -> tuple[Any, Meta]:
-    """What ``Annotated[kind, meta]``, or that ``| None``, holds."""
-    annotated = type_ if get_origin(type_) is Annotated else get_args(type_)[0]
-    kind, meta = get_args(annotated)
-    return kind, meta

@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from stream_can.method.checks import bad_rows
 from stream_can.method.classes import class_name
 from stream_can.method.rows import divided
 from stream_can.method.segments import given_texts
-from stream_can.method.settings import DEFAULTS
+from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
 from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 
@@ -42,6 +42,7 @@ Array = NDArray[np.float64]
 Probabilities = dict[Any, float]
 
 
+@takes_settings
 class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-arg]
     """A classifier behind a :class:`stream_can.Corrector` that learns from the same labels.
 
@@ -64,15 +65,14 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     train_counts
         {class: rows that the classifier was trained on}, for a frozen classifier. One that learns
         here needs none: the labels that it learns are the evidence for the prior already.
-    paths, half_life, uncertainty, k, threshold, pseudo_count, prior_strength, label_noise
-        As for :class:`stream_can.Corrector`. The matrix keeps 2 m^2 numbers for m classes: above
-        some hundred classes name the ``paths`` without it.
-    segments, segments_mb
-        As for :class:`stream_can.Corrector`: features whose values, such as a tenant, say more than
-        the classifier makes of them. A row without one is corrected as if it gave none.
     sets
         The share of the labelled rows whose set of :meth:`predict_set_one` is to hold the label,
         such as 0.9. None for no sets.
+    **settings
+        Those of :class:`stream_can.CorrectorKeywords`.
+
+    ``segments`` are features, and a row without one is corrected as if it gave none. The matrix
+    keeps 2 m^2 numbers for m classes: above some hundred classes name the ``paths`` without it.
 
     Raises
     ------
@@ -95,38 +95,22 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     0.34
     """
 
+    segments: Sequence[str] | None
+
     def __init__(
         self,
         classifier: base.Classifier,
         *,
         train_counts: Mapping[Any, float] | None = None,
-        paths: Sequence[str] | None = None,
-        half_life: float = DEFAULTS.half_life,
-        uncertainty: str = DEFAULTS.uncertainty,
-        k: int = DEFAULTS.k,
-        threshold: float = DEFAULTS.threshold,
-        pseudo_count: float | None = DEFAULTS.pseudo_count,
-        prior_strength: float | None = DEFAULTS.prior_strength,
-        label_noise: float = DEFAULTS.label_noise,
-        segments: Sequence[str] | None = None,
-        segments_mb: float = 64,
         sets: float | None = None,
+        **settings: Unpack[CorrectorKeywords],
     ) -> None:
         if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
             raise ValueError(f"train_counts: expected {{class: rows}}, got {train_counts!r}")
         self.classifier = classifier
         self.train_counts = train_counts
-        self.paths = paths
-        self.half_life = half_life
-        self.uncertainty = uncertainty
-        self.k = k
-        self.threshold = threshold
-        self.pseudo_count = pseudo_count
-        self.prior_strength = prior_strength
-        self.label_noise = label_noise
-        self.segments = segments
-        self.segments_mb = segments_mb
         self.sets = sets
+        vars(self).update(keywords(settings))
         # Made in any case, so that a bad setting is refused here and not at the first row.
         corrector = self._new_corrector(train_counts or [False])
         self._corrector = corrector if train_counts else None
@@ -135,18 +119,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
 
     def _new_corrector(self, classes: Iterable[Any]) -> Corrector:
         return Corrector(
-            classes,
-            train_counts=self.train_counts,
-            paths=self.paths,
-            half_life=self.half_life,
-            uncertainty=self.uncertainty,
-            k=self.k,
-            threshold=self.threshold,
-            pseudo_count=self.pseudo_count,
-            prior_strength=self.prior_strength,
-            label_noise=self.label_noise,
-            segments=self.segments or (),
-            segments_mb=self.segments_mb,
+            classes, train_counts=self.train_counts, **{n: getattr(self, n) for n in SETTINGS}
         )
 
     @property

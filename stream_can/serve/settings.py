@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from stream_can.kafka import loading, settings
 from stream_can.kafka.settings import Option, Settings
+from stream_can.method.settings import SETTINGS
 from stream_can.stream.fields import HEADER
 
 __all__ = ["LABELS", "ServeSettings", "load", "options"]
@@ -22,10 +23,9 @@ INPUT, OUTPUT, LABELS = "predictions", "corrected", "labels"
 """In place of topics: by these names dead letters and entries tell where something came from."""
 SHARED = (
     "application_id", "classes", "train_counts", "classes_from_file",
-    "probs", "raw", "id", "label", "normalise", "digits", "segments", "segments_mb",
+    "probs", "raw", "id", "label", "normalise", "digits",
     "model", "version", "only_listed_models", "max_lanes", "models",
-    "paths", "half_life", "uncertainty", "k", "threshold", "pseudo_count", "prior_strength",
-    "label_noise",
+    *SETTINGS,
     "ask", "sets", "recent_mb", "live_seconds", "log_format", "log_level",
     "create_topics", "connect_seconds", "settings_generation", "client",
 )  # fmt: skip

@@ -269,7 +269,7 @@ def test_a_state_file_that_does_not_fit_is_refused_and_kept(tmp_path, content, s
         ({"errors": "ignore"}, 2, "errors: 'ignore', expected 'dead-letter' or 'fail'"),
         ({"ask": 2}, 2, "budget: 2, expected a share of the rows"),
         ({"ask": 0.1, "labelled": True}, 2, "the predictions carry their own labels"),
-        ({"nonsense": 1}, 2, "unexpected keyword argument 'nonsense'"),
+        ({"nonsense": 1}, 2, "unknown setting 'nonsense'"),
         ({"state": "/dev/null/state"}, 1, "File exists: '/dev/null'"),
         ({"state": "/"}, 1, "Is a directory"),
         ({"dead_letters": "/nowhere/letters"}, 1, "/nowhere/letters"),
