@@ -14,7 +14,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -159,6 +159,9 @@ def reference(module_name: str) -> str:
         if (module_name, name) != shown_at(thing, name):
             continue
         full_name = f"{module_name}.{name}"
+        if is_typeddict(thing):  # its keys stand in a table
+            parts.append(f".. py:class:: {full_name}\n\n   {inspect.getdoc(thing)}\n")
+            continue
         if inspect.isclass(thing):
             kind = "exception" if issubclass(thing, BaseException) else "class"
         elif callable(thing):
