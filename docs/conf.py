@@ -74,7 +74,6 @@ napoleon_custom_sections = ["Returns", "Yields"]  # prose: the signature says th
 REFERENCE = {
     "corrector": ["stream_can"],
     "scores": ["stream_can.scores"],
-    "sets": ["stream_can.trust.sets"],
     "alarm": ["stream_can.trust.alarm"],
     "sparse": ["stream_can.sparse"],
     "recordings": ["stream_can.recording", "stream_can.replay", "stream_can.report"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal, NamedTuple, Self, Unpack, overload
 
@@ -18,8 +18,9 @@ from stream_can.method import receipts as receipt_rows
 from stream_can.method import sums as decayed
 from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
-from stream_can.method.kernel import Kernel, Mode, Model
+from stream_can.method.kernel import Kernel, Mode, Model, inside
 from stream_can.method.prior import laplace
+from stream_can.method.promise import miss_of
 from stream_can.method.rows import names_of, unordered
 from stream_can.method.segments import Texts, column_names, text_of, texts_of
 from stream_can.method.settings import (
@@ -36,10 +37,12 @@ from stream_can.method.state import (
     WEIGHTS,
     WITH_COLUMNS,
     State,
+    bytes_needed,
     check_state,
     check_values,
     grown,
     judged,
+    new_sets,
     new_state,
     start_weights,
 )
@@ -75,6 +78,7 @@ class Content(NamedTuple):
     paths: tuple[str, ...]
     fit_report: validation.FitReport | None
     columns: tuple[str, ...] = ()
+    sets: float | None = None
 
     @property
     def train_prior(self) -> Array:
@@ -100,6 +104,7 @@ class CorrectorHead(msgspec.Struct):
     settings: dict[str, float | int | str | None]
     fit: validation.FitReport | None
     segments: SegmentsHead | None = None
+    sets: float | None = None
 
 
 @takes_settings
@@ -160,9 +165,16 @@ class Corrector:
         columns = column_names(given.segments or ())
         if columns:
             own = path_names.segmented(own)
-        content = Content(names, counts, own, None, columns)
+        if (needed := bytes_needed(m, own, len(columns))) > given.max_mb * (1 << 20):
+            raise ValueError(
+                f"classes: {m:,} take {needed >> 20:,} MB, and max_mb is {given.max_mb:g}; of very"
+                " many classes of which the classifier sends the likeliest,"
+                " stream_can.sparse.SparseCorrector keeps what those need"
+            )
+        content = Content(names, counts, own, None, columns, given.sets)
         values = Values(columns, m, _bytes_of(given.segments_mb)) if columns else None
-        self._begin(new_state(m, own, len(columns)), content, index, values)
+        state = new_state(m, own, len(columns)) | ({} if given.sets is None else new_sets())
+        self._begin(state, content, index, values)
 
     def _begin(
         self, state: State, content: Content, index: ClassIndex, values: Values | None
@@ -182,6 +194,7 @@ class Corrector:
             train=content.train_prior,
             start_weights=start_weights(content.paths),
             values=values,
+            miss=0 if content.sets is None else miss_of(content.sets),
             **settings,
         )
 
@@ -388,8 +401,8 @@ class Corrector:
         """What the receipts that came back with labels gave them, shape (n, R + 1)."""
         if gone:
             raise InvalidPrediction("receipts belong to predictions, and p is None")
-        m, n_sent = len(self.classes), self._kernel.n_sent
-        return receipt_rows.brought(brought, ys, m, self._fewest, n_sent)
+        m, n_sent, sets = len(self.classes), self._kernel.n_sent, self.sets is not None
+        return receipt_rows.brought(brought, ys, m, self._fewest, n_sent, sets=sets)
 
     def play(
         self,
@@ -443,6 +456,83 @@ class Corrector:
             known = _float32(known)
         texts = self._texts(segments)
         return Played(*self._kernel.play(P, first, *numbers, known, receipt, explain, texts))
+
+    # ---- prediction sets
+
+    def predict_set_one(self, p: ArrayLike, *, segments: Any = None) -> list[Any]:
+        """The classes that a row, shape (m,), can be, as certain as ``sets`` promises.
+
+        Nothing is counted: this is the set that the row would be sent with now.
+
+        Returns
+        -------
+        Names of classes, the likeliest first, and that one always.
+
+        Raises
+        ------
+        InvalidPrediction
+            The row is no probability vector.
+        ValueError
+            The corrector makes no sets.
+        """
+        self._require_sets("predict_set_one")
+        texts = None if segments is None else self._texts(segments, many=False)
+        return self.set_of(*self._kernel.rows(p, 1, Mode.CORRECT, True, texts))
+
+    def predict_set_many(self, P: ArrayLike, *, segments: Any = None) -> NDArray[np.bool_]:
+        """Whether each class is in the set of each row of ``P``, shape (n, m), as
+        :meth:`predict_set_one` has it."""
+        self._require_sets("predict_set_many")
+        found = self._kernel.rows(P, 2, Mode.CORRECT, True, self._texts(segments))
+        return self.sets_of(*found)
+
+    def set_of(self, row: ArrayLike, receipt: ArrayLike) -> list[Any]:
+        """The set that a row was sent with, from what :meth:`process_one` returned.
+
+        Parameters
+        ----------
+        row
+            The corrected row, shape (m,).
+        receipt
+            Its receipt.
+
+        Returns
+        -------
+        Names of classes, the likeliest first.
+
+        Raises
+        ------
+        ValueError
+            The corrector makes no sets, or the receipt says nothing of one.
+        """
+        sent = np.asarray(row, np.float32)
+        (has,) = self.sets_of(sent[None], np.asarray(receipt)[None])
+        return _inside(self.classes, sent, has)
+
+    def set_now(self, classes: Sequence[Any], row: ArrayLike) -> list[Any]:
+        """The set that a row of these classes, which need not be the corrector's, would have as it
+        is; nothing is counted."""
+        self._require_sets("set_now")
+        sent = np.array(row, np.float32)
+        theta = np.array([self._kernel.theta(sent)], np.float32)
+        return _inside(classes, sent, inside(sent[None], theta)[0])
+
+    def sets_of(self, rows: ArrayLike, receipts: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each class is in the set that each row, shape (n, m), was sent with."""
+        self._require_sets("sets_of")
+        sent, receipts = np.ascontiguousarray(rows, np.float32), np.asarray(receipts, np.float32)
+        n, m = sent.shape
+        if receipts.shape != (n, receipt_rows.size(m, self.n_sent, sets=True)):
+            raise ValueError(f"receipts of shape {receipts.shape} say nothing of sets")
+        thetas = np.ascontiguousarray(receipt_rows.set_part(receipts, m)[1])
+        if np.isnan(thetas).any():
+            raise ValueError(f"receipt of row {int(np.isnan(thetas).argmax())} knows no set")
+        found: NDArray[np.bool_] = inside(sent, thetas)
+        return found
+
+    def _require_sets(self, what: str) -> None:
+        if self.sets is None:
+            raise ValueError(f"{what}: nothing was promised; make it with sets=0.9")
 
     # ---- what many correct and all learn
 
@@ -542,22 +632,28 @@ class Corrector:
         state, changes, values = self._before_fit()
         content = self._content
         # Warnings are given in here: nothing has changed yet, and nobody waits.
-        fitted = validation.fit(P, self._indices_of(ys), content.classes)
+        indices = self._indices_of(ys)
+        fitted = validation.fit(P, indices, content.classes)
         paths = (*content.paths, *path_names.FITTED_PATHS)
         after = content._replace(paths=paths, fit_report=fitted.report)
         # The fitted base follows the class mix itself, and a path that was alone is so no more.
         state = {name: array for name, array in state.items() if name not in MOVING}
         state |= fitted.state | judged(len(content.classes))
         state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
+        bare = after._replace(sets=None)  # these labels teach no sets; that comes below
         # Weights, guards and the judging of what was sent do not see these labels.
         hidden = {*SHARED, *WITH_COLUMNS, *JUDGED} - {"labels"}
         unseen = {name: array.copy() for name, array in state.items() if name in hidden}
-        kernel = Kernel(self._model(state, after, values), state)
+        kernel = Kernel(self._model(state, bare, values), state)
         kernel.learn_many(fitted.rows, fitted.labels, None, fitted.in_order(self._texts(segments)))
         state |= unseen
         if values is not None:
             values.forget_odds()
         model = self._model(state, after, values)
+        if after.sets is not None:
+            # As if each label came at once: sets that no label has moved would all err alike.
+            kernel, texts = Kernel(model, state, after, self._index), self._texts(segments)
+            model.teach_sets(kernel.rows(P, 2, Mode.CORRECT, texts=texts), indices)
         while not self._kernel.replace(model, state, after, self._index, changes):
             _, changes, _ = self._before_fit()
 
@@ -638,6 +734,8 @@ class Corrector:
         if values is not None:
             names, state["values"] = values.dump()
             head["segments"] = SegmentsHead(list(content.columns), values.limit, names)
+        if content.sets is not None:
+            head["sets"] = content.sets
         return snapshot.encode(head, state)
 
     @classmethod
@@ -686,6 +784,9 @@ class Corrector:
             snapshot.match("columns", content.columns, column_names(given["segments"]))
         if "segments_mb" in given and values is not None:
             values.limit = _bytes_of(given["segments_mb"])
+        if "sets" in given and given["sets"] != content.sets:
+            content = content._replace(sets=given["sets"])  # another promise: they begin anew
+            state |= new_sets()
         self._settings |= {name: given[name] for name in LOOP if name in given}
         self._begin(state, content, ClassIndex(content.classes), values)
         return self
@@ -715,10 +816,12 @@ class Corrector:
                 values = Values(columns, len(names), head.segments.limit)
                 known = [(column, text_of(text) or "") for column, text in head.segments.values]
                 values.load(known, check_values(state.pop("values", np.empty((0, 0)))))
-            check_state(state, len(names), paths, len(columns))
+            check_settings({"sets": head.sets})
+            check_state(state, len(names), paths, len(columns), head.sets is not None)
         except ValueError as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
-        return state, Content(names, in_order, paths, head.fit, columns), values
+        content = Content(names, in_order, paths, head.fit, columns, head.sets)
+        return state, content, values
 
     def successor(self, discount: float = 0.1) -> Self:
         """The corrector with which a new version of the classifier begins.
@@ -768,6 +871,8 @@ class Corrector:
         state, own = successor(state, len(head["classes"]), own, columns, float(discount))
         if values is not None:
             state["values"] = discount * values
+        if self.sets is not None:
+            state |= new_sets()
         head |= {"paths": list(own), "fit": None}
         return type(self).from_bytes(snapshot.encode(head, state))
 
@@ -824,6 +929,16 @@ class Corrector:
         """How often a value was dropped because ``segments_mb`` was full, since the start here."""
         values = self._values
         return 0 if values is None else values.evicted
+
+    @property
+    def sets(self) -> float | None:
+        """The share of the labelled rows whose set is to hold the label; None without sets."""
+        return self._content.sets
+
+    @property
+    def set_counts(self) -> tuple[int, int]:
+        """Rows and labels that the sets have seen."""
+        return self._kernel.set_counts if self.sets is not None else (0, 0)
 
     @property
     def n_sent(self) -> int:
@@ -947,6 +1062,11 @@ class Corrector:
     def _copy(self, name: str) -> NDArray[Any]:
         """One array as it is between two rows."""
         return self._kernel.copied((name,))[1][name]
+
+
+def _inside(classes: Sequence[Any], row: NDArray[np.float32], has: NDArray[np.bool_]) -> list[Any]:
+    """The names of the classes in a set, the likeliest first."""
+    return [classes[k] for k in np.argsort(-row, kind="stable").tolist() if has[k]]
 
 
 def _bytes_of(mb: float) -> int:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sized
 from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.corrector import Corrector
-from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.errors import StreamCANError
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
-from stream_can.trust.promise import miss_of
-from stream_can.trust.sets import PredictionSets
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -62,9 +59,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     train_counts
         Training rows per class, {class: count} or in the order of ``classes_``; those of ``y``
         where not given, and with "prefit" uniform.
-    sets
-        The share of the labelled rows whose set of :meth:`predict_set` is to hold the label: 0.9.
-        None for no sets.
     **settings
         Those of :class:`stream_can.CorrectorKeywords`.
 
@@ -78,8 +72,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         The trained classifier.
     corrector_
         The :class:`stream_can.Corrector` behind it, to look inside, and for its snapshot.
-    sets_
-        The :class:`stream_can.trust.sets.PredictionSets` behind :meth:`predict_set`, or None.
     n_features_in_, feature_names_in_
         Those of ``estimator_``, where it has them.
 
@@ -101,13 +93,11 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         *,
         cv: Any = 5,
         train_counts: ArrayLike | Mapping[Any, float] | None = None,
-        sets: float | None = None,
         **settings: Unpack[CorrectorKeywords],
     ) -> None:
         self.estimator = estimator
         self.cv = cv
         self.train_counts = train_counts
-        self.sets = sets
         self.__dict__.update(keywords(settings))
 
     # ---- train
@@ -150,11 +140,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             if given is not None:
                 given = {name: [texts[i] for i in held] for name, texts in given.items()}
         self.corrector_.fit(P, y, segments=given)
-        if self.sets_ is not None:
-            # One by one, as if each label came at once: sets that were all made before the first
-            # label would all err alike.
-            for row, label in zip(self.corrector_.correct_many(P, segments=given), y, strict=True):
-                self._learn_sets(row[None], [label])
         return self
 
     def _held_out(self, X: Any, y: NDArray[Any], routed: Any) -> tuple[Array, NDArray[np.intp]]:
@@ -183,14 +168,12 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def _start(self, model: Any, counts: ArrayLike | None = None) -> None:
         """A new corrector behind a trained classifier."""
-        miss = None if self.sets is None else miss_of(self.sets)
         self._take(model)
         self.corrector_ = Corrector(
             self.classes_.tolist(),
             train_counts=counts if self.train_counts is None else self.train_counts,
             **self._settings(),
         )
-        self.sets_ = None if miss is None else PredictionSets(self.classes_.tolist(), miss)
 
     def _take(self, model: Any) -> None:
         check_is_fitted(model)
@@ -222,13 +205,12 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def predict_set(self, X: Any) -> NDArray[np.bool_]:
         """Which classes each row can be, as certain as ``sets`` promises; the likeliest always.
 
-        What is promised, and what is not: :class:`stream_can.trust.sets.PredictionSets`. It is
-        kept by labels of ``partial_fit``, of the sets that would be sent when they come.
+        What is promised, and what is not, stands in docs/sets.md. It is kept by labels of
+        ``partial_fit``, of the sets that would be sent when they come.
 
         Returns
         -------
-        Whether each class is in the set of each row, shape (n, m), in the order of ``classes_``:
-        of rows that are sent now, one after the other.
+        Whether each class is in the set of each row, shape (n, m), in the order of ``classes_``.
 
         Raises
         ------
@@ -236,10 +218,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             ``sets`` is None.
         """
         check_is_fitted(self)
-        if self.sets_ is None:
-            raise ValueError("predict_set: nothing was promised; make it with sets=0.9")
-        # Sets count each row that they are asked for: a copy does.
-        return copy.copy(self.sets_).set_many(self.predict_proba(X))[0]
+        return self.corrector_.predict_set_many(self._raw(X), segments=self._given(X))
 
     def _raw(self, X: Any) -> Array:
         return _probabilities(self.estimator_, X)
@@ -262,11 +241,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Call it once for each row, after ``predict_proba``.
         """
         check_is_fitted(self)
-        raw, given = self._raw(X), self._given(X)
-        if self.sets_ is None:
-            self.corrector_.observe_many(raw, segments=given)
-        else:
-            self.sets_.set_many(self.corrector_.process_many(raw, segments=given))
+        self.corrector_.observe_many(self._raw(X), segments=self._given(X))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
@@ -297,22 +272,10 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             self._start(self.estimator)
         _check_classes(classes, self.classes_, "the classifier has")
         X, y = _rows_and_labels(X, y)
-        raw, given = self._raw(X), self._given(X)
-        if self.sets_ is None:
-            self.corrector_.learn_many(raw, y, segments=given)
-            return self
-        rows = self.corrector_.correct_many(raw, segments=given)
-        self.corrector_.learn_many(raw, y, segments=given)
-        self._learn_sets(rows, y.tolist())
+        self.corrector_.learn_many(self._raw(X), y, segments=self._given(X))
         return self
 
-    def _learn_sets(self, rows: Array, labels: Sequence[Any]) -> None:
-        """Labels of rows as they would be sent now, with the sets that would be."""
-        assert self.sets_ is not None
-        _, tickets = self.sets_.set_many(rows)
-        self.sets_.learn_many(rows, labels, tickets)
-
-    def restore(self, snapshot: bytes, sets: bytes | None = None) -> Self:
+    def restore(self, snapshot: bytes) -> Self:
         """Go on from ``corrector_.to_bytes()`` of an earlier run, behind a prefit classifier.
 
         With the classifier kept by whatever means, what the corrector learned needs no pickle.
@@ -321,28 +284,20 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         ----------
         snapshot
             The bytes. The settings are those of this object; given ``paths`` must be theirs.
-        sets
-            ``sets_.to_bytes()`` of the earlier run; without it sets begin anew.
+            Sets of another promise begin anew.
 
         Raises
         ------
         SnapshotMismatch
-            The bytes are no snapshot, or one of other classes, paths or promises.
+            The bytes are no snapshot, or one of other classes or paths.
         ValueError
             ``cv`` is not "prefit".
         """
         if not self._is_prefit:
             raise ValueError('restore: needs a trained classifier and cv="prefit"')
-        kept = None if sets is None else PredictionSets.from_bytes(sets)
-        miss = None if self.sets is None else miss_of(self.sets)
         self._take(self.estimator)
-        if kept is not None and (kept.miss != miss or [*kept.classes] != self.classes_.tolist()):
-            raise SnapshotMismatch(f"snapshot: of {kept}, but the estimator has sets={self.sets}")
         settings = self._settings() | {"segments": self.segments or ()}  # also none must match
         self.corrector_ = Corrector.from_bytes(snapshot, self.classes_.tolist(), **settings)
-        if kept is None and miss is not None:
-            kept = PredictionSets(self.classes_.tolist(), miss)
-        self.sets_ = kept
         return self
 
     def successor(self, estimator: Any, discount: float = 0.1) -> Self:
@@ -374,9 +329,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 f" {self.classes_.tolist()}; for other classes make a new StreamCalibrator"
             )
         after.corrector_ = self.corrector_.successor(discount)
-        after.sets_ = None
-        if self.sets_ is not None:
-            after.sets_ = PredictionSets(self.sets_.classes, self.sets_.miss)
         return after
 
     # ---- what scikit-learn asks for

@@ -24,7 +24,6 @@ def deployment(
     fitted: bool = False,
     fields: Mapping[str, Any] | None = None,
     ask: float | None = None,
-    sets: float | None = None,
 ) -> dict[str, str]:
     """A command of the pipe, one of a Kafka worker, and lines of Python.
 
@@ -40,8 +39,6 @@ def deployment(
         Options of how a line is read: {"label": "truth"}.
     ask
         The share of the rows to ask for the labels of.
-    sets
-        The share of rows whose prediction set is to hold the label.
 
     Returns
     -------
@@ -57,7 +54,8 @@ def deployment(
     made += [] if state is not None else _options(settings)
     read = _options(fields or {})
     wishes = [] if ask is None else ["--ask", f"{ask:g}"]
-    wishes += [] if sets is None else ["--sets", f"{sets:.15g}"]
+    if state is not None and "sets" in settings:  # a pipe's state is not asked for it
+        wishes += ["--sets", _number(settings["sets"])]
     found["pipe"] = (
         f"stream-can pipe {shlex.join([*made, *read, *wishes, '--state', str(kept)])} < lines.jsonl"
     )
@@ -67,7 +65,7 @@ def deployment(
         "--bootstrap-servers", "localhost:9092", "--application-id", "corrector",
         "--input", "predictions", "--output", "corrected", "--labels", "labels",
         *(["--classes-from-file", str(from_file)] if from_file else ["--classes", names]),
-        *_options(settings), *read, *wishes,
+        *_options(settings), *read, *wishes[: 0 if ask is None else 2],
     ]  # fmt: skip
     before = f"# replay with --state {STATE} before\n" if from_file and state is None else ""
     found["run"] = f"{before}stream-can run {shlex.join(worker)}"

@@ -32,7 +32,6 @@ def pipe_command(
     errors: Literal["dead-letter", "fail"] = "dead-letter",
     recent_mb: float = 64,
     ask: float | None = None,
-    sets: float | None = None,
     format: Literal["json", "avro"] = "json",
     validation: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
@@ -76,9 +75,6 @@ def pipe_command(
     ask
         Ask for the labels of about this share of the predictions, more at first: these lines say
         "ask": "random" or "ask": "margin".
-    sets
-        The share of rows whose prediction set holds the true class: lines then have "set", the
-        names of the classes that it can be.
     format
         JSON lines, or an Avro object container file in and one out.
     validation
@@ -111,7 +107,6 @@ def pipe_command(
         errors=errors,
         recent_bytes=int(recent_mb * (1 << 20)),
         ask=ask,
-        sets=sets,
         format=format,
         validation=rows,
         **settings,

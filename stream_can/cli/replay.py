@@ -23,7 +23,6 @@ from stream_can.replay.asking import asking_for
 from stream_can.replay.noise import noise_in_words
 from stream_can.replay.noise import try_label_noise as play_noise
 from stream_can.replay.run import replay
-from stream_can.replay.sets import sets_for
 from stream_can.replay.steps import check_arrival, check_labels
 from stream_can.replay.tried import try_segments as play_tries
 from stream_can.replay.tried import worth_in_words
@@ -51,7 +50,6 @@ def replay_command(
     normalise: Normalise = "rounded",
     validation: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
-    sets: float | None = None,
     try_segments: str | None = None,
     try_label_noise: str | None = None,
     state: Path | None = None,
@@ -97,9 +95,6 @@ def replay_command(
         Divide by their sum rows that rounding explains, or always, as for scores.
     validation
         A file like FILE with validation rows to fit before the stream starts.
-    sets
-        Give each row the set of classes that holds the true one in this share of the rows, such as
-        0.9, and say whether that was kept and how large the sets are.
     try_segments
         Columns to try: carrier,origin. Each is played alone, then all together, against the same
         without, to say whether it is worth declaring (--segments).
@@ -136,7 +131,6 @@ def replay_command(
         if ask is not None and label_rate != 1:
             raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
         requests = None if ask is None else asking_for(recording, ask, seed=seed)
-        promise = None if sets is None else sets_for(recording.classes, sets)
         settings = corrector.settings()
         if recording.train_counts is not None:
             settings.setdefault("train_counts", recording.train_counts.tolist())
@@ -179,7 +173,6 @@ def replay_command(
             label_rate=label_rate,
             seed=seed,
             requests=requests,
-            sets=promise,
             rates=rates,
             progress=progress,
         )
@@ -219,7 +212,6 @@ def replay_command(
         fitted=validation is not None,
         fields=fields,
         ask=ask,
-        sets=sets,
     )
     if report is not None:
         name = Path(recording.name).name

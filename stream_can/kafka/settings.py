@@ -24,12 +24,12 @@ from msgspec import Meta
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.options import PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
+from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
 from stream_can.stream.fields import Fields
 from stream_can.stream.identity import Identity
-from stream_can.trust.promise import miss_of
 
 Name = str | int | float
 Format = Literal["json", "avro", "protobuf", "json-schema"]
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         paths: list[str] | None
         segments: list[str] | None
         segments_mb: float | None
+        sets: float | None
 
 else:
     OfModel, OfCorrector = given_settings(LOOP), given_settings(segments_mb=SEGMENTS_MB)
@@ -123,10 +124,6 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
     ask: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
         _is("share of labels to ask for, in the topic application_id-label-requests"),
-    ] = None
-    sets: Annotated[
-        Annotated[float, Meta(gt=0, lt=1)] | None,
-        _is('share of rows whose prediction set holds the true class: outputs have "set" (0.9)'),
     ] = None
     instance: Annotated[
         str | None, _is("name of this process, the same after a restart (the host's name)")
@@ -361,7 +358,7 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
     @property
     def corrector(self) -> dict[str, Any]:
         """Those keyword arguments of `Corrector` that were given, without classes and counts."""
-        return self._given(SETTINGS)
+        return self._given(name for name in SETTINGS if name != "sets")  # the log has its own
 
     @property
     def fields(self) -> Fields:

@@ -20,6 +20,7 @@ from stream_can.stream.entry import FleetTerms
 from stream_can.stream.lanes import Fleet
 from stream_can.stream.messages import Messages
 from stream_can.stream.replica import Replica
+from stream_can.stream.sets import without_sets
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Start:
                 data = read(path)
                 if data.startswith(MAGIC):
                     corrector = Corrector.from_bytes(data, train_counts=counts, **given)
+                    corrector = without_sets(corrector)
                     snapshot = corrector.to_bytes()
                 else:
                     given_file = msgspec.json.decode(data, type=ClassesFile)

@@ -126,7 +126,7 @@ cdef class Kernel:
         while True:
             model = self.model
             if known is not None:
-                check_known(of_labels, job.n_labels, model.n_sent)
+                check_known(of_labels, job.n_labels, model.n_sent, model.n_known)
                 if job.n_labels > 0:
                     job.known = &of_labels[0, 0]
             P = open_rows(P, 2, model.m, &view, self.index)
@@ -191,7 +191,7 @@ cdef class Kernel:
     def learn_one(self, p, long long y, known, list texts=None):
         """One label, already an index; p is None where the prediction is gone.
 
-        `known` is float32 (n_sent + 1,) or None.
+        `known` is float32 (n_known,) or None.
         """
         cdef Py_buffer view
         cdef Job job
@@ -209,9 +209,9 @@ cdef class Kernel:
         row, job.first = 0, 1
         if known is not None:
             of_label = known
-            if of_label.shape[0] != self.model.n_sent + 1:
+            if of_label.shape[0] != self.model.n_known:
                 raise ValueError(
-                    f"known: shape ({of_label.shape[0]},), expected ({self.model.n_sent + 1},)")
+                    f"known: shape ({of_label.shape[0]},), expected ({self.model.n_known},)")
             job.known = &of_label[0]
         while True:
             model = self.model
@@ -225,7 +225,7 @@ cdef class Kernel:
                 PyBuffer_Release(&view)
 
     def learn_many(self, P, const long long[::1] ys, known, list texts=None):
-        """Labels, already indices, of rows P, shape (n, m), or None; known is (n, n_sent + 1)."""
+        """Labels, already indices, of rows P, shape (n, m), or None; known is (n, n_known)."""
         k = ys.shape[0]
         due = np.zeros(k, np.int64)
         if P is None:
@@ -271,6 +271,23 @@ cdef class Kernel:
         """How many rows a receipt holds."""
         return self.model.n_sent
 
+    def theta(self, const float[::1] row):
+        """By which the set of a row, as it is sent, would be made now."""
+        self.lock.acquire(False)
+        try:
+            return set_theta(&self.model.sets, &row[0], row.shape[0])
+        finally:
+            self.lock.release()
+
+    @property
+    def set_counts(self):
+        """Rows and labels that prediction sets have seen."""
+        self.lock.acquire(False)
+        try:
+            return self.model.sets.counts[0], self.model.sets.counts[1]
+        finally:
+            self.lock.release()
+
     @property
     def g(self):
         """What a decayed sum keeps at each event."""
@@ -315,16 +332,38 @@ cdef class Kernel:
         return found
 
 
-def given_by_each(const float[:, ::1] receipts, const long long[::1] ys, Py_ssize_t rows):
-    """What each receipt gave its label, float32 of shape (n, rows + 1): what is *known* of it."""
-    cdef Py_ssize_t i, n = ys.shape[0], m = (receipts.shape[1] - 1) // rows
-    if receipts.shape[0] != n or receipts.shape[1] != rows * m + 1 or rows >= MOST_KNOWN:
+def inside(const float[:, ::1] rows, const float[::1] thetas):
+    """Whether each class is in the set of each row as sent, (n, m) bool; the likeliest is."""
+    cdef Py_ssize_t i, k, best, n = rows.shape[0], m = rows.shape[1]
+    cdef unsigned char[:, ::1] found = np.empty((n, m), np.uint8)
+    if thetas.shape[0] != n:
+        raise ValueError(f"{n} rows, {thetas.shape[0]} thresholds")
+    for i in range(n):
+        best = 0
+        for k in range(m):
+            found[i, k] = set_score(rows[i, k]) <= thetas[i]
+            if rows[i, k] > rows[i, best]:
+                best = k
+        found[i, best] = 1
+    return found.base.view(np.bool_)
+
+
+def given_by_each(const float[:, ::1] receipts, const long long[::1] ys, Py_ssize_t rows,
+                  bint sets=False):
+    """What each receipt gave its label, float32 of shape (n, rows + 1), with sets 4 more: what is
+    *known* of it."""
+    cdef Py_ssize_t more = TAIL if sets else 0, each = rows + sets
+    cdef Py_ssize_t i, n = ys.shape[0], m = (receipts.shape[1] - 1 - more) // each
+    if (receipts.shape[0] != n or receipts.shape[1] != each * m + 1 + more
+            or rows + 1 + OF_SET > MOST_KNOWN):
         raise ValueError(f"{receipts.shape[0]} receipts of {receipts.shape[1]} numbers, {n} labels")
-    cdef float[:, ::1] known = np.empty((n, rows + 1), np.float32)
+    cdef float[:, ::1] known = np.empty((n, rows + 1 + (OF_SET if sets else 0)), np.float32)
     for i in range(n):
         if not 0 <= ys[i] < m:
             raise ValueError(f"label {i}: class {ys[i]} of {m}")
         given_to(&receipts[i, 0], ys[i], rows, m, &known[i, 0])
+        if sets:
+            set_given_to(&receipts[i, 0], ys[i], rows, m, &known[i, 0])
     return known.base
 
 
@@ -345,15 +384,17 @@ cdef int require_sums(Model model, const double[:, ::1] sums) except -1:
     return 0
 
 
-cdef int check_known(const float[:, ::1] known, Py_ssize_t k, Py_ssize_t n) except -1:
-    """What receipts gave labels: shape (k, n + 1), probabilities or NaN; the last also below 0."""
+cdef int check_known(const float[:, ::1] known, Py_ssize_t k, Py_ssize_t n,
+                     Py_ssize_t n_known) except -1:
+    """What receipts gave labels: shape (k, n_known), n + 1 probabilities or NaN, the last also
+    below 0; then what the row sent gave it, a probability or NaN, theta, the row."""
     cdef Py_ssize_t i, j
     cdef float least
-    if known.shape[0] != k or known.shape[1] != n + 1:
+    if known.shape[0] != k or known.shape[1] != n_known:
         raise ValueError(
-            f"known: shape ({known.shape[0]}, {known.shape[1]}), expected ({k}, {n + 1})")
+            f"known: shape ({known.shape[0]}, {known.shape[1]}), expected ({k}, {n_known})")
     for i in range(k):
-        for j in range(n + 1):
+        for j in range(n + 1 if n_known == n + 1 else n + 2):
             least = -1.001 if j == n else 0
             if known[i, j] < least or known[i, j] > 1.001:
                 raise ValueError(

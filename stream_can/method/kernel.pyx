@@ -8,7 +8,7 @@ The formulas, with their sources, are in docs/method.md; the state arrays belong
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_Release
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, exp, isinf, log, signbit, sqrt
+from libc.math cimport INFINITY, NAN, exp, floor, isinf, log, signbit, sqrt
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -21,6 +21,9 @@ from stream_can.method.class_mix cimport (
 )
 from stream_can.method.lock cimport Lock, a_fork_waits, enter_rows, leave_rows
 from stream_can.method.newton cimport newton
+from stream_can.method.sets cimport (
+    SET_BINS, Sets, set_count, set_learn, set_score, set_theta,
+)
 from stream_can.method.uncertain cimport FEW, uncertainty_of
 from stream_can.method.values cimport (
     Slots, Values, features_of, judge_values, smallest_odds, values_learn,
@@ -48,7 +51,9 @@ cpdef enum Mode:
 
 cdef enum:
     TOP = 5                             # the classes that speak in a matrix base
-    MOST_KNOWN = 8                      # of a label: what seven rows gave it, and their top
+    MOST_KNOWN = 12                     # of a label: what seven rows gave it, their top, its set
+    OF_SET = 4                          # of its set: what the row sent gave it, theta, the row
+    TAIL = 3                            # of a receipt, behind the row sent: theta, the row
 
 cdef Py_ssize_t WORK = 400_000          # of rows times their length, between two looks for Ctrl-C
 
@@ -66,6 +71,9 @@ cdef double MOST_ODDS = 1.5             # of the rows with columns against those
 # Of the sum of what comes back before agreement alone is held to be a choice.
 cdef double SPARE = 5.0
 cdef double MOVING_PRIOR = 0.02         # pi of the row that follows the class mix
+cdef double ROWS_GROWTH = 2.0 ** 0.001  # of the weight of rows in what sets believe in
+cdef double NOT_COUNTED = -1            # the row's number where a set was made and not counted,
+cdef double NOT_FAIR = -2               # and where its label teaches no sets
 cdef double LEAST_FLAT = 0.04           # how much flatter rows are before the guard of the mix acts
 cdef double MOST_FLAT = 0.08            # and where nothing of the mix is left
 
@@ -209,14 +217,14 @@ cdef struct Job:        # of one call: rows to go through, labels to learn betwe
     Py_ssize_t n
     bint observes           # whether the rows are learned as they go by
     double *out             # shape (n, m): what is sent; what is not wanted is NULL, here and below
-    float *receipts         # (n, n_sent m + 1)
+    float *receipts         # (n, n_sent m + 1), with sets m + 3 more
     double *paths           # (n_paths, n, m)
     double *sums            # what observing the rows adds, see stream_can.method.sums
     Py_ssize_t n_labels
     const long long *ys     # of each label its class,
     const long long *rows   # its row, -1 where that is gone,
     const long long *due    # and before which of the n rows it is learned
-    const float *known      # (n_labels, n_sent + 1): what its receipt gave it
+    const float *known      # (n_labels, n_sent + 1, with sets 4 more): what its receipt gave it
     const long long *slots  # (first + n, columns): of the values that rows give
     Py_ssize_t at           # how many rows are done
     Py_ssize_t learned      # and labels
@@ -250,6 +258,10 @@ cdef class Model:
     cdef int n_columns
     cdef Py_ssize_t n_sent              # rows that what is sent is mixed from
     cdef Py_ssize_t receipt_size        # and the numbers of a receipt
+    cdef Py_ssize_t n_known             # and what of it is known of a label
+    cdef Sets sets
+    cdef double *sent                   # where sets are made of rows that nobody asked for
+    cdef float *single                  # and as they are sent, in float32
     cdef Base *expected                 # the base whose rows a value is compared with
     cdef double *mean                   # M, then N
     cdef long long *counts              # predictions, labels, labels with their prediction
@@ -275,7 +287,7 @@ cdef class Model:
                   double threshold, double pseudo_count, double prior_strength, double label_noise,
                   start_weights,
                   double precision=5.0, double exponent=0.25, double passes=1.0,
-                  bint shared_features=True, Values values=None):
+                  bint shared_features=True, Values values=None, double miss=0):
         cdef Base *base
         cdef Mixture *mixture
         cdef Py_ssize_t i
@@ -369,6 +381,8 @@ cdef class Model:
         self.lay_out_sums(state, names)
         self.lay_out_mix(state, rows)
         self.lay_out_sent(state, rows)
+        if miss > 0:
+            self.lay_out_sets(state, miss, half_life)
         # |z| without the part of f1, which grows with N
         self.features.widest = -exp(LARGEST_LOG_B) * log(self.floor)
         self.features.widest += LARGEST_T * float(-logs.min())
@@ -454,7 +468,22 @@ cdef class Model:
         for i, (prior, array) in enumerate(zip(pi, odds)):
             of.prior[i], of.odds[i] = prior, NULL if array is None else pointer(array, 1)
         of.n_sent = self.n_sent = len(pi)
-        self.receipt_size = self.n_sent * self.m + 1
+        self.receipt_size, self.n_known = self.n_sent * self.m + 1, self.n_sent + 1
+        return 0
+
+    cdef int lay_out_sets(self, dict state, double miss, double half_life) except -1:
+        """What prediction sets are made by, where there are to be any."""
+        cdef float[::1] single
+        labels, belief = state["sets.labels"], state["sets.belief"]
+        self.sets.labels, self.sets.belief = pointer(labels, SET_BINS), pointer(belief, SET_BINS)
+        self.sets.numbers = pointer(state["sets.numbers"], 6)
+        self.sets.counts = integers(state["sets.counts"], 2)
+        self.sets.miss, self.sets.growth = miss, 2.0 ** (1 / half_life)
+        self.receipt_size += self.m + TAIL
+        self.n_known += OF_SET
+        sent, single = np.empty(self.m), np.empty(self.m, np.float32)
+        self.sent, self.single = pointer(sent, self.m), &single[0]
+        self.keep = (*self.keep, sent, single)
         return 0
 
     def __dealloc__(self):
@@ -1120,6 +1149,8 @@ cdef class Model:
         if job.out != NULL:
             self.send(job.out + i * m,
                       NULL if job.receipts == NULL else job.receipts + self.receipt_size * i)
+        if self.sets.labels != NULL:
+            self.make_set(job, i)
         if job.paths != NULL:
             for j in range(self.n_bases):
                 base = &self.bases[j]
@@ -1134,6 +1165,58 @@ cdef class Model:
             self.sum_up(job.sums)
         job.at += 1
 
+    # ---- Prediction sets: k is in the set of a row where -logit(r_k) <= theta
+
+    cdef void make_set(self, Job *job, Py_ssize_t i) noexcept nogil:
+        """The row at hand counts, where it is observed; into its receipt what its set is of."""
+        cdef float *receipt
+        cdef double number = NOT_COUNTED
+        if not job.observes and job.receipts == NULL:
+            return
+        if job.out == NULL:
+            self.send(self.sent, NULL)
+        to_single(self.sent if job.out == NULL else job.out + i * self.m, self.single, self.m)
+        if job.observes:
+            number = <double>self.sets.counts[0]
+            set_count(&self.sets, self.single, ROWS_GROWTH, self.m)
+        if job.receipts == NULL:
+            return
+        receipt = job.receipts + self.receipt_size * i + self.n_sent * self.m + 1
+        memcpy(receipt, self.single, self.m * sizeof(float))
+        receipt[self.m] = set_theta(&self.sets, self.single, self.m)
+        write_number(number, receipt + self.m + 1)
+
+    cdef void learn_set(self, const double *p, const long long *slots, Py_ssize_t y,
+                        const float *known) noexcept nogil:
+        """The label of a row: judged by the set that was sent; where that is not known, or was not
+        counted, the row counts now, and is judged by what it would be sent with."""
+        cdef double number = NOT_COUNTED if known == NULL else read_number(known + 2)
+        if number == NOT_FAIR:
+            return
+        if number >= 0 and known[0] == known[0] and known[1] == known[1]:
+            set_learn(&self.sets, known[0], known[1], number)
+            return
+        self.forward(p, slots)
+        if self.second.moving > 0:
+            self.follow_anchor()
+        self.send(self.sent, NULL)
+        to_single(self.sent, self.single, self.m)
+        self.learn_set_of(y, NAN if known == NULL else known[1])
+
+    cdef void learn_set_of(self, Py_ssize_t y, double theta) noexcept nogil:
+        """The row `single` counts now and has its label at once."""
+        set_count(&self.sets, self.single, ROWS_GROWTH, self.m)
+        if theta != theta:
+            theta = set_theta(&self.sets, self.single, self.m)
+        set_learn(&self.sets, self.single[y], theta, <double>(self.sets.counts[0] - 1))
+
+    def teach_sets(self, const double[:, ::1] rows, const long long[::1] ys):
+        """Rows as they would be sent, each with its label at once."""
+        cdef Py_ssize_t i
+        for i in range(rows.shape[0]):
+            to_single(&rows[i, 0], self.single, self.m)
+            self.learn_set_of(ys[i], NAN)
+
     cdef const long long *slots_of(self, Job *job, Py_ssize_t row) noexcept nogil:
         return NULL if job.slots == NULL else job.slots + row * self.n_columns
 
@@ -1141,27 +1224,39 @@ cdef class Model:
         """The next label, judged by the receipt of its row: this call's, or what was known."""
         cdef Py_ssize_t i = job.learned, j = job.rows[i], y = job.ys[i]
         cdef double known[MOST_KNOWN]
+        cdef float single[MOST_KNOWN]
+        cdef const float *given
         if j < 0:
             self.hear(y)
             self.learn_label(y)
         else:
+            given = self.given(job, i, single)
+            if self.sets.labels != NULL:
+                self.learn_set(job.P + j * self.m, self.slots_of(job, j), y,
+                               NULL if given == NULL else given + self.n_sent + 1)
             self.learn_row(job.P + j * self.m, self.slots_of(job, j), y,
-                           known if self.is_known(job, i, known) else NULL)
+                           known if self.is_known(given, known) else NULL)
         job.learned += 1
 
-    cdef bint is_known(self, Job *job, Py_ssize_t i, double *known) noexcept nogil:
+    cdef const float *given(self, Job *job, Py_ssize_t i, float *room) noexcept nogil:
+        """What the receipt of a label's row gave the label: this call's, or what was known; NULL
+        where there is none."""
+        cdef Py_ssize_t j = job.rows[i] - job.first
+        if j >= 0 and job.receipts != NULL:
+            given_to(job.receipts + self.receipt_size * j, job.ys[i], self.n_sent, self.m, room)
+            if self.sets.labels != NULL:
+                set_given_to(job.receipts + self.receipt_size * j, job.ys[i], self.n_sent, self.m,
+                             room)
+            return room
+        return NULL if job.known == NULL else job.known + self.n_known * i
+
+    cdef bint is_known(self, const float *given, double *known) noexcept nogil:
         """Whether it is known what was sent of a label's row, and what it gave the label.
 
         Last of that the top, below 0 where the label was not on it.
         """
-        cdef Py_ssize_t j = job.rows[i] - job.first, k, n = self.n_sent
-        cdef float single[MOST_KNOWN]
-        cdef const float *given = single
-        if j >= 0 and job.receipts != NULL:
-            given_to(job.receipts + self.receipt_size * j, job.ys[i], n, self.m, single)
-        elif job.known != NULL:
-            given = job.known + (n + 1) * i
-        else:
+        cdef Py_ssize_t k, n = self.n_sent
+        if given == NULL:
             return False
         for k in range(n):
             if not given[k] >= 0:  # NaN
@@ -1240,6 +1335,30 @@ cdef void given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize
             top = calibrated[k]
         on_top &= not (calibrated[k] > calibrated[y] or calibrated[k] == calibrated[y] and k < y)
     known[rows] = top if on_top else -top
+
+
+cdef void set_given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize_t m,
+                       float *known) noexcept nogil:
+    """Behind what :func:`given_to` says: what the row sent gave the class, theta, the row."""
+    cdef const float *tail = receipt + rows * m + 1
+    known[rows + 1] = tail[y]
+    memcpy(known + rows + 2, tail + m, TAIL * sizeof(float))
+
+
+cdef void write_number(double number, float *to) noexcept nogil:
+    """A whole number as two of float32: thousands of millions of rows have one each."""
+    cdef double high = floor(number / 16777216.0)
+    if number < 0:
+        to[0], to[1] = <float>number, 0
+        return
+    to[0], to[1] = <float>high, <float>(number - 16777216.0 * high)
+
+
+cdef double read_number(const float *number) noexcept nogil:
+    """NOT_COUNTED where it is none."""
+    if not number[0] >= 0:
+        return NOT_FAIR if number[0] == NOT_FAIR else NOT_COUNTED
+    return 16777216.0 * number[0] + number[1]
 
 
 cdef double sigmoid(double x) noexcept nogil:

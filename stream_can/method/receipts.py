@@ -6,9 +6,13 @@ where there is one; with columns the mixture and the tempered one that know them
 last. Behind them the top: the largest number of their mixture, before it was calibrated. See
 ``Corrector.n_sent`` for R.
 
+With prediction sets there is more behind that: the row as it was sent, m numbers; theta, by which
+its set was made; and the row's number, as two numbers, below 0 where the set was not counted.
+
 Once the label comes, no more of it is needed than what each row gave the label's class, and the
 top, with a minus sign where the label's class was not on it: R + 1 numbers, here what is *known*;
-NaN where the receipt is gone. The kernel writes receipts and learns from what is known; everybody
+NaN where the receipt is gone; with sets 4 more: what the row sent gave the class, theta, the row's
+number. The kernel writes receipts and learns from what is known; everybody
 else asks here.
 """
 
@@ -35,11 +39,17 @@ ROWS = 5
 ANY_ROWS = (3, 4, 5, 6, 7)
 """What a receipt of some corrector may have."""
 NAN = np.array(np.nan, np.float32).tobytes()
+OF_SET, TAIL = 4, 3
+"""What is known of a label's set; of a receipt behind the row as it was sent: theta, two numbers of
+the row."""
+OF_ROW, NOT_FAIR = -2, -2.0
+"""Where in what is known the row's number is, and what in its place says that the label was asked
+for because of what is in the row: it teaches no sets."""
 
 
-def size(m: int, rows: int = ROWS) -> int:
+def size(m: int, rows: int = ROWS, *, sets: bool = False) -> int:
     """The numbers of a receipt for m classes."""
-    return rows * m + 1
+    return rows * m + 1 + (m + TAIL if sets else 0)
 
 
 def blank(n: int, m: int, rows: int = ROWS) -> Receipts:
@@ -47,17 +57,31 @@ def blank(n: int, m: int, rows: int = ROWS) -> Receipts:
     return np.full((n, size(m, rows)), np.nan, np.float32)
 
 
-def none_known(n: int, rows: int = ROWS) -> NDArray[np.float32]:
-    """What is known of n labels without receipts, shape (n, rows + 1)."""
-    return np.full((n, rows + 1), np.nan, np.float32)
+def none_known(n: int, rows: int = ROWS, *, sets: bool = False) -> NDArray[np.float32]:
+    """What is known of n labels without receipts, shape (n, rows + 1), with sets 4 more."""
+    return np.full((n, rows + 1 + (OF_SET if sets else 0)), np.nan, np.float32)
 
 
-def gave_all(receipts: Receipts, ys: NDArray[np.int64], rows: int = ROWS) -> NDArray[np.float32]:
-    """What each receipt gave its label, shape (n, rows + 1)."""
+def gave_all(
+    receipts: Receipts, ys: NDArray[np.int64], rows: int = ROWS, *, sets: bool = False
+) -> NDArray[np.float32]:
+    """What each receipt gave its label, shape (n, rows + 1), with sets 4 more."""
     with np.errstate(over="ignore"):  # infinite, and refused as that
         single = np.ascontiguousarray(receipts, np.float32)
-    known: NDArray[np.float32] = given_by_each(single, ys, rows)
+    known: NDArray[np.float32] = given_by_each(single, ys, rows, sets)
     return known
+
+
+def set_part(receipts: NDArray[Any], m: int) -> tuple[Receipts, Receipts]:
+    """The rows as sent, (n, m), and theta of each, (n,), of receipts of m classes with sets."""
+    return receipts[:, -m - TAIL : -TAIL], receipts[:, -TAIL]
+
+
+def only_set(receipt: Receipts, m: int) -> Receipts:
+    """A receipt of m classes of which the set alone is known."""
+    found = np.full_like(receipt, np.nan)
+    found[-m - TAIL :] = receipt[-m - TAIL :]
+    return found
 
 
 def gave_row(receipts: Receipts, i: int, y: int, rows: int = ROWS) -> bytes:
@@ -99,9 +123,15 @@ def sensible(numbers: NDArray[np.float32]) -> NDArray[np.bool_]:
 
 
 def brought(
-    receipts: NDArray[Any], ys: NDArray[np.int64], m: int, fewest: int = 1, rows: int = ROWS
+    receipts: NDArray[Any],
+    ys: NDArray[np.int64],
+    m: int,
+    fewest: int = 1,
+    rows: int = ROWS,
+    *,
+    sets: bool = False,
 ) -> NDArray[np.float32]:
-    """What receipts that users hand back gave their labels, shape (n, rows + 1).
+    """What receipts that users hand back gave their labels, shape (n, rows + 1), with sets 4 more.
 
     Parameters
     ----------
@@ -118,32 +148,45 @@ def brought(
         They are no receipts of these classes.
     """
     n = len(ys)
-    known = none_known(n, rows)
+    known = none_known(n, rows, sets=sets)
     if receipts.dtype.kind == "f" and len(receipts) == n:
         sizes = range(fewest, m + 1)
         width = receipts.shape[1] if receipts.ndim == 2 else 0
-        if (width - 1) % rows == 0 and (own := (width - 1) // rows) in sizes:
-            return _brought(receipts, ys, own, rows)
-        if any(width == size(own, others) for own in sizes for others in ANY_ROWS):
+        for has in (sets, not sets):
+            own, rest = divmod(width - size(0, rows, sets=has), rows + has)
+            if rest == 0 and own in sizes:
+                found = _brought(receipts, ys, own, rows, has)
+                columns = min(found.shape[1], known.shape[1])
+                known[:, :columns] = found[:, :columns]
+                return known
+        if any(
+            width == size(own, others, sets=has)
+            for own in sizes for others in ANY_ROWS for has in (False, True)
+        ):  # fmt: skip
             return known
     raise InvalidPrediction(
         f"receipts are {receipts.dtype} of shape {receipts.shape},"
-        f" expected float32 of shape {(n, size(m, rows))}"
+        f" expected float32 of shape {(n, size(m, rows, sets=sets))}"
     )
 
 
 def _brought(
-    receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int
+    receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int, sets: bool
 ) -> NDArray[np.float32]:
     """What receipts of m classes gave their labels: nothing to classes that came later."""
     told = ys < m
     if told.all():
-        known = gave_all(receipts, ys, rows)
+        known = gave_all(receipts, ys, rows, sets=sets)
     else:
-        known = np.zeros((len(ys), rows + 1), np.float32)
-        known[told] = gave_all(receipts[told], ys[told], rows)
-        known[~told, -1] = -receipts[~told, -1]
-    wrong = ~sensible(known).all(axis=1)
+        known = np.zeros_like(none_known(len(ys), rows, sets=sets))
+        known[told] = gave_all(receipts[told], ys[told], rows, sets=sets)
+        known[~told, rows] = -receipts[~told, rows * m]
+        if sets:
+            known[~told, -TAIL:] = receipts[~told, -TAIL:]
+    wrong = ~sensible(known[:, : rows + 1]).all(axis=1)
+    if sets:
+        given = known[:, rows + 1]
+        wrong |= (given < 0) | (given > 1.001)
     if wrong.any():
         i = int(wrong.argmax())
         raise InvalidPrediction(

@@ -100,8 +100,20 @@ class CorrectorKeywords(TypedDict, total=False):
         Iterable[str] | None,
         _is(None, "columns that come with predictions, such as tenant, and say more about them"),
     ]
+    sets: (
+        Annotated[
+            float,
+            _is(None, "share of the labelled rows whose prediction set is to hold the label, such"
+                " as 0.9: rows then have sets", gt=0, lt=1),
+        ]
+        | None
+    )  # fmt: skip
     segments_mb: Annotated[
         float, _is(64, "memory for the values of all columns, in MB", gt=0, lt=1 << 30)
+    ]
+    max_mb: Annotated[
+        float,
+        _is(256, "most memory that the numbers of all classes and 64 rows may take, in MB", gt=0),
     ]
 
 
@@ -304,7 +316,7 @@ def check(name: str, value: Any, type_: Any) -> Any:
         if get_origin(kind) is Literal:
             expected = f"one of {', '.join(get_args(kind))}"
         else:
-            bounds = {">=": meta.ge, ">": meta.gt, "<=": meta.le}
+            bounds = {">=": meta.ge, ">": meta.gt, "<=": meta.le, "<": meta.lt}
             expected = "an integer " if kind is int else "a number "
             expected += " and ".join(f"{k} {v}" for k, v in bounds.items() if v is not None)
             expected += f": {meta.description}" if meta.description else ""

@@ -5,6 +5,7 @@ Names are those of a snapshot. What belongs to a base carries its name behind a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,8 +17,8 @@ from stream_can.method.paths import SEGMENTED_PATHS, anchor, split
 from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, WEIGHTS_OF_EXPERTS
 
 __all__ = [
-    "State", "check_state", "even_weights", "grown", "judged", "needed", "new_state", "spec",
-    "start_weights",
+    "SETS", "State", "bytes_needed", "check_state", "even_weights", "grown", "judged", "needed",
+    "new_sets", "new_state", "rows_at_once", "spec", "start_weights",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -27,6 +28,11 @@ ANCHOR_SHARE = 0.001
 """Starting weight of every path but the anchor, which has the rest."""
 
 
+FEW_ROWS = 64
+MOST_AT_ONCE = 128 << 20
+"""Bytes of rows that are worked on together, where they are more than `FEW_ROWS`."""
+BYTES_OF_ROW = 40
+"""Of each class: the row as it came and as it is sent, and at most six of single precision."""
 HUGE = 1e30
 """More than any decayed sum comes to; far enough from where float32 ends."""
 MOST_EVENTS = 1 << 53
@@ -89,6 +95,13 @@ ARRAYS = {
     "W.moving": Spec("f8", (1 + len(MOVING_EXPERTS),), 0, 1.001),
     "V": Spec("f8", ("m+1",)),  # decayed sum of the anchor's rows, then their number
     "sharp": Spec("f8", ("m",), 0, 1.001),  # mean |r|^2 of the validation rows of each class
+    # prediction sets: scores of labels, what rows believe in, and what method/sets.h says of them
+    "sets.labels": Spec("f8", (560,), 0, 1e209),
+    "sets.belief": Spec("f8", (560,), 0, 1e209),
+    "sets.numbers": Spec(
+        "f8", (6,), (1, 1, 0, -1e6, 0, 0), (1e201, 1e201, 1e209, 1e6, 1e209, 1e18)
+    ),
+    "sets.counts": Spec("i8", (2,), 0, MOST_EVENTS),  # rows, labels
     "D": Spec("f8", (2,), (-HUGE, 0)),  # decayed sum of |r|^2 less than that, then its weight
 }
 """What there is; from ``u`` on it belongs to a base, or to the last temperature."""
@@ -109,6 +122,8 @@ SHARED = (
 )
 WITH_COLUMNS = tuple(f"{name}.segmented" for name in ("weights", "odds", "u.last", "K.last"))
 """What there is once more where columns are declared."""
+SETS = ("sets.labels", "sets.belief", "sets.numbers", "sets.counts")
+"""What there is where prediction sets are made."""
 JUDGED = ("odds.calibrated", "bins")
 """What there is where several paths are mixed,"""
 MOVING = ("odds.moving", "V", "Q.moving", "W.moving")
@@ -125,6 +140,21 @@ def spec(name: str) -> Spec:
     return ARRAYS[f"{kind}t" if BASES[base].segmented else f"{kind}{BASES[base].features}"]
 
 
+def bytes_needed(m: int, paths: Sequence[str], n_columns: int = 0) -> int:
+    """What the arrays of a corrector take, and `FEW_ROWS` on their way through it."""
+    kinds = [spec(name) for name in needed(paths)]
+    arrays = sum(
+        np.dtype(kind.dtype).itemsize * math.prod(kind.size(m, len(paths), n_columns))
+        for kind in kinds
+    )
+    return arrays + FEW_ROWS * m * BYTES_OF_ROW
+
+
+def rows_at_once(m: int) -> int:
+    """How many rows of m classes may be worked on together."""
+    return max(FEW_ROWS, MOST_AT_ONCE // (m * BYTES_OF_ROW))
+
+
 def new_state(m: int, paths: Sequence[str], n_columns: int = 0) -> State:
     """The arrays of a corrector that has seen nothing; the fitted base's are made by fit."""
     state = {
@@ -135,6 +165,13 @@ def new_state(m: int, paths: Sequence[str], n_columns: int = 0) -> State:
     for name, weights in zip(WEIGHTS, start_weights(paths), strict=False):
         state[name] = weights
     return state | even_weights(state)
+
+
+def new_sets() -> State:
+    """The arrays of prediction sets that have seen nothing."""
+    state = {name: np.zeros(spec(name).size(0, 0), spec(name).dtype) for name in SETS}
+    state["sets.numbers"][:2] = 1
+    return state
 
 
 def even_weights(names: Iterable[str]) -> State:
@@ -164,10 +201,14 @@ def start_weights(paths: Sequence[str]) -> list[Array]:
 
 
 def check_state(
-    state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str], n_columns: int = 0
+    state: Mapping[str, NDArray[Any]],
+    m: int,
+    paths: Sequence[str],
+    n_columns: int = 0,
+    sets: bool = False,
 ) -> None:
     """Raise ValueError where an array is missing, too many, or not what the table says."""
-    wanted = set(needed(paths))
+    wanted = set(needed(paths)) | set(SETS if sets else ())
     optional = {name for base in _bases(paths) for name in BASES[base].optional}
     if missing := sorted(wanted - state.keys()):
         raise ValueError(f"array {missing[0]} is missing")

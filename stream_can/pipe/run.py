@@ -85,8 +85,7 @@ def pipe(
         Ask for the labels of about this share of the predictions, more at first: these lines say
         ``"ask": "random"`` or ``"ask": "margin"``, see :class:`stream_can.LabelRequests`.
     sets
-        The share of rows whose prediction set holds the true class: lines then have ``"set"``, see
-        :class:`stream_can.trust.sets.PredictionSets`.
+        The share of rows whose prediction set holds the true class: lines then have ``"set"``.
     format
         "json" for lines, or "avro": an object container file in, one out, with the fields that are
         added. A label is then a record with a label and no probabilities, or of which they are

@@ -12,6 +12,7 @@ from typing import Any
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.stream.sets import without_sets
 from stream_can.stream.task import Task
 
 __all__ = ["StateInUse", "locked", "next_line", "open_task"]
@@ -91,7 +92,7 @@ def open_task(
     try:
         if "task" in snapshot.decode(data)[0]:
             return Task.from_bytes(data, classes=classes, settings=settings, **options)
-        return Task(Corrector.from_bytes(data, classes, **settings), **options)
+        return Task(without_sets(Corrector.from_bytes(data, classes, **settings)), **options)
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"state file {path}: {error}; move it away to start anew") from None
 

@@ -12,6 +12,7 @@ import msgspec
 
 from stream_can import snapshot
 from stream_can.errors import StreamCANError
+from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import next_line
 from stream_can.stream.messages import BadMessage
@@ -90,6 +91,7 @@ class Run:
         self.write, self.letters = write, letters
         self.of_lines, self.unit = lines, "line" if lines else "record"
         self.covered = next_line(task)
+        self.most = rows_at_once(len(task.corrector.classes))
         self.first = self.line = 0 if skip else self.covered
         self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0
@@ -107,7 +109,7 @@ class Run:
         """
         start = 0
         while start < len(lines):
-            batch = lines[start : start + self.saver.lines_left]
+            batch = lines[start : start + min(self.saver.lines_left, self.most)]
             start += len(batch)
             self.handle(batch)
             self.saver.add(len(batch))

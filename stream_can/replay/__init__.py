@@ -6,7 +6,7 @@ from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.result import Moment, Replay
 from stream_can.replay.run import label_rates, replay
-from stream_can.replay.sets import SetMoment, SetScores, sets_for
+from stream_can.replay.sets import SetMoment, SetScores
 from stream_can.replay.steps import Arrivals, Step, steps
 from stream_can.replay.verdict import Verdict, judge, verdict
 
@@ -26,7 +26,6 @@ __all__ = [
     "judge",
     "label_rates",
     "replay",
-    "sets_for",
     "steps",
     "verdict",
 ]

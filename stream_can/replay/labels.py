@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.method.receipts import none_known
 from stream_can.recording.recording import Chunk
 
 __all__ = ["Labels", "join", "on_their_way", "split"]
@@ -25,7 +24,8 @@ class Labels(NamedTuple):
     P: NDArray[np.float64]
     y: NDArray[np.int64]
     known: NDArray[np.float32]
-    """What the receipt of each prediction gave its label, shape (n, n_sent + 1), as it went by."""
+    """What the receipt of each prediction gave its label, (n, numbers), as it went by; see
+    ``stream_can.method.receipts``."""
     given: NDArray[np.object_]
     """What each prediction gave of the corrector's columns, shape (n, columns)."""
 
@@ -39,16 +39,17 @@ def on_their_way(
     delay: int | None,
     labelled: NDArray[np.bool_],
     given: NDArray[np.object_],
-    n_sent: int,
+    known: NDArray[np.float32],
 ) -> Labels:
-    """The labels of a chunk's rows, of those that are given one."""
+    """The labels of a chunk's rows, of those that are given one; ``known`` is of each row."""
     which = np.flatnonzero(labelled)
     rows = which + chunk.first
     time = asked = rows
     if chunk.time is not None and chunk.label_time is not None and delay is None:
         time, asked = chunk.label_time[which], chunk.time[which]
-    due, known = rows + 1 + (delay or 0), none_known(len(which), n_sent)
-    return Labels(due, time, asked, rows, chunk.P[which], chunk.y[which], known, given[which])
+    due = rows + 1 + (delay or 0)
+    P, y = chunk.P[which], chunk.y[which]
+    return Labels(due, time, asked, rows, P, y, known[which], given[which])
 
 
 def join(parts: list[Labels]) -> Labels:

@@ -17,7 +17,6 @@ from stream_can.replay.steps import Step
 from stream_can.scores import FLOOR, Scores
 from stream_can.stream.values import ColumnScores, outcomes
 from stream_can.trust.alarm import Alarm
-from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Moment", "Replay"]
 
@@ -62,8 +61,6 @@ class Replay:
         The one the steps went through; its ``corrector`` is the state after the last row.
     requests
         What asked for labels, where they were asked for.
-    sets
-        Prediction sets that are to be made of the rows as they were sent, where they are.
     alarm
         Sees the rows with a known label, in their order, where it is to say when the classifier
         became worse.
@@ -73,7 +70,6 @@ class Replay:
         self,
         corrector: Corrector,
         requests: LabelRequests | None = None,
-        sets: PredictionSets | None = None,
         alarm: Alarm | None = None,
     ) -> None:
         self.corrector, self.requests = corrector, requests
@@ -109,7 +105,7 @@ class Replay:
         """And the other way round."""
         self.columns = {name: ColumnScores() for name in corrector.segments}
         """Of each declared column, what became of the rows of its values."""
-        self.sets = None if sets is None else SetScores(sets, self.classes)
+        self.sets = None if corrector.sets is None else SetScores(corrector.sets)
         """Prediction sets, and whether they kept what they promise, where there are any."""
         self.alarm = alarm
         """Notices when the classifier itself became worse, where it is watched."""

@@ -12,7 +12,6 @@ from stream_can.replay.result import Replay
 from stream_can.replay.steps import steps
 from stream_can.scores import Scores
 from stream_can.trust.alarm import Alarm
-from stream_can.trust.sets import PredictionSets
 
 __all__ = ["label_rates", "replay"]
 
@@ -25,7 +24,6 @@ def replay(
     label_rate: float = 1.0,
     seed: int = 0,
     requests: LabelRequests | None = None,
-    sets: PredictionSets | None = None,
     explain: bool = True,
     rates: Iterable[float] = (),
     progress: Callable[[int], object] = lambda rows: None,
@@ -42,9 +40,6 @@ def replay(
         As for :func:`steps`; `label_delay` may be None only where the recording has times. With
         `requests` the `label_rate` must be 1, and the recording is played once more with as many
         labels at random, for :attr:`Replay.at_random`.
-    sets
-        Makes a set of each row as it was sent, and learns from the labels as they arrive, for
-        :attr:`Replay.sets`; where labels are asked for only from those drawn at random.
     rates
         Other shares of the labels, each replayed once more from what `corrector` is now, for
         :attr:`Replay.rates` and, those below 1, for :attr:`Replay.asked_rates`; `label_rate`
@@ -79,9 +74,7 @@ def replay(
         )
     rates = list(rates)
     fresh = corrector.to_bytes() if rates or requests is not None else b""
-    result = _once(
-        recording, corrector, label_delay, label_rate, seed, requests, explain, progress, sets
-    )
+    result = _once(recording, corrector, label_delay, label_rate, seed, requests, explain, progress)
     at_random = None
     if requests is not None and result.coming:
         as_many = result.coming / result.possible
@@ -124,12 +117,11 @@ def _once(
     requests: LabelRequests | None,
     explain: bool,
     progress: Callable[[int], object],
-    sets: PredictionSets | None = None,
 ) -> Replay:
     """One pass over the recording."""
     started = clock.perf_counter()
     # What is played once more is the same classifier.
-    result = Replay(corrector, requests, sets, Alarm() if explain else None)
+    result = Replay(corrector, requests, Alarm() if explain else None)
     for step in steps(
         recording.chunks(),
         corrector,

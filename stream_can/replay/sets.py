@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +9,8 @@ from numpy.typing import NDArray
 
 from stream_can.change import change
 from stream_can.replay.steps import Step
-from stream_can.trust.promise import miss_of
-from stream_can.trust.sets import PredictionSets, Ticket
 
-__all__ = ["WINDOW", "SetMoment", "SetScores", "sets_for", "sets_in_words"]
+__all__ = ["WINDOW", "SetMoment", "SetScores", "sets_in_words"]
 
 WINDOW = 500
 """Rows with a known label, in a row, of which the worst are told."""
@@ -37,29 +34,17 @@ class SetMoment(NamedTuple):
 class SetScores:
     """What became of the promise of prediction sets in a replay.
 
-    Each row that was sent is given a set; each label teaches the sets when it teaches the
-    corrector. Where labels are asked for only those teach that were drawn at random.
+    Each row that was sent has a set, and each label teaches the sets as it teaches the corrector.
+    Where labels are asked for only those teach that were drawn at random.
 
     Parameters
     ----------
-    sets
-        New ones, or those of an earlier replay. They learn.
-    classes
-        The names of the corrector's classes.
-
-    Raises
-    ------
-    ValueError
-        The sets have other classes than the corrector.
+    promised
+        The share of rows whose set is to hold the label.
     """
 
-    def __init__(self, sets: PredictionSets, classes: Sequence[Any]) -> None:
-        if list(sets.classes) != list(classes):
-            raise ValueError(
-                f"sets: of classes {list(sets.classes)}, but the corrector has {list(classes)}"
-            )
-        self.sets = sets
-        self.promised = round(1 - sets.miss, 15)
+    def __init__(self, promised: float) -> None:
+        self.promised = promised
         self.moments: list[SetMoment] = []
         """How the stream went, step by step."""
         self.rows = self.size = self.single = 0
@@ -68,50 +53,24 @@ class SetScores:
         """Rows whose label is known, whether it arrives or not, and those that have it."""
         self.learned = self.learned_kept = 0
         """Rows whose label taught the sets, and those that have it."""
-        self._waiting: dict[int, tuple[NDArray[np.float64], Ticket, bool]] = {}
-        """Rows whose label is on its way and will teach: as sent, and whether the set has it."""
+        self._waiting: dict[int, bool] = {}
+        """Rows whose label is on its way and will teach: whether the set has it."""
         self._tail = np.zeros(0, np.int64)
         """Whether the last rows with a known label, fewer than a window, have it."""
         self._worst: tuple[int, int] | None = None
         """How many rows of the worst window have it, and the row behind it."""
 
     def add(self, step: Step) -> None:
-        """Make the sets of a step's rows, with the labels that come between them."""
-        arrivals, inside = step.arrivals, np.zeros(step.P.shape, np.bool_)
-        at = 0
-        if arrivals is not None and len(arrivals.due):
-            dues, starts = np.unique(arrivals.due, return_index=True)
-            rows, ys = (arrivals.due - 1 - arrivals.rows).tolist(), arrivals.y.tolist()
-            ends = np.append(starts[1:], len(rows)).tolist()
-            for due, start, end in zip(dues.tolist(), starts.tolist(), ends, strict=True):
-                self._make(step, inside, at, due - step.first)
-                at = due - step.first
-                self._learn(zip(rows[start:end], ys[start:end], strict=True))
-        self._make(step, inside, at, len(step.P))
-        self._count(step, inside)
-
-    def _make(self, step: Step, inside: NDArray[np.bool_], start: int, stop: int) -> None:
-        """The sets of rows ``start`` to ``stop`` of a step; those whose label comes are kept."""
-        if start == stop:
-            return
-        inside[start:stop], tickets = self.sets.set_many(step.corrected[start:stop])
-        if step.arrivals is None:
-            return
-        for i in (np.flatnonzero(step.arrivals.fair[start:stop]) + start).tolist():
-            kept = bool(inside[i, step.y[i]])
-            # A copy: the other rows of the step need not wait with it.
-            self._waiting[step.first + i] = step.corrected[i].copy(), tickets[i - start], kept
-
-    def _learn(self, labels: Iterable[tuple[int, int]]) -> None:
-        """Labels that come before the same row; of rows that were asked for by margin none."""
-        found = [(self._waiting.pop(row), y) for row, y in labels if row in self._waiting]
-        if not found:
-            return
-        rows, tickets, kept = zip(*(waited for waited, _ in found), strict=True)
-        names = [self.sets.classes[y] for _, y in found]
-        self.sets.learn_many(np.array(rows), names, tickets)
-        self.learned += len(found)
-        self.learned_kept += sum(kept)
+        """Take the sets of a step's rows, and the labels that came between them."""
+        assert step.inside is not None
+        if step.arrivals is not None:
+            for i in np.flatnonzero(step.arrivals.fair).tolist():
+                self._waiting[step.first + i] = bool(step.inside[i, step.y[i]])
+            for row in (step.arrivals.due - 1 - step.arrivals.rows).tolist():
+                kept = self._waiting.pop(row, None)
+                self.learned += kept is not None
+                self.learned_kept += bool(kept)
+        self._count(step, step.inside)
 
     def _count(self, step: Step, inside: NDArray[np.bool_]) -> None:
         sizes = inside.sum(axis=1)
@@ -187,17 +146,6 @@ class SetScores:
             if self.worst is None
             else {"rows": WINDOW, "kept": self.worst[0], "until_row": self.worst[1]},
         }
-
-
-def sets_for(classes: Sequence[Any], promised: float) -> PredictionSets:
-    """New sets that promise to hold the label in a share of the labelled rows, such as 0.9.
-
-    Raises
-    ------
-    ValueError
-        The share is not in (0, 1).
-    """
-    return PredictionSets(list(classes), miss_of(promised))
 
 
 def sets_in_words(scores: SetScores | None) -> list[str]:

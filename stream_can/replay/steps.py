@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector, Played
 from stream_can.method.asking import LabelRequest, LabelRequests
-from stream_can.method.receipts import gave_all, none_known
+from stream_can.method.receipts import NOT_FAIR, OF_ROW, gave_all, none_known
 from stream_can.recording.recording import Chunk, Recording, Segments, given_by
 from stream_can.replay.labels import Labels, join, on_their_way, split
 
@@ -66,6 +66,8 @@ class Step(NamedTuple):
     """Where labels are asked for: those of the step's rows."""
     segments: Segments | None = None
     """What each row gives of columns, where the chunks say it."""
+    inside: NDArray[np.bool_] | None = None
+    """Whether each class is in the prediction set of each row, where the corrector makes sets."""
     learned: NDArray[np.object_] | None = None
     """What the predictions of the labels that came gave of the corrector's columns."""
 
@@ -160,11 +162,11 @@ class _Run:
         # A delay in rows also makes labels due right after the last row. With times, or where
         # labels are asked for, only the next row shows that a label is due.
         until = self.first + len(chunk.P) - (self.by_time or requests is not None)
-        n_sent = corrector.n_sent
-        parts = [*waiting, on_their_way(chunk, delay, given, self.values, n_sent)]
+        self.sets = corrector.sets is not None
+        self.known = none_known(len(chunk.P), corrector.n_sent, sets=self.sets)
+        parts = [*waiting, on_their_way(chunk, delay, given, self.values, self.known)]
         self.labels, self.late = split(parts, chunk, self.by_time, until)
         self.done = 0
-        self.known = none_known(len(chunk.P), n_sent)
         self.given = given
         """Rows whose label arrives, or could, as long as it is not asked for."""
         self.asked = np.zeros(len(chunk.P), np.bool_)
@@ -182,11 +184,14 @@ class _Run:
         rows' own labels comes before ``stop``, the rows are cut there.
         """
         parts, arrived, asked = list[Played](), list[Labels](), list[LabelRequest]()
+        inside = []
         begin = start
         while begin < stop:
             until = stop if self.requests is None else self._before_own_labels(begin, stop)
             played, labels = self._play(begin, until, corrector, explain)
             parts.append(played)
+            if self.sets and played.receipts is not None:
+                inside.append(corrector.sets_of(played.rows, played.receipts))
             arrived.append(labels)
             if self.requests is not None:
                 asked += self._ask(begin, played.rows)
@@ -212,6 +217,7 @@ class _Run:
             ),
             asked,
             given_by(chunk.segments, cut),
+            np.concatenate(inside) if self.sets else None,
             learned.given if self.columns else None,
         )
 
@@ -261,7 +267,7 @@ class _Run:
         )
         assert played.receipts is not None
         ys = np.maximum(self.chunk.y[cut], 0)
-        self.known[cut] = gave_all(played.receipts, ys, corrector.n_sent)
+        self.known[cut] = gave_all(played.receipts, ys, corrector.n_sent, sets=self.sets)
         return played, due
 
     def _ask(self, start: int, corrected: NDArray[np.float64]) -> list[LabelRequest]:
@@ -272,6 +278,8 @@ class _Run:
         said = self.requests.ask_many((could + start).tolist(), corrected[could])
         self.asked[could + at] = [one is not None for one in said]
         self.drawn[could + at] = [one is not None and one.reason == "random" for one in said]
+        if self.sets:
+            self.known[could[~self.drawn[could + at]] + at, OF_ROW] = NOT_FAIR
         return [one for one in said if one is not None]
 
     def waiting(self) -> list[Labels]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
@@ -15,18 +14,16 @@ from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import class_name
+from stream_can.method.receipts import only_set
 from stream_can.method.rows import divided
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
-from stream_can.trust.promise import miss_of
-from stream_can.trust.sets import PredictionSets
 
 try:
     from river import base
 
     from stream_can.river import frames
     from stream_can.river.frozen import FrozenClassifier
-    from stream_can.river.sets import knowing
 except ImportError as error:
     raise ImportError(
         f"stream_can.river needs river 0.26 or newer ({error}): pip install '.[river]' in"
@@ -65,9 +62,6 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     train_counts
         {class: rows that the classifier was trained on}, for a frozen classifier. One that learns
         here needs none: the labels that it learns are the evidence for the prior already.
-    sets
-        The share of the labelled rows whose set of :meth:`predict_set_one` is to hold the label,
-        such as 0.9. None for no sets.
     **settings
         Those of :class:`stream_can.CorrectorKeywords`.
 
@@ -96,26 +90,23 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     """
 
     segments: Sequence[str] | None
+    sets: float | None
 
     def __init__(
         self,
         classifier: base.Classifier,
         *,
         train_counts: Mapping[Any, float] | None = None,
-        sets: float | None = None,
         **settings: Unpack[CorrectorKeywords],
     ) -> None:
         if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
             raise ValueError(f"train_counts: expected {{class: rows}}, got {train_counts!r}")
         self.classifier = classifier
         self.train_counts = train_counts
-        self.sets = sets
         vars(self).update(keywords(settings))
         # Made in any case, so that a bad setting is refused here and not at the first row.
         corrector = self._new_corrector(train_counts or [False])
         self._corrector = corrector if train_counts else None
-        made = None if sets is None else PredictionSets(corrector.classes, miss_of(sets))
-        self._sets = made if train_counts else None
 
     def _new_corrector(self, classes: Iterable[Any]) -> Corrector:
         return Corrector(
@@ -126,11 +117,6 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     def corrector(self) -> Corrector | None:
         """The corrector behind the classifier, to look inside; None before the first class."""
         return self._corrector
-
-    @property
-    def prediction_sets(self) -> PredictionSets | None:
-        """What makes the sets, to look inside; None without, or before the first class."""
-        return self._sets
 
     def successor(self, classifier: base.Classifier, discount: float = 0.1) -> CorrectedClassifier:
         """The wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
@@ -150,8 +136,6 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         after.classifier = classifier  # a clone would have forgotten its training
         if self._corrector is not None:
             after._corrector = self._corrector.successor(discount)
-            if self.sets is not None:
-                after._sets = PredictionSets(self._corrector.classes, miss_of(self.sets))
         return after
 
     # ---- one row
@@ -189,8 +173,8 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     def predict_set_one(self, x: dict[Any, Any], **kwargs: Any) -> list[Any]:
         """Which classes the row can be, as certain as ``sets`` promises; nothing changes.
 
-        What is promised, and what is not: :class:`stream_can.trust.sets.PredictionSets`. It is
-        kept by the labels of ``learn_one``, of the sets that would be sent when they come.
+        What is promised, and what is not, stands in docs/sets.md. It is kept by the labels of
+        ``learn_one``, of the sets that would be sent when they come.
 
         Parameters
         ----------
@@ -214,11 +198,8 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         answer = self.predict_proba_one(x, **kwargs)
         if not answer:
             return []
-        sets = self._sets or PredictionSets(list(answer), miss_of(self.sets))
-        # A set counts its row: that of a copy.
-        new = [name for name in answer if name not in sets.classes]
-        sets = knowing(sets, new) if new else copy.copy(sets)
-        return sets.set_one([answer.get(name, 0.0) for name in sets.classes])[0]
+        corrector = self._corrector or self._new_corrector(answer)
+        return corrector.set_now(list(answer), list(answer.values()))
 
     def learn_one(self, x: dict[Any, Any], y: Any = None, **kwargs: Any) -> None:
         """Learn the label of a row, in the corrector and then in the classifier.
@@ -285,7 +266,6 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         unheard = y is not None and y not in p and not self._has(y)
         names = list(p) if y is None else [*p, y]
         self._check_names(names)
-        answer = self._answer(p, given) if self.sets is not None else {}
         for name in names:
             if self._corrector is None:
                 self._corrector = self._new_corrector([name])
@@ -294,30 +274,26 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         if self._corrector is None:
             return
         row, silent = in_order(p, self._corrector), False
+        receipt = None
         try:
-            self._corrector.observe_one(row, segments=given)
+            receipt = self._observe(row, given)
         except InvalidPrediction:  # to be divided by its sum, or saying nothing
             (row,), (silent,) = probabilities(row[None])
             if not silent:
-                self._corrector.observe_one(row, segments=given)
-        if y is not None:
-            self._corrector.learn_one(None if silent or unheard else row, y, segments=given)
-        if answer:
-            self._take_set(answer, None if unheard else y)
+                receipt = self._observe(row, given)
+        if y is not None and (silent or unheard):
+            self._corrector.learn_one(None, y)
+        elif y is not None:
+            self._corrector.learn_one(row, y, receipt=receipt, segments=given)
 
-    def _take_set(self, answer: Probabilities, y: Any) -> None:
-        """Show the sets what would be sent now and, unless it is None, its label."""
+    def _observe(self, row: Array, given: Mapping[str, Any] | None) -> Any:
+        """A row goes by; where there are sets, what its label needs to know of its own."""
         assert self._corrector is not None
-        assert self.sets is not None
-        classes = self._corrector.classes
-        if self._sets is None:
-            self._sets = PredictionSets(classes, miss_of(self.sets))
-        elif len(self._sets.classes) < len(classes):
-            self._sets = knowing(self._sets, classes)
-        row = in_order(answer, self._corrector)
-        _, ticket = self._sets.set_one(row)
-        if y is not None:
-            self._sets.learn_one(row, y, ticket)
+        if self._corrector.sets is None:
+            self._corrector.observe_one(row, segments=given)
+            return None
+        _, receipt = self._corrector.process_one(row, receipt=True, segments=given)
+        return only_set(receipt, len(row))
 
     def _check_names(self, names: Iterable[Any]) -> None:
         """Raise ValueError for a new class that no snapshot could keep, before any is taken up."""
@@ -409,7 +385,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         """What was pickled before a parameter was known has its default."""
         given = inspect.signature(type(self)).parameters.values()
         older = {one.name: one.default for one in given if one.default is not one.empty}
-        self.__dict__.update({"_sets": None} | older | state)
+        self.__dict__.update(older | state)
 
     # ---- what river asks of a wrapper
 

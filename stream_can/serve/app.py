@@ -28,10 +28,10 @@ from urllib.parse import unquote
 import msgspec
 
 from stream_can.kafka.watch.port import pages
-from stream_can.serve.inference import MOST_MESSAGES, BadRequest, Inference, metadata
+from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
 from stream_can.serve.protocol import Bounded
-from stream_can.serve.service import Corrected, Refused, Service, Unavailable
+from stream_can.serve.service import MOST_MESSAGES, Corrected, Refused, Service, Unavailable
 from stream_can.version import __version__
 
 __all__ = ["LARGEST_BODY", "App"]
@@ -227,6 +227,11 @@ class App:
 
     async def _corrected(self, messages: Sequence[bytes]) -> Corrected:
         service = self.service
+        if len(messages) > service.most:
+            raise Problem(
+                413,
+                f"{len(messages)} messages, and of so many classes {service.most} are read at once",
+            )
         alone = len(self.connections) < 2
         found = service.correct(messages) if alone else await service.correct_together(messages)
         if self._durable:

@@ -13,17 +13,15 @@ import numpy as np
 from msgspec import Meta
 
 from stream_can.errors import StreamCANError
-from stream_can.serve.service import put
+from stream_can.serve.service import MOST_MESSAGES, put
 from stream_can.serve.settings import ServeSettings
 
-__all__ = ["MOST_MESSAGES", "BadRequest", "Inference", "metadata"]
+__all__ = ["BadRequest", "Inference", "metadata"]
 
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 NUMBERS = {"FP64": np.float64, "FP32": np.float32}
 ROW, ROWS = list[float], list[list[float]]
 IDS = "ids"
-MOST_MESSAGES = 10_000
-"""Of a request, in every protocol."""
 
 
 class BadRequest(StreamCANError):

@@ -26,6 +26,7 @@ from stream_can.kafka.start import Start
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.look import Look
 from stream_can.kafka.watch.metrics import Metrics
+from stream_can.method.state import rows_at_once
 from stream_can.serve.journal import (
     LOG,
     MOST_UNKNOWN,
@@ -48,7 +49,7 @@ from stream_can.stream.requests import RequestMessage
 from stream_can.stream.task import Task
 from stream_can.trust.sets import Ticket
 
-__all__ = ["Refused", "Service", "Status", "Unavailable"]
+__all__ = ["MOST_MESSAGES", "Refused", "Service", "Status", "Unavailable"]
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ FOLD_SECONDS = 30.0
 """Between two folds of the log in the file."""
 AGAIN_SECONDS = 1.0
 """Between two tries to write a file that could not be written."""
+MOST_MESSAGES = 10_000
+"""Of a request."""
 MOST_SHOWN = 10
 """Messages of a request that its refusal names."""
 MOST_REQUESTS = 10_000
@@ -210,6 +213,12 @@ class Service:
                 self._ask(one.offset, one.request)
 
     @property
+    def most(self) -> int:
+        """Messages that are worked on together."""
+        classes = max(len(lane.messages.classes) for lane in self.task.lanes)
+        return min(MOST_MESSAGES, rows_at_once(classes))
+
+    @property
     def task(self) -> Task:
         """What corrects and learns."""
         assert self._task is not None
@@ -248,7 +257,20 @@ class Service:
 
     def _correct_all(self) -> None:
         """Answer all that came together; where a message is bad, each request by itself."""
-        waiting, self._together = self._together, []
+        every, self._together = self._together, []
+        waiting: list[tuple[Sequence[bytes], asyncio.Future[Corrected]]] = []
+        size = 0
+        for one in every:
+            if waiting and size + len(one[0]) > self.most:
+                self._correct_these(waiting)
+                waiting, size = [], 0
+            waiting.append(one)
+            size += len(one[0])
+        self._correct_these(waiting)
+
+    def _correct_these(
+        self, waiting: Sequence[tuple[Sequence[bytes], asyncio.Future[Corrected]]]
+    ) -> None:
         try:
             every, learned = self.correct([one for messages, _ in waiting for one in messages])
             found = iter(every)

@@ -26,7 +26,7 @@ SHARED = (
     "probs", "raw", "id", "label", "normalise", "digits",
     "model", "version", "only_listed_models", "max_lanes", "models",
     *SETTINGS,
-    "ask", "sets", "recent_mb", "live_seconds", "log_format", "log_level",
+    "ask", "recent_mb", "live_seconds", "log_format", "log_level",
     "create_topics", "connect_seconds", "settings_generation", "client",
 )  # fmt: skip
 """Settings that mean what they mean to ``stream-can run``."""

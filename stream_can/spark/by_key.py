@@ -23,9 +23,6 @@ from stream_can.spark.columns import (
     refuse,
 )
 from stream_can.spark.fixed import Errors
-from stream_can.spark.sets import learn_label
-from stream_can.trust.promise import miss_of
-from stream_can.trust.sets import PredictionSets
 
 __all__ = ["correct_by_key"]
 
@@ -39,7 +36,6 @@ def correct_by_key(
     label: str = "label",
     order: str = "time",
     into: str = "corrected",
-    sets: float | None = None,
     set_into: str = "set",
     errors: Errors = "raise",
 ) -> DataFrame:
@@ -60,28 +56,31 @@ def correct_by_key(
         The column of keys.
     start
         What each key begins with.
-    probs, label, order, into, sets, set_into, errors
+    probs, label, order, into, set_into, errors
         As for :class:`Learning`; with "null" for ``errors`` what cannot be used teaches nothing.
-        So are the columns that ``start`` has as segments; each key keeps values of its own.
+        So are the columns that ``start`` has as segments; each key keeps values of its own. A label
+        judges the set that would be sent when it is learned.
 
     Returns
     -------
     The predictions, in their order for each key, without ``label`` and with the new columns of
     arrays; a streaming DataFrame to be written in the output mode "append".
     """
-    check_columns(df, key, probs, label, order, new=[into, None if sets is None else set_into])
+    check_columns(
+        df, key, probs, label, order, new=[into, None if start.sets is None else set_into]
+    )
     check_segments(df, start.segments)
     df = df.withColumn(probs, arrays(df, probs))
     fields = [field for field in df.schema.fields if field.name != label]
     schema = StructType(fields).add(into, ArrayType(DoubleType(), containsNull=False))
-    new = None
-    if sets is not None:
+    if start.sets is not None:
         schema = schema.add(set_into, ArrayType(StringType(), containsNull=False))
-        new = PredictionSets(start.classes, miss_of(sets)).to_bytes(), set_into
     # Text, because pandas makes floats of integers beside null.
     texts = {f"{into} segment {i}": quoted(name) for i, name in enumerate(start.segments)}
     df = df.withColumns({name: column.cast("string") for name, column in texts.items()})
-    processor = _ByKey(start.to_bytes(), df.columns, key, probs, label, order, into, errors, new)
+    processor = _ByKey(
+        start.to_bytes(), df.columns, key, probs, label, order, into, errors, set_into
+    )
     return df.groupBy(key).transformWithStateInPandas(processor, schema, "append", "none")
 
 
@@ -98,16 +97,15 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         order: str,
         into: str,
         errors: Errors,
-        sets: tuple[bytes, str] | None,
+        set_into: str,
     ) -> None:
         self._start, self._columns, self._key, self._errors = start, columns, key, errors
-        self._sets = sets
+        self._set_into = set_into
         self._probs, self._label, self._order, self._into = probs, label, order, into
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("corrector", "snapshot binary")
-        if self._sets is not None:
-            self._state_of_sets = handle.getValueState("sets", "snapshot binary")
+        self._sets = Corrector.from_bytes(self._start).sets
 
     def handleInputRows(  # noqa: N802, Spark's name
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
@@ -118,7 +116,7 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         is missing is no error. Predictions that are no probability vectors get None.
         """
         state = self._state.get()[0] if self._state.exists() else self._start
-        corrector, sets = Corrector.from_bytes(bytes(state)), self._sets_of_key()
+        corrector = Corrector.from_bytes(bytes(state), sets=self._sets)
         frame = pd.concat(list(rows), ignore_index=True)
         frame.columns = pd.Index(self._columns)  # Spark calls some "_5", whose names are no words
         column = pa.array(frame[self._probs], pa.list_(pa.float64()))
@@ -138,46 +136,27 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
             if i in bad and not (is_label[i] and gone[i]):
                 continue
             if not is_label[i]:
-                corrected[i] = corrector.process_one(P[i], segments=given and given[i])
-                if sets is not None:
-                    found[i] = [json_name(name) for name in sets.set_one(corrected[i])[0]]
+                corrected[i], receipt = corrector.process_one(
+                    P[i], receipt=True, segments=given and given[i]
+                )
+                if self._sets is not None:
+                    found[i] = [json_name(name) for name in corrector.set_of(corrected[i], receipt)]
                 continue
             try:
-                now = None
-                if sets is not None and not gone[i]:
-                    now = corrector.correct_one(P[i], segments=given and given[i])
                 corrector.learn_one(
                     None if gone[i] else P[i],
                     frame[self._label][i],
                     segments=given and given[i],
                 )
-                if sets is not None and now is not None:
-                    learn_label(sets, now, frame[self._label][i])
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"{self._key} = {key[0]}: {error}") from None
         self._state.update((corrector.to_bytes(),))
         frame[self._into] = corrected
-        if sets is not None and self._sets is not None:
-            self._state_of_sets.update((sets.to_bytes(),))
-            frame[self._sets[1]] = found
+        if self._sets is not None:
+            frame[self._set_into] = found
         kept = frame.loc[[i for i in places if not is_label[i]]]
         yield kept.drop(columns=self._label)
-
-    def _sets_of_key(self) -> PredictionSets | None:
-        """The prediction sets of the key, where there are to be any."""
-        if self._sets is None:
-            return None
-        new = PredictionSets.from_bytes(self._sets[0])
-        if not self._state_of_sets.exists():
-            return new
-        found = PredictionSets.from_bytes(bytes(self._state_of_sets.get()[0]))
-        if found.miss != new.miss:
-            raise StreamCANError(
-                f"sets: those of the checkpoint may miss {found.miss:g}, not {new.miss:g}; another"
-                " promise needs a new checkpoint"
-            )
-        return found
 
     def _in_order(
         self,

@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, Stru
 
 from stream_can import snapshot
 from stream_can.corrector import Corrector
+from stream_can.method.classes import json_name
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -25,8 +26,6 @@ from stream_can.spark.columns import (
     refuse,
     segments_of,
 )
-from stream_can.spark.sets import names_of_sets, of_state
-from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Errors", "correct"]
 
@@ -40,7 +39,6 @@ def correct(
     probs: str = "probability",
     into: str = "corrected",
     receipt: str | None = None,
-    sets: PredictionSets | bytes | str | os.PathLike[str] | None = None,
     set_into: str = "set",
     key: str | None = None,
     errors: Errors = "raise",
@@ -67,12 +65,9 @@ def correct(
         A second new column, where labels come back to :class:`Learning`: arrays of 3 m floats, with
         segments 5 m, what :meth:`Corrector.process_one <stream_can.Corrector.process_one>` calls a
         receipt.
-    sets
-        Prediction sets that have learned, or what their ``to_bytes`` gave, or the path of a file of
-        that: then there is a column of sets. Each is that of the row as it is sent, as if it
-        were the next.
     set_into
-        That column: arrays of the names of classes, the likeliest first.
+        A new column where the state makes prediction sets: arrays of the names of classes, the
+        likeliest first.
     key
         The column whose value an error names the row by.
     errors
@@ -87,11 +82,10 @@ def correct(
     ValueError, TypeError
         A column is missing or of another type, or there already.
     SnapshotMismatch
-        ``state`` is no state of a Corrector, or ``sets`` none of sets of its classes.
+        ``state`` is no state of a Corrector.
     InvalidPrediction
         Within Spark's own error, when the DataFrame is computed.
     """
-    check_columns(df, probs, key, new=(into, receipt, None if sets is None else set_into))
     if errors not in ("raise", "null"):
         raise ValueError(f"errors: {errors!r}, expected 'raise' or 'null'")
     if isinstance(state, Corrector):
@@ -99,7 +93,8 @@ def correct(
     else:
         data = state if isinstance(state, bytes) else snapshot.read(state)
         state = Corrector.from_bytes(data)  # what is wrong with it is said here
-    made = None if sets is None else of_state(sets, state).to_bytes()
+    sets = state.sets is not None
+    check_columns(df, probs, key, new=(into, receipt, set_into if sets else None))
     names, vectors = df.columns, is_vector(df, probs)
     check_segments(df, state.segments)
     source = into if vectors else probs
@@ -116,7 +111,7 @@ def correct(
                 refuse(bad, probs, None if key is None else batch.column(key), key)
             columns = {name: batch.column(name) for name in names}
             segments = segments_of([columns[s] for s in corrector.segments], corrector.segments)
-            if receipt is None:
+            if receipt is None and not sets:
                 better = corrector.correct_many(P, segments=segments)
                 columns[into] = lists(better, bad)
             else:
@@ -124,22 +119,35 @@ def correct(
                     P, sums, receipt=True, segments=segments
                 )
                 columns[into] = lists(better, bad)
-                columns[receipt] = lists(receipts, bad)
-            if made is not None:
-                columns[set_into] = names_of_sets(made, better, bad)
+                if receipt is not None:
+                    columns[receipt] = lists(receipts, bad)
+                if sets:
+                    columns[set_into] = names_of_sets(corrector, better, receipts, bad)
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     schema = StructType(df.schema.fields[: len(names)])
     schema.add(into, ArrayType(DoubleType(), containsNull=False))
     if receipt is not None:
         schema.add(receipt, ArrayType(FloatType(), containsNull=False))
-    if made is not None:
+    if sets:
         schema.add(set_into, ArrayType(StringType(), containsNull=False))
     corrected = df.mapInArrow(run, schema)
     if vectors:
         as_vector = F.when(F.col(into).isNotNull(), array_to_vector(F.col(into)))
         corrected = corrected.withColumn(into, as_vector)
     return corrected
+
+
+def names_of_sets(
+    corrector: Corrector, rows: NDArray[Any], receipts: NDArray[Any], bad: dict[int, str]
+) -> pa.Array:
+    """The set of each row, the likeliest class first; null where one was bad."""
+    has, names = corrector.sets_of(rows, receipts), [json_name(name) for name in corrector.classes]
+    order = np.argsort(-rows.astype(np.float32), axis=1, kind="stable").tolist()
+    found = [
+        None if i in bad else [names[k] for k in order[i] if has[i, k]] for i in range(len(rows))
+    ]
+    return pa.array(found, pa.list_(pa.field("element", pa.string(), nullable=False)))
 
 
 def lists(rows: NDArray[Any], bad: dict[int, str]) -> pa.ListArray:

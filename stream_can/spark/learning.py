@@ -24,12 +24,9 @@ from stream_can.spark.columns import (
     segments_of,
 )
 from stream_can.spark.fixed import Errors, correct
-from stream_can.spark.sets import learn_label
 from stream_can.spark.states import States
 from stream_can.spark.sums import of_batch, without_decay
 from stream_can.trust.alarm import Alarm
-from stream_can.trust.promise import miss_of
-from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Learning"]
 
@@ -62,10 +59,10 @@ class Learning:
         The column of receipts, which predictions get and labels may bring back: then what was sent
         is judged. Without, or null, what state n - 1 makes of the row is judged; the same where the
         label comes within the batch of its prediction.
-    sets, set_into
-        The share of the labelled rows whose set is to hold the label, such as 0.9, and the column
-        of these sets: arrays of the names of classes. What was learned of them lies beside the
-        states, ``<n>.sets``. A label judges the set that would be sent when it is learned.
+    set_into
+        The column of prediction sets, where ``start`` makes them (``Corrector(..., sets=0.9)``):
+        arrays of the names of classes. A label judges the set that its receipt is of; without one
+        the set that state n - 1 makes of the row.
     learn_share
         Learn this share of the labels, chosen by a hash of order, label and prediction.
     most_labels
@@ -91,7 +88,6 @@ class Learning:
         order: str = "time",
         into: str = "corrected",
         receipt: str | None = None,
-        sets: float | None = None,
         set_into: str = "set",
         key: str | None = None,
         errors: Errors = "raise",
@@ -106,7 +102,7 @@ class Learning:
         self._probs, self._label, self._order, self._into = probs, label, order, into
         self._receipt, self._key, self._errors = receipt, key, errors
         self._share, self._most = learn_share, most_labels
-        self._miss, self._set_into = None if sets is None else miss_of(sets), set_into
+        self._set_into = set_into
 
     def then(self, output: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], None]:
         """What to give to ``foreachBatch``.
@@ -126,18 +122,17 @@ class Learning:
             query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             newest = self._states.check(n, query)
             state = self._states.read(n - 1)
-            sets = None if self._miss is None else self._states.sets(n - 1, self._miss)
             check_segments(df, state.segments)
             df.persist()  # read once, for output, sums and labels
             try:
                 is_label = F.col(self._label).isNotNull()
                 predictions = df.filter(~is_label)
-                output(self._corrected(predictions, state, sets), n)
+                output(self._corrected(predictions, state), n)
                 if newest < n:
                     labels = self._labels(df.filter(is_label), state.segments)
                     alarm = self._states.alarm(n - 1)
-                    self._learn(state, sets, alarm, self._sums(predictions, state), labels, n)
-                    self._states.save(state, n, sets, alarm)
+                    self._learn(state, alarm, self._sums(predictions, state), labels, n)
+                    self._states.save(state, n, alarm)
             finally:
                 df.unpersist()
 
@@ -149,31 +144,23 @@ class Learning:
         return self._states.last()
 
     @property
-    def prediction_sets(self) -> PredictionSets | None:
-        """The newest sets in the folder, to look inside; None where there are none yet."""
-        return self._states.last_sets()
-
-    @property
     def alarm(self) -> Alarm:
         """Whether the classifier itself has become worse, by the labels of all batches so far.
 
-        What was sent is taken as for ``sets``: as it would be when the label is learned. Episodes
+        What was sent is taken as what state n - 1 makes of the row. Episodes
         have a time where ``order`` is a timestamp: that of the label.
         """
         return self._states.last_alarm()
 
     # ---- a batch
 
-    def _corrected(
-        self, predictions: DataFrame, state: Corrector, sets: PredictionSets | None
-    ) -> DataFrame:
+    def _corrected(self, predictions: DataFrame, state: Corrector) -> DataFrame:
         return correct(
             predictions if self._receipt is None else predictions.drop(self._receipt),
             state,
             probs=self._probs,
             into=self._into,
             receipt=self._receipt,
-            sets=sets,
             set_into=self._set_into,
             key=self._key,
             errors=self._errors,
@@ -224,7 +211,6 @@ class Learning:
     def _learn(
         self,
         state: Corrector,
-        sets: PredictionSets | None,
         alarm: Alarm,
         sums: NDArray[np.float64],
         labels: pa.Table,
@@ -260,8 +246,6 @@ class Learning:
                     given = segments and {column: segments[column][i] for column in segments}
                     state.learn_one(P[i], name, receipt=receipts[i], segments=given)
                     known.append(i)
-                    if sets is not None:
-                        learn_label(sets, rows[i], name)
             except UnknownClass as error:
                 if self._errors == "raise":
                     raise UnknownClass(f"batch {n}: {error}") from None

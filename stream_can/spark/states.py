@@ -9,7 +9,6 @@ from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.trust.alarm import Alarm
-from stream_can.trust.sets import PredictionSets
 
 __all__ = ["States"]
 
@@ -20,14 +19,15 @@ KEPT = 3
 class States:
     """A folder with ``<n>.state`` for each of the last batches, and the id of their checkpoint.
 
-    Beside it what the alarm knows, ``<n>.alarm``, and where there are prediction sets ``<n>.sets``.
+    Beside it what the alarm knows, ``<n>.alarm``.
 
     Parameters
     ----------
     folder
         One for each checkpoint; made where it is missing.
     start
-        The state before the first batch, -1. Once it is there, only its classes are compared.
+        The state before the first batch, -1. Once it is there, only its classes are compared; and
+        where it makes other prediction sets, these begin anew.
     """
 
     def __init__(self, folder: Path, start: Corrector) -> None:
@@ -69,43 +69,13 @@ class States:
 
     def read(self, n: int) -> Corrector:
         """State n."""
-        return Corrector.from_bytes(self._path(n).read_bytes(), self._start.classes)
+        data, start = self._path(n).read_bytes(), self._start
+        return Corrector.from_bytes(data, start.classes, sets=start.sets)
 
     def last(self) -> Corrector:
         """The newest state; the one to begin with where there is none yet."""
         there = self._numbers()
         return self.read(there[-1]) if there else self._start
-
-    def sets(self, n: int, miss: float) -> PredictionSets:
-        """The prediction sets of state n; new ones where no state up to it has any.
-
-        Raises
-        ------
-        StreamCANError
-            They are missing, or promise something else.
-        """
-        there = [k for k in self._numbers("sets") if k <= n]
-        if not there:
-            return PredictionSets(self._start.classes, miss)
-        anew = f"remove {self._folder}/*.sets to begin with new ones"
-        if n not in there:
-            raise StreamCANError(
-                f"sets {n} are missing in {self._folder}; bring them back, or {anew}"
-            )
-        found = PredictionSets.from_bytes(self._path(n, "sets").read_bytes())
-        snapshot.match("classes", found.classes, self._start.classes)
-        if found.miss != miss:
-            raise StreamCANError(
-                f"sets: {self._path(n, 'sets')} may miss {found.miss:g}, not {miss:g}; {anew}"
-            )
-        return found
-
-    def last_sets(self) -> PredictionSets | None:
-        """The newest sets; None where there are none yet."""
-        there = [k for k in self._numbers("sets") if k in self._numbers()]
-        return (
-            PredictionSets.from_bytes(self._path(there[-1], "sets").read_bytes()) if there else None
-        )
 
     def alarm(self, n: int) -> Alarm:
         """The alarm of state n; a new one where it is not there."""
@@ -117,24 +87,16 @@ class States:
         there = self._numbers()
         return self.alarm(there[-1]) if there else Alarm()
 
-    def save(
-        self,
-        state: Corrector,
-        n: int,
-        sets: PredictionSets | None = None,
-        alarm: Alarm | None = None,
-    ) -> None:
+    def save(self, state: Corrector, n: int, alarm: Alarm | None = None) -> None:
         """Write state n, whole at every moment, and remove old ones.
 
-        Its sets and its alarm are written before it: a batch has come once its state is there.
+        Its alarm is written before it: a batch has come once its state is there.
         """
         if alarm is not None:
             snapshot.save(alarm.to_bytes(), self._path(n, "alarm"))
-        if sets is not None:
-            snapshot.save(sets.to_bytes(), self._path(n, "sets"))
         snapshot.save(state.to_bytes(), self._path(n))
         first = self._numbers()[-KEPT:][0]
-        for kind in ("state", "sets", "alarm"):
+        for kind in ("state", "alarm"):
             for old in self._numbers(kind):
                 if old < first:
                     self._path(old, kind).unlink()

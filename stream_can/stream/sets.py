@@ -15,11 +15,32 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from stream_can import snapshot
 from stream_can.corrector import Corrector
-from stream_can.trust.promise import miss_of
+from stream_can.method.promise import miss_of
+from stream_can.method.state import SETS
 from stream_can.trust.sets import BINS, Belief, PredictionSets
 
-__all__ = ["LogSets", "Opened", "Told", "learn", "opened_sets", "packed_sets", "sets_under"]
+__all__ = [
+    "LogSets",
+    "Opened",
+    "Told",
+    "learn",
+    "opened_sets",
+    "packed_sets",
+    "sets_under",
+    "without_sets",
+]
+
+
+def without_sets(corrector: Corrector) -> Corrector:
+    """A corrector that makes none: those of a log are beside it."""
+    if corrector.sets is None:
+        return corrector
+    head, arrays = snapshot.decode(corrector.to_bytes())
+    del head["sets"]
+    kept = {name: array for name, array in arrays.items() if name not in SETS}
+    return Corrector.from_bytes(snapshot.encode(head, kept))
 
 
 class Told(NamedTuple):

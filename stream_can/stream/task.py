@@ -50,6 +50,7 @@ from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.method.asking import LabelRequests
+from stream_can.method.promise import miss_of
 from stream_can.scores import Scores
 from stream_can.stream.batch import Watched
 from stream_can.stream.entry import LaneMark, OpenPart
@@ -76,7 +77,6 @@ from stream_can.stream.replica import Replica
 from stream_can.stream.requests import MARK_SIZE
 from stream_can.stream.sets import sets_under
 from stream_can.stream.values import ColumnScores
-from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]

@@ -130,7 +130,7 @@ def test_validation_rows_are_deployed_in_a_state():
 
 def test_sets_are_deployed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ways = deployment(["a", "b"], {}, sets=0.8)
+    ways = deployment(["a", "b"], {"sets": 0.8})
     Path("lines.jsonl").write_text(json.dumps({"probs": [0.3, 0.7]}) + "\n")
     assert json.loads(run_sh(ways["pipe"]))["set"][0] == "b"
     assert "--sets 0.8" in ways["run"]

@@ -259,6 +259,24 @@ def test_a_state_file_that_does_not_fit_is_refused_and_kept(tmp_path, content, s
     assert state.read_bytes() == content
 
 
+def test_very_many_classes_are_refused_and_many_take_bounded_memory():
+    """200,000 by name, before a line is read; of 20,000 lines are worked on some at a time."""
+    code, out, err = run(b"no json\n", classes=200_000)
+    assert (code, out) == (2, [])
+    assert "classes: 200,000 take" in err
+    assert "stream_can.sparse.SparseCorrector" in err
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({1 << 30},) * 2); {RUN}"
+    options = {"classes": 20_000, "paths": ["raw", "can"]}
+    line = b'{"probs": {"5": 0.6, "7": 0.4}}\n'
+    done = subprocess.run(
+        [sys.executable, "-c", limited, json.dumps(options | {"recent_bytes": 0})],
+        input=line * 1500, capture_output=True, timeout=280, check=False,
+        env={**os.environ, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count(b"\n") == 1500
+
+
 @pytest.mark.fast
 @pytest.mark.parametrize(
     ("options", "code", "says"),

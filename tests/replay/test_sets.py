@@ -10,20 +10,17 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector, LabelRequests
+from stream_can.method.receipts import NOT_FAIR, OF_ROW
 from stream_can.replay import (
     Recording,
     Replay,
-    SetScores,
     from_arrays,
     replay,
-    sets_for,
     steps,
     verdict,
 )
 from stream_can.replay.steps import DRAW
 from stream_can.report import report
-from stream_can.trust.promise import miss_of
-from stream_can.trust.sets import PredictionSets
 from tests.cli.command import stream_can
 from tests.replay.streams import stream
 from tests.report.pages import Page, look
@@ -36,28 +33,32 @@ def chunked(request, monkeypatch):
     monkeypatch.setattr("stream_can.recording.recording.CHUNK", request.param)
 
 
-def by_row(sets, sent, y, teaches, due_before, after=()):
+def by_row(corrector, P, y, teaches, due_before, after=(), fair=None):
     """The order in its plainest form: what each row's set is, and which labels taught."""
-    inside, tickets, learned = [], [], []
+    inside, receipts, learned = [], [], []
 
     def learn(labels):
         for j in labels:
             if teaches[j] and j not in learned:
-                sets.learn_one(sent[j], int(y[j]), tickets[j])
+                receipt = receipts[j]
+                if fair is not None and not fair[j]:
+                    receipt = receipt.copy()
+                    receipt[OF_ROW] = NOT_FAIR
+                corrector.learn_one(P[j], int(y[j]), receipt=receipt)
                 learned.append(j)
 
-    for i in range(len(sent)):
+    for i in range(len(P)):
         learn(due_before(i))
-        found, (ticket,) = sets.set_many(sent[i : i + 1])
-        inside.append(found[0])
-        tickets.append(ticket)
+        row, receipt = corrector.process_one(P[i], receipt=True)
+        inside.append(corrector.sets_of(row[None], receipt[None])[0])
+        receipts.append(receipt)
     learn(after)
-    return np.array(inside), learned
+    return np.array(inside), [j for j in learned if fair is None or fair[j]]
 
 
-def played(chunks, miss=0.1, requests=None, sets=None, **options):
-    corrector = Corrector(4)
-    result = Replay(corrector, requests, sets or PredictionSets(4, miss))
+def played(chunks, sets=0.9, requests=None, corrector=None, **options):
+    corrector = corrector or Corrector(4, sets=sets)
+    result = Replay(corrector, requests)
     sent = []
     for step in steps(chunks, corrector, requests=requests, explain=False, **options):
         result.add(step)
@@ -90,11 +91,11 @@ def test_a_delay_in_rows_equals_the_plain_loop(delay, rate):
     P, y = stream(1500, sharpness=2)
     y = np.where(np.arange(len(y)) % 7 == 0, -1, y)
     teaches = (np.random.default_rng([5, *DRAW]).random(len(y)) < rate) & (y >= 0)
-    result, sent = played(from_arrays(P, y), label_delay=delay, label_rate=rate, seed=5)
-    plain, n = PredictionSets(4), len(y)
+    result, _ = played(from_arrays(P, y), label_delay=delay, label_rate=rate, seed=5)
+    plain, n = Corrector(4, sets=0.9), len(y)
     after = range(max(0, n - delay - 1), max(0, n - delay))
-    inside, learned = by_row(plain, sent, y, teaches, lambda i: range(i - delay)[-1:], after)
-    assert result.sets.sets.to_bytes() == plain.to_bytes()
+    inside, learned = by_row(plain, P, y, teaches, lambda i: range(i - delay)[-1:], after)
+    assert result.corrector.to_bytes() == plain.to_bytes()
     check(result, inside, learned, y)
     assert len(result.sets._waiting) == teaches.sum() - len(learned)
 
@@ -109,34 +110,25 @@ def test_labels_at_their_own_time_and_those_asked_for_equal_the_plain_loop(share
     time = np.sort(rng.integers(0, 700, 1500))
     label_time = np.where(np.arange(1500) % 5 == 0, np.nan, time + rng.integers(-3, 40, 1500))
     requests = None if share is None else LabelRequests(share)
-    result, sent = played(from_arrays(P, y, time, label_time), 0.2, requests)
-    teaches = ~np.isnan(label_time)
+    result, sent = played(from_arrays(P, y, time, label_time), 0.8, requests)
+    teaches, fair = ~np.isnan(label_time), None
     if share is not None:
         again, could = LabelRequests(share), np.flatnonzero(teaches)
         asked = again.ask_many(could.tolist(), sent[could])
-        teaches[could] = [one is not None and one.reason == "random" for one in asked]
+        teaches[could] = [one is not None for one in asked]
+        fair = np.zeros(len(y), bool)
+        fair[could] = [one is not None and one.reason == "random" for one in asked]
         assert {one.reason for one in asked if one} == {"random", "margin"}
 
     def due_before(i):
         due = np.flatnonzero(label_time[:i] <= time[i]).tolist()
         return sorted(due, key=lambda j: (label_time[j], j))
 
-    plain = PredictionSets(4, 0.2)
-    inside, learned = by_row(plain, sent, y, teaches, due_before)
-    assert result.sets.sets.to_bytes() == plain.to_bytes()
+    plain = Corrector(4, sets=0.8)
+    inside, learned = by_row(plain, P, y, teaches, due_before, fair=fair)
+    assert result.corrector.to_bytes() == plain.to_bytes()
     check(result, inside, learned, y)
     assert len(learned) > 100
-
-
-@fast
-def test_sets_go_on_from_an_earlier_replay():
-    P, y = stream(1200)
-    first, _ = played(from_arrays(P[:600], y[:600]), label_delay=20)
-    kept = PredictionSets.from_bytes(first.sets.sets.to_bytes())
-    second, sent = played(from_arrays(P[600:], y[600:]), label_delay=20, sets=kept)
-    plain = PredictionSets.from_bytes(first.sets.sets.to_bytes())
-    by_row(plain, sent, y[600:], [True] * 600, lambda i: range(i - 20)[-1:], [579])
-    assert second.sets.sets.to_bytes() == plain.to_bytes()
 
 
 @fast
@@ -150,23 +142,6 @@ def test_a_replay_without_them_is_as_ever():
     assert plain.sets is None
     assert "sets" not in plain.to_dict()
     assert plain.corrected.summary() == with_sets.corrected.summary()
-    assert plain.corrector.to_bytes() == with_sets.corrector.to_bytes()
-
-
-@fast
-@pytest.mark.parametrize("share", [0, 1, 1.2, -0.1, float("nan"), 90, True, "0.9", 1e-17])
-def test_a_promise_that_is_no_share_is_refused(share):
-    with pytest.raises(ValueError, match=r"sets: .*expected the share that sets promise, above 0"):
-        sets_for("ab", share)
-
-
-@fast
-def test_the_promise_is_what_was_said():
-    for share, miss in ((0.9, 0.1), (0.95, 0.05), (np.float64(0.8), 0.2), (0.999, 0.001)):
-        assert miss_of(share) == miss
-        assert SetScores(sets_for("ab", share), "ab").promised == share
-    with pytest.raises(ValueError, match=r"sets: of classes \['a', 'b'\], but the corrector has"):
-        SetScores(sets_for("ab", 0.9), "abc")
 
 
 @fast
@@ -206,8 +181,8 @@ def test_the_command_says_what_the_library_says(tmp_path):
     said = json.loads(stream_can(*given, "--json", "--report", page, "--ask", 0.2)[0])
     recording = Recording(file)
     expected = replay(
-        recording, Corrector(["a", "b", "c"]), label_delay=100, requests=LabelRequests(0.2),
-        sets=sets_for("abc", 0.8),
+        recording, Corrector(["a", "b", "c"], sets=0.8), label_delay=100,
+        requests=LabelRequests(0.2),
     )  # fmt: skip
     assert said["sets"] == expected.sets.to_dict()
     assert said["sets"]["learned"] < expected.corrector.n_labels
@@ -219,7 +194,8 @@ def test_the_command_says_what_the_library_says(tmp_path):
     assert "sets" not in plain
     _, err = stream_can("replay", file, "--label-delay", 1, "--sets", 1, code=1)
     assert err == (
-        "stream-can: sets: 1.0, expected the share that sets promise, above 0 and below 1: 0.9\n"
+        "stream-can: sets: 1.0, expected a number > 0 and < 1: share of the labelled rows whose"
+        " prediction set is to hold the label, such as 0.9: rows then have sets\n"
     )
 
 

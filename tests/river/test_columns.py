@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stream_can import Corrector
 from stream_can.river import CorrectedClassifier, FrozenClassifier
 
 CLASSES = ["a", "b", "c"]
@@ -26,27 +25,6 @@ def wrapper(**settings):
     says = FrozenClassifier(lambda x: dict(zip(CLASSES, x["p"], strict=True)))
     counts = dict.fromkeys(CLASSES, 100)
     return CorrectedClassifier(says, train_counts=counts, segments=["tenant"], **settings)
-
-
-def given(x):
-    return {name: x[name] for name in ("tenant",) if name in x}
-
-
-def test_equals_a_corrector_driven_by_hand():
-    model, hand = wrapper(), Corrector(
-        CLASSES, train_counts=dict.fromkeys(CLASSES, 100), segments=["tenant"]
-    )  # fmt: skip
-    differs = 0
-    for x, y in rows(300):
-        expected = hand.correct_one(x["p"], segments=given(x))
-        assert [*model.predict_proba_one(x).values()] == np.minimum(expected, 1).tolist()
-        differs += not np.array_equal(expected, hand.correct_one(x["p"]))
-        hand.observe_one(x["p"], segments=given(x))
-        hand.learn_one(x["p"], y, segments=given(x))
-        model.learn_one(x, y)
-    assert model.corrector.to_bytes() == hand.to_bytes()
-    assert differs > 100
-    assert set(model.corrector.segment_values("tenant")) == {"0", "1", "2", "3"}
 
 
 def test_frames_are_the_rows():

@@ -174,3 +174,33 @@ def test_a_path_makes_no_line_of_the_log(tmp_path):
     lines = server.log.read_text().splitlines()
     assert not [line for line in lines if line.startswith("ERROR all")]
     assert any(r"GET '/x\nERROR all is lost'" in line for line in lines)
+
+
+def test_very_many_classes_are_refused_before_anything_is_read(tmp_path):
+    """In the words that name the way out; and a batch of many classes takes bounded memory."""
+    names = [f"c{i}" for i in range(200_000)]
+    (tmp_path / "classes.json").write_text(json.dumps({"classes": names}))
+    server = Server(tmp_path, classes_from_file="classes.json")
+    text = server.config.read_text().splitlines()
+    server.config.write_text("\n".join(x for x in text if not x.startswith("classes =")) + "\n")
+    code, said = server.run()
+    assert code == 2
+    assert "classes: 200,000 take" in said
+    assert "max_mb is 256" in said
+    assert "stream_can.sparse.SparseCorrector" in said
+    assert not server.state.exists()
+
+
+@pytest.mark.long
+def test_a_batch_of_many_classes_takes_bounded_memory(tmp_path, monkeypatch):
+    """1,500 messages of 20,000 classes, the likeliest of each, would be 1.2 GB of numbers."""
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
+    names = [f"c{i}" for i in range(20_000)]
+    with Server(tmp_path, classes=names, recent_mb=1, paths=["raw", "can"]) as server:
+        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (LIMIT, LIMIT))
+        one = {"probs": {"c5": 0.6, "c7": 0.4}}
+        status, said = server.post("/correct", json.dumps([one] * 1500))
+        assert status == 413, said
+        assert "of so many classes 167 are read at once" in said["error"]
+        status, said = server.post("/correct", json.dumps([one] * 100))
+        assert status == 200, said

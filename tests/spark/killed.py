@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stream_can.spark import Learning, fixed
 from tests.spark.session import session
-from tests.spark.streams import MISS, PER_BATCH, SCHEMA, start
+from tests.spark.streams import PER_BATCH, SCHEMA, start
 
 WHERE = ("start", "output", "state", "worker")
 
@@ -29,7 +29,7 @@ def main(folder, where, at):
         corrected.write.mode("overwrite").parquet(str(folder / "out" / f"batch={n}"))
         die("output", n)
 
-    learning = Learning(start(), folder / "state", sets=1 - MISS)
+    learning = Learning(start(), folder / "state")
     step = learning.then(write)
 
     def batch(df, n):

@@ -1,7 +1,6 @@
 """A stream of predictions and labels as files, and what an offline fold makes of it."""
 
 import os
-import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -10,18 +9,16 @@ import pyarrow.parquet as pq
 
 from stream_can import Corrector
 from stream_can.spark.sums import of_batch, without_decay
-from stream_can.trust.sets import PredictionSets
 
 CLASSES = ["a", "b", "c", "d"]
 SCHEMA = "id long, time double, probs array<double>, label string"
-MISS = 0.2
 FILES = 10
 PER_BATCH = 2
 
 
 def start(fitted=True):
     """A corrector to begin with; fitted, so that the class mix is estimated too."""
-    found = Corrector(CLASSES, half_life=300)
+    found = Corrector(CLASSES, half_life=300, sets=0.8)
     if fitted:
         rng = np.random.default_rng(7)
         P = rng.dirichlet(np.full(4, 0.7), 1000)
@@ -68,15 +65,10 @@ def learn(corrector, before, p, y):
     corrector.learn_one(p, y, receipt=receipt)
 
 
-def next_set(sets, row):
-    """The set of a row as if it were the next."""
-    return pickle.loads(pickle.dumps(sets)).set_one(row)[0]
-
-
 def offline(folder, corrector):
-    """{batch: {id: (corrected, set)}} and {batch: the state behind it and its sets}, of one process
-    without Spark."""
-    outputs, states, sets = {}, {}, PredictionSets(CLASSES, MISS)
+    """{batch: {id: (corrected, set)}} and {batch: the state behind it}, of one process without
+    Spark."""
+    outputs, states = {}, {}
     paths = sorted(folder.glob("*.parquet"))
     for batch in range(FILES // PER_BATCH):
         files = [pq.read_table(path) for path in paths[batch * PER_BATCH :][:PER_BATCH]]
@@ -86,8 +78,8 @@ def offline(folder, corrector):
             predictions = table.filter(pc.is_null(table["label"]))
             P = np.array(predictions["probs"].to_pylist())
             ids = predictions["id"].to_pylist()
-            sent = corrector.correct_many(P).tolist()
-            outputs[batch] |= {i: (p, next_set(sets, p)) for i, p in zip(ids, sent, strict=True)}
+            for i, p in zip(ids, P, strict=True):
+                outputs[batch][i] = corrector.correct_one(p).tolist(), corrector.predict_set_one(p)
             sums.append(free.new_sums())
             free.correct_and_sum(P, sums[-1])
         before = Corrector.from_bytes(corrector.to_bytes())
@@ -95,8 +87,5 @@ def offline(folder, corrector):
         rows = [row for table in files for row in table.to_pylist() if row["label"] is not None]
         for row in sorted(rows, key=lambda row: (row["time"], row["label"], row["probs"] or [])):
             learn(corrector, before, row["probs"], row["label"])
-            if row["probs"] is not None:
-                now = before.correct_one(row["probs"])
-                sets.learn_one(now, row["label"], sets.set_one(now)[1])
-        states[batch] = corrector.to_bytes(), sets.to_bytes()
+        states[batch] = corrector.to_bytes()
     return outputs, states

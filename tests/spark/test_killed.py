@@ -36,6 +36,4 @@ def test_kills(tmp_path, seed):
         assert len(rows) == len(expected) == 400
         assert {row["id"]: (row["corrected"], row["set"]) for row in rows} == expected, batch
     kept = {path.name: path.read_bytes() for path in (tmp_path / "state").glob("*.s*")}
-    assert kept == {f"{batch}.state": states[batch][0] for batch in (2, 3, 4)} | {
-        f"{batch}.sets": states[batch][1] for batch in (2, 3, 4)
-    }
+    assert kept == {f"{batch}.state": states[batch] for batch in (2, 3, 4)}

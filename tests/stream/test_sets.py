@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, LabelRequests, SnapshotMismatch
 from stream_can.kafka import shared
+from stream_can.method.promise import miss_of
 from stream_can.stream import entry
 from stream_can.stream.entry import FleetTerms, entries
 from stream_can.stream.fields import Fields
@@ -23,7 +24,6 @@ from stream_can.stream.records import Record
 from stream_can.stream.replica import Replica
 from stream_can.stream.sets import LogSets, Told, opened_sets, packed_sets
 from stream_can.stream.task import Task
-from stream_can.trust.promise import miss_of
 from stream_can.trust.sets import Belief, PredictionSets
 from tests.examples import examples
 from tests.trust.oracle import OracleSets, bin_of, scores
