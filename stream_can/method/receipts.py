@@ -148,6 +148,8 @@ def brought(
         They are no receipts of these classes.
     """
     n = len(ys)
+    if receipts.dtype.kind == "f" and receipts.shape == (n, size(m, rows, sets=sets)):
+        return _brought(receipts, ys, m, rows, sets)
     known = none_known(n, rows, sets=sets)
     if receipts.dtype.kind == "f" and len(receipts) == n:
         sizes = range(fewest, m + 1)
@@ -183,7 +185,7 @@ def _brought(
         known[~told, rows] = -receipts[~told, rows * m]
         if sets:
             known[~told, -TAIL:] = receipts[~told, -TAIL:]
-    wrong = ~sensible(known[:, : rows + 1]).all(axis=1)
+    wrong = ~sensible(known[:, : rows + 1] if sets else known).all(axis=1)
     if sets:
         given = known[:, rows + 1]
         wrong |= (given < 0) | (given > 1.001)
