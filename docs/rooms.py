@@ -24,7 +24,7 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"report": (2, 3)},
     {"replay": (2, 3)},
     {"recording": (2, 2.65), "spark": (2.65, 3)},
-    {"stream": (0, 2.3), "calibration": (3.56, 4)},
+    {"stream": (0, 2.3), "learner": (2.3, 2.65), "calibration": (3.56, 4)},
     {"trust": (0, 0.35), "sparse": (0.35, 0.7), "corrector": (0.7, 3.56), "scores": (3.56, 4)},
     {"method": (0, 3.56), "change": (3.56, 4)},
     {"snapshot": (0, 1.3), "errors": (1.3, 2.7), "version": (2.7, 4)},

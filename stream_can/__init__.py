@@ -3,6 +3,7 @@
 import stream_can_command  # noqa: F401  # first: it says how the process ends until all is imported
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.learner import Learner
 from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
@@ -16,6 +17,7 @@ __all__ = [
     "InvalidPrediction",
     "LabelRequest",
     "LabelRequests",
+    "Learner",
     "SnapshotMismatch",
     "StreamCANError",
     "UnknownClass",

@@ -146,6 +146,22 @@ class Scores:
         both._correct = self._correct + other._correct
         return both
 
+    def sums(self) -> NDArray[np.float64]:
+        """What was added up, shape (bins + 1, 4): n, hits and the two sums; then of each bin its
+        rows, their confidence, and how many are right."""
+        bins = np.column_stack([self._count, self._confidence, self._correct])
+        head = [[self.n, self.hits, self.log_loss_sum, self.brier_sum]]
+        return np.concatenate([head, np.pad(bins, ((0, 0), (0, 1)))])
+
+    @classmethod
+    def from_sums(cls, sums: NDArray[np.float64]) -> Scores:
+        """The scores of :meth:`sums`."""
+        found = cls(len(sums) - 1)
+        n, hits, found.log_loss_sum, found.brier_sum = sums[0].tolist()
+        found.n, found.hits = int(n), int(hits)
+        found._count[:], found._confidence[:], found._correct[:] = sums[1:, :3].T
+        return found
+
     def _mean(self, total: float) -> float:
         """A sum as a mean over the rows; nan before the first row."""
         return total / self.n if self.n else float("nan")

@@ -27,7 +27,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 def pytest_addoption(parser):
     parser.addoption("--adversarial-rows", type=int, default=20_000, help="rows of each stream")
-    parser.addoption("--number-examples", type=int, default=2000, help="of texts and numbers each")
+    parser.addoption("--number-examples", type=int, default=1000, help="of texts and numbers each")
     parser.addoption("--kills", type=int, default=8, help="of a server, and of a pipe, at random")
 
 
@@ -80,7 +80,7 @@ def adversarial_rows_per_stream(request):
 
 @pytest.fixture
 def number_examples(request):
-    """2000, or with --number-examples=1000000 --timeout=0 the long run."""
+    """1000, or with --number-examples=1000000 --timeout=0 the long run."""
     return request.config.getoption("--number-examples")
 
 

@@ -56,7 +56,7 @@ def test_equals_the_oracle(stream):
     compare(oracle, corrector, P, events, tolerance_of(settings))
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(5))
 @given(streams(), st.data())
 def test_equals_the_oracle_with_a_class_that_appears_on_the_way(stream, data):
     m, counts, settings, P, events = stream
@@ -320,7 +320,7 @@ def turned_receipt(receipt, order):
     return np.append(each[:, order], receipt[-1])
 
 
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(5))
 @given(streams(), st.randoms(use_true_random=False))
 def test_permuting_the_classes_permutes_the_output(stream, random):
     m, counts, settings, P, events = stream

@@ -35,7 +35,7 @@ def learned(corrector, P, y):
     return corrector
 
 
-@settings(max_examples=examples(5))
+@settings(max_examples=examples(3))
 @given(streams(), discounts, st.data())
 def test_equals_the_oracle(stream, discount, data):
     m, counts, settings, P, events = stream
@@ -50,7 +50,7 @@ def test_equals_the_oracle(stream, discount, data):
     compare(oracle, successor, P, data.draw(events_of(P)), tolerance)
 
 
-@settings(max_examples=examples(5))
+@settings(max_examples=examples(3))
 @given(segmented(), discounts, st.data())
 def test_equals_the_oracle_with_columns(stream, discount, data):
     m, settings, P, events, columns, limit, values = stream
@@ -93,7 +93,7 @@ def test_what_fit_made_is_left_to_the_old_classifier(columns, discount):
         corrector.learn_one(p, label, receipt=own)
 
 
-@settings(max_examples=examples(5))
+@settings(max_examples=examples(3))
 @given(streams())
 def test_a_discount_of_1_is_a_copy(stream):
     m, counts, settings, P, events = stream

@@ -211,9 +211,13 @@ def test_a_damaged_wal_is_told_of(tmp_path):
     data = bytearray(wal.read_bytes())
     data[len(data) // 2] ^= 1
     wal.write_bytes(data)
-    with pytest.raises(AssertionError, match=r"state\.sqlite"):
-        server.start()
-    assert server.process.wait(PATIENCE) == 3
+    try:
+        with pytest.raises(AssertionError, match=r"state\.sqlite"):
+            server.start()
+        assert server.process.wait(PATIENCE) == 3
+    finally:
+        server.process.kill()
+        server.process.wait(PATIENCE)
 
 
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="no IPv6 here")

@@ -1,0 +1,771 @@
+"""Learner: a corrector with memory. Predictions go by under their ids; labels come back by id."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can import snapshot
+from stream_can.corrector import Corrector
+from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
+from stream_can.method.asking import LabelRequests
+from stream_can.method.receipts import NOT_FAIR, OF_ROW, size
+from stream_can.method.rows import as_float64
+from stream_can.method.segments import text_of
+from stream_can.scores import Scores
+from stream_can.trust.alarm import Alarm
+from stream_can.trust.locking import one_at_a_time
+
+__all__ = ["Corrected", "Learner"]
+
+Array = NDArray[np.float64]
+Id = str | int | bytes
+Outcome = Literal["learned", "repeated", "held", "unknown"]
+Lane = tuple[str | None, str | None]
+
+OVERHEAD = 480
+"""Bytes of a prediction that waits, beside its numbers, its id and its columns."""
+TOGETHER = 256
+"""Labelled predictions that are scored at a time."""
+MOST_HELD = 100_000
+"""Labels that wait for their prediction; the oldest is given up for another."""
+MOST_ALARMS = 20
+"""Models and versions, those with most labels, that have an alarm each."""
+ONLY: Lane = (None, None)
+
+
+class Corrected(NamedTuple):
+    """What :meth:`Learner.correct_many` makes of rows."""
+
+    rows: Array
+    """Corrected, shape (n, m)."""
+    sets: list[list[Any]] | None
+    """Of each row the names of the classes in its prediction set, the likeliest first; None where
+    the corrector makes none."""
+    asked: list[str | None]
+    """Why the label of each row is wanted, "random" or "margin"; None where it is not."""
+
+
+class Recent(msgspec.Struct, gc=False):
+    """A prediction that waits for its label, or has had it."""
+
+    number: int
+    blob: bytes
+    """The row, what was sent, and the receipt, one behind the other."""
+    size: int
+    columns: dict[str, str | None] | None
+    fair: bool
+    """Whether its label was not asked for because of what is in the row."""
+    labelled: bool = False
+
+
+class Held(msgspec.Struct, array_like=True):
+    """A label that came before its prediction."""
+
+    time: float
+    id: Any
+    label: Any
+    lane: Lane | None
+
+
+class Judged(NamedTuple):
+    """What became of labelled predictions."""
+
+    raw: Scores
+    """As they came."""
+    sent: Scores
+    """As they were sent."""
+    alarm: Alarm
+    """Whether the classifier became worse."""
+
+    def add(self, P: Array, sent: Array, y: NDArray[np.int64]) -> None:
+        """More of them."""
+        self.raw.add_checked(P, y)
+        self.sent.add_checked(sent, y)
+        self.alarm.learn_many(P, sent, y, None)
+
+
+class OfLane:
+    """What learns of one model and version."""
+
+    def __init__(self, corrector: Corrector, ask: float | None) -> None:
+        self.corrector = corrector
+        self.asks = None if ask is None else LabelRequests(ask)
+        self.recent: OrderedDict[Id, Recent] = OrderedDict()
+        self.requests: dict[Id, str] = {}
+        self.judged = Judged(Scores(), Scores(), Alarm())
+        self.pending: list[tuple[bytes, int]] = []
+        """Rows as they came and as they were sent, and their labels, that are not scored yet."""
+
+    def score(self, blob: bytes, y: int) -> None:
+        """A labelled prediction; they are scored some at a time, always the same ones."""
+        self.pending.append((blob[: 16 * len(self.corrector.classes)], y))
+        if len(self.pending) == TOGETHER:
+            self.judged.add(*self.take(self.pending))
+            self.pending = []
+
+    def take(self, pending: Sequence[tuple[bytes, int]]) -> tuple[Array, Array, NDArray[np.int64]]:
+        """Rows, rows as sent, and labels."""
+        m = len(self.corrector.classes)
+        both = np.frombuffer(b"".join(blob for blob, _ in pending)).reshape(len(pending), 2, m)
+        return (
+            np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1]),
+            np.array([y for _, y in pending], np.int64),
+        )  # fmt: skip
+
+    @property
+    def now(self) -> Judged:
+        """A copy, with what is not scored yet."""
+        raw, sent, alarm = self.judged
+        found = Judged(raw + Scores(), sent + Scores(), Alarm.from_bytes(alarm.to_bytes()))
+        if self.pending:
+            found.add(*self.take(self.pending))
+        return found
+
+    def split(self, found: Sequence[Recent]) -> tuple[Array, NDArray[np.float32]]:
+        """Rows and receipts."""
+        m = len(self.corrector.classes)
+        if len(found) == 1:
+            (one,) = found
+            return (
+                np.frombuffer(one.blob, np.float64, m)[None],
+                np.frombuffer(one.blob, np.float32, offset=16 * m)[None],
+            )
+        data = np.frombuffer(b"".join(one.blob for one in found), np.uint8)
+        data = data.reshape(len(found), -1)
+        P = np.ascontiguousarray(data[:, : 8 * m]).view(np.float64)
+        return P, np.ascontiguousarray(data[:, 16 * m :]).view(np.float32)
+
+
+class LaneHead(msgspec.Struct):
+    """What a snapshot says of a lane beside its arrays."""
+
+    lane: tuple[str | None, str | None]
+    corrector: bytes
+    asks: bytes | None
+    alarm: bytes
+    ids: list[Any]
+    numbers: list[int]
+    columns: list[dict[str, str | None] | None]
+    fair: list[bool]
+    labelled: list[bool]
+    requests: list[tuple[Any, str]]
+    pending: list[tuple[bytes, int]]
+
+
+class LearnerHead(msgspec.Struct):
+    """What a snapshot says beside its arrays."""
+
+    learner: Literal[1]
+    start: bytes
+    recent_mb: float
+    ask: float | None
+    label_wait: float
+    clock: float | None
+    number: int
+    lanes: list[LaneHead]
+    held: list[Held]
+
+
+class Learner:
+    """A corrector with memory: it keeps rows and receipts until their labels come.
+
+    Predictions go by under an id; a label that names the id finds its prediction, however late,
+    and what was sent is judged. The first label of an id counts. What is corrected and learned is,
+    to the bit, what the bare `Corrector` makes of the same rows, receipts and labels.
+
+    With models and versions each pair has a corrector of its own. A new version begins as its
+    predecessor's :meth:`Corrector.successor`; a label that names no model teaches each that has
+    predicted its id. One object serves all threads.
+
+    Parameters
+    ----------
+    corrector
+        What corrects, also one that has learned; it is the learner's from here on. With models what
+        each of them begins with.
+    recent_mb
+        Memory for predictions that wait for their label, in MiB, ids included: 16 m bytes, 4 for
+        each number of a receipt, the id, its columns, and 480; the oldest go.
+    ask
+        Ask for the labels of about this share of the predictions, see `LabelRequests`. Then labels
+        that were asked for because of their row teach no sets and are not scored.
+    label_wait
+        How many seconds a label waits for its prediction where it comes first, by the times of
+        the predictions that go by; then it teaches the class mix alone. 0 for not at all.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+
+    Examples
+    --------
+    >>> from stream_can import Corrector, Learner
+    >>> learner = Learner(Corrector(["fraud", "fine"]))
+    >>> better = learner.correct("order-23", [0.45, 0.55])
+    >>> learner.label("order-23", "fraud")
+    'learned'
+    >>> learner.label("order-23", "fine")
+    'repeated'
+    """
+
+    def __init__(
+        self,
+        corrector: Corrector,
+        *,
+        recent_mb: float = 64,
+        ask: float | None = None,
+        label_wait: float = 0,
+    ) -> None:
+        if not recent_mb > 0:
+            raise ValueError(f"recent_mb: {recent_mb!r}, expected a number > 0")
+        if not 0 <= label_wait < math.inf:
+            raise ValueError(f"label_wait: {label_wait!r}, expected seconds, 0 or more")
+        if ask is not None:
+            LabelRequests(ask)  # refuses what is no share
+        self._lock = threading.RLock()
+        self._start: Corrector | None = corrector
+        self._begin = corrector.to_bytes()
+        self._ask, self._wait = ask, float(label_wait)
+        self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
+        self._lanes: dict[Lane, OfLane] = {}
+        self._order: OrderedDict[int, tuple[Lane, Id]] = OrderedDict()
+        """Of each kept prediction, by its running number, where it is; oldest first."""
+        self._held: OrderedDict[tuple[Id, Lane | None], Held] = OrderedDict()
+        self._held_ids: dict[Id, int] = {}
+        self._size = self._number = 0
+        self._clock = -math.inf
+
+    # ---- predictions
+
+    def correct(
+        self,
+        id: Id,
+        p: ArrayLike,
+        *,
+        columns: Mapping[str, Any] | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        time: float | None = None,
+    ) -> Array:
+        """Correct a prediction, shape (m,), and keep it for its label.
+
+        Parameters
+        ----------
+        id
+            What its label will name: a text, an integer or bytes. Of several predictions of one id
+            the latest waits.
+        p
+            Probabilities as for :meth:`Corrector.process_one`.
+        columns
+            {column: value} of the declared columns.
+        model, version
+            Whose prediction it is.
+        time
+            When it was made, in seconds, for ``label_wait``.
+
+        Returns
+        -------
+        The corrected row, a new float64 array, shape (m,).
+
+        Raises
+        ------
+        InvalidPrediction, ValueError, TypeError
+            Row, columns or id cannot be used; nothing has changed.
+        """
+        p = np.asarray(p) if not isinstance(p, Mapping) else p
+        found = self._correct([id], [p], _one(columns), (model, version), [time])
+        row: Array = found.rows[0]
+        return row
+
+    def correct_many(
+        self,
+        ids: Iterable[Id],
+        P: ArrayLike,
+        *,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        times: Sequence[float | None] | None = None,
+    ) -> Corrected:
+        """:meth:`correct` for each id and row of ``P``, shape (n, m), in order; the same bits.
+
+        All rows are checked before the first is processed. ``columns`` is {column: n values}.
+        """
+        names = list(ids)
+        return self._correct(names, P, columns, (model, version), times or [None] * len(names))
+
+    @one_at_a_time
+    def _correct(
+        self,
+        ids: list[Id],
+        P: Any,
+        columns: Mapping[str, Sequence[Any]] | None,
+        lane: Lane,
+        times: Sequence[float | None],
+    ) -> Corrected:
+        for id in ids:
+            _check_id(id)
+        last = max((time for time in times if time is not None), default=-math.inf)
+        waits = any(id in self._held_ids for id in ids) or any(
+            one.time + self._wait < last for one in self._held.values()
+        )
+        if waits or lane not in self._lanes:  # what is refused changes nothing, here too
+            self._like(lane).correct_many(P, segments=columns)
+        if len(ids) > 1 and waits:  # labels come between the rows
+            parts = [
+                self._correct([id], P[i : i + 1], _cut(columns, i), lane, [times[i]])
+                for i, id in enumerate(ids)
+            ]
+            sets = None if parts[0].sets is None else [(part.sets or [])[0] for part in parts]
+            rows = np.concatenate([part.rows for part in parts])
+            return Corrected(rows, sets, [part.asked[0] for part in parts])
+        self._give_up(last)
+        of = self._lane_of(lane)
+        corrector = of.corrector
+        raw = as_float64(P, corrector._index)
+        if raw.ndim == 2 and len(raw) != len(ids):
+            raise InvalidPrediction(f"{len(ids)} ids for {len(raw)} rows")
+        rows, receipts = corrector.process_many(raw, receipt=True, segments=columns)
+        self._clock = max(self._clock, last)
+        sets = None
+        if corrector.sets is not None:
+            sets = [corrector.set_of(row, r) for row, r in zip(rows, receipts, strict=True)]
+        reasons: list[str | None] = [None] * len(ids)
+        if of.asks is not None:
+            reasons = [one and one.reason for one in of.asks.ask_many(ids, rows)]
+        self._keep(lane, of, ids, [raw, rows, receipts], columns, reasons)
+        for id in ids if self._held_ids else ():
+            if id in self._held_ids:
+                self._take_held(lane, of, id)
+        self._forget()
+        return Corrected(rows, sets, reasons)
+
+    def _like(self, lane: Lane) -> Corrector:
+        """The corrector of a model and version, or one that takes what a new one would."""
+        found = self._lanes.get(lane)
+        if found is not None:
+            return found.corrector
+        return self._start or Corrector.from_bytes(self._begin)
+
+    def _lane_of(self, lane: Lane) -> OfLane:
+        """What corrects a model and version; a new one begins as its predecessor's successor."""
+        found = self._lanes.get(lane)
+        if found is not None:
+            return found
+        before = [other for other in self._lanes if other[0] == lane[0]]
+        if before:
+            corrector = self._lanes[before[-1]].corrector.successor()
+        elif self._start is not None:
+            corrector, self._start = self._start, None
+        else:
+            corrector = Corrector.from_bytes(self._begin)
+        self._lanes[lane] = found = OfLane(corrector, self._ask)
+        return found
+
+    def _keep(
+        self,
+        lane: Lane,
+        of: OfLane,
+        ids: list[Id],
+        arrays: list[NDArray[Any]],
+        columns: Mapping[str, Sequence[Any]] | None,
+        asked: list[str | None],
+    ) -> None:
+        """Rows, rows as sent and receipts wait for their labels."""
+        data = np.concatenate([np.ascontiguousarray(x).view(np.uint8) for x in arrays], axis=1)
+        blobs, width, recent, order = data.tobytes(), data.shape[1], of.recent, self._order
+        names = [] if columns is None else [n for n in of.corrector.segments if n in columns]
+        for i, id in enumerate(ids):
+            if (old := recent.pop(id, None)) is not None:
+                del order[old.number]
+                self._size -= old.size
+                of.requests.pop(id, None)
+            given = None
+            if columns is not None:
+                given = {name: text_of(columns[name][i]) for name in names}
+            blob = blobs[i * width : (i + 1) * width]
+            much, why = _size_of(id, blob, given), asked[i]
+            fair = of.asks is None or why == "random"
+            recent[id] = Recent(self._number, blob, much, given, fair)
+            order[self._number] = lane, id
+            self._size += much
+            self._number += 1
+            if why is not None:
+                of.requests[id] = why
+
+    def _forget(self) -> None:
+        """Let the oldest predictions go until the others fit."""
+        while self._size > self._bound:
+            _, (lane, id) = self._order.popitem(last=False)
+            of = self._lanes[lane]
+            self._size -= of.recent.pop(id).size
+            of.requests.pop(id, None)
+
+    # ---- labels
+
+    def label(
+        self,
+        id: Id,
+        label: Any,
+        *,
+        row: ArrayLike | None = None,
+        columns: Mapping[str, Any] | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        time: float | None = None,
+    ) -> Outcome:
+        """Learn the label of a prediction; the first one of an id counts.
+
+        Parameters
+        ----------
+        id, label
+            The id of the prediction, and the name of the class.
+        row, columns
+            The classifier's own prediction and its columns, for an id that is not kept any more.
+        model, version
+            Whose prediction it is of; without them that of every model that has predicted the id.
+        time
+            When the label was made, in seconds, for ``label_wait``.
+
+        Returns
+        -------
+        "learned" with its prediction; "repeated", which teaches nothing; "held" until its
+        prediction comes; "unknown": the prediction is not kept, and where there are no models the
+        label teaches the class mix alone.
+
+        Raises
+        ------
+        UnknownClass, InvalidPrediction, ValueError, TypeError
+            Nothing was learned.
+        """
+        rows = None if row is None else [row]
+        return self._label([id], [label], rows, _one(columns), (model, version), [time])[0]
+
+    def label_many(
+        self,
+        ids: Iterable[Id],
+        labels: Iterable[Any],
+        *,
+        model: str | None = None,
+        version: str | None = None,
+        times: Sequence[float | None] | None = None,
+    ) -> list[Outcome]:
+        """:meth:`label` for each id and label, in order; all are checked before the first is
+        learned."""
+        names, ys = list(ids), list(labels)
+        if len(names) != len(ys):
+            raise ValueError(f"{len(names)} ids and {len(ys)} labels")
+        return self._label(names, ys, None, None, (model, version), times or [None] * len(names))
+
+    @one_at_a_time
+    def _label(
+        self,
+        ids: list[Id],
+        labels: list[Any],
+        rows: list[Any] | None,
+        columns: Mapping[str, Sequence[Any]] | None,
+        lane: Lane,
+        times: Sequence[float | None],
+    ) -> list[Outcome]:
+        named = lane != ONLY
+        lanes = [self._lanes[lane]] if lane in self._lanes and named else []
+        lanes = lanes if named else [*self._lanes.values()]
+        alone = not named and [*self._lanes] in ([], [ONLY])
+        for id, label in zip(ids, labels, strict=True):
+            _check_id(id)
+            asked = [of.corrector for of in lanes if alone or id in of.recent]
+            if not named and self._start is not None:  # before the first prediction
+                asked.append(self._start)
+            for corrector in asked:
+                if label not in corrector._index:
+                    raise UnknownClass(f"label of {id!r}: {label!r} is none of the classes")
+        batches: dict[int, _Batch] = {}
+        outcomes: list[Outcome] = []
+        for i, (id, label) in enumerate(zip(ids, labels, strict=True)):
+            found = [(of, one) for of in lanes if (one := of.recent.get(id)) is not None]
+            waiting = [(of, one) for of, one in found if not one.labelled]
+            for of, one in waiting:
+                one.labelled = True
+                of.requests.pop(id, None)
+                batches.setdefault(_key(of), _Batch(of)).add(one, label)
+            if found:
+                outcomes.append("learned" if waiting else "repeated")
+            elif rows is not None:
+                of = self._lane_of(lane)
+                of.corrector.learn_one(
+                    rows[i],
+                    label,
+                    segments=None
+                    if columns is None
+                    else {name: value[i] for name, value in columns.items()},
+                )
+                outcomes.append("learned")
+            elif self._wait > 0 and times[i] is not None:
+                outcomes.append(self._hold(id, label, lane if named else None, times[i]))
+            else:
+                if alone:
+                    of = self._lane_of(ONLY)
+                    batches.setdefault(_key(of), _Batch(of)).add(None, label)
+                outcomes.append("unknown")
+        for batch in batches.values():
+            batch.learn()
+        return outcomes
+
+    # ---- labels that came first
+
+    def _hold(self, id: Id, label: Any, lane: Lane | None, time: float | None) -> Outcome:
+        if (id, lane) in self._held:
+            return "repeated"
+        assert time is not None
+        self._held[id, lane] = Held(float(time), id, label, lane)
+        self._held_ids[id] = self._held_ids.get(id, 0) + 1
+        if len(self._held) > MOST_HELD:
+            self._let_go(next(iter(self._held.values())))
+        return "held"
+
+    def _take_held(self, lane: Lane, of: OfLane, id: Id) -> None:
+        """The label of a prediction that has just gone by."""
+        for key in list(self._held):
+            one = self._held[key]
+            if one.id == id and one.lane in (None, lane):
+                self._release(one)
+                if one.label in of.corrector._index:
+                    recent = of.recent[id]
+                    recent.labelled = True
+                    of.requests.pop(id, None)
+                    batch = _Batch(of)
+                    batch.add(recent, one.label)
+                    batch.learn()
+                return
+
+    def _release(self, one: Held) -> None:
+        del self._held[one.id, one.lane]
+        self._held_ids[one.id] -= 1
+        if not self._held_ids[one.id]:
+            del self._held_ids[one.id]
+
+    def _give_up(self, now: float) -> None:
+        """Labels whose prediction did not come: they teach the class mix alone."""
+        due = [one for one in self._held.values() if one.time + self._wait < now]
+        for one in sorted(due, key=lambda one: one.time):
+            self._let_go(one)
+
+    def _let_go(self, one: Held) -> None:
+        self._release(one)
+        if one.lane is None and [*self._lanes] in ([], [ONLY]):
+            of = self._lane_of(ONLY)
+            if one.label in of.corrector._index:
+                of.corrector.learn_one(None, one.label)
+
+    # ---- the whole state
+
+    @one_at_a_time
+    def to_bytes(self) -> bytes:
+        """Correctors, predictions that wait, scores, requests and held labels, versioned and
+        checksummed."""
+        lanes, arrays = [], {}
+        for number, (lane, of) in enumerate(self._lanes.items()):
+            recent = list(of.recent.values())
+            data = np.frombuffer(b"".join(one.blob for one in recent), "<f4")
+            arrays[f"recent.{number}"] = data.reshape(len(recent), -1) if recent else data
+            lanes.append(
+                LaneHead(
+                    lane, of.corrector.to_bytes(), None if of.asks is None else of.asks.to_bytes(),
+                    of.judged.alarm.to_bytes(), list(of.recent), [one.number for one in recent],
+                    [one.columns for one in recent],
+                    [one.fair for one in recent], [one.labelled for one in recent],
+                    list(of.requests.items()), of.pending,
+                )
+            )  # fmt: skip
+            arrays[f"raw.{number}"] = of.judged.raw.sums()
+            arrays[f"sent.{number}"] = of.judged.sent.sums()
+        clock = None if math.isinf(self._clock) else self._clock
+        head = LearnerHead(
+            1, self._begin, self._mb, self._ask, self._wait, clock, self._number, lanes,
+            list(self._held.values()),
+        )  # fmt: skip
+        return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, recent_mb: float | None = None) -> Self:
+        """The learner that :meth:`to_bytes` wrote; it goes on bit for bit.
+
+        Raises
+        ------
+        SnapshotMismatch
+            The bytes are truncated, corrupt, of another version or none of a learner.
+        """
+        content, arrays = snapshot.decode(data)
+        if "learner" not in content:
+            raise SnapshotMismatch("snapshot: holds no learner")
+        head = snapshot.typed(content, LearnerHead)
+        try:
+            self = cls(
+                Corrector.from_bytes(head.start), recent_mb=recent_mb or head.recent_mb,
+                ask=head.ask, label_wait=head.label_wait,
+            )  # fmt: skip
+            for number, one in enumerate(head.lanes):
+                self._restore(one, number, arrays)
+        except (ValueError, KeyError, TypeError) as error:
+            raise SnapshotMismatch(f"snapshot: {error}") from None
+        if self._lanes:
+            self._start = None
+        self._order = OrderedDict(sorted(self._order.items()))
+        self._number = head.number
+        self._clock = -math.inf if head.clock is None else head.clock
+        for held in head.held:
+            self._held[held.id, held.lane] = held
+            self._held_ids[held.id] = self._held_ids.get(held.id, 0) + 1
+        self._forget()
+        return self
+
+    def _restore(self, head: LaneHead, number: int, arrays: dict[str, NDArray[Any]]) -> None:
+        lane: Lane = head.lane
+        of = OfLane(Corrector.from_bytes(head.corrector), None)
+        of.asks = None if head.asks is None else LabelRequests.from_bytes(head.asks)
+        of.requests, of.pending = dict(head.requests), head.pending
+        of.judged = Judged(
+            Scores.from_sums(arrays[f"raw.{number}"]), Scores.from_sums(arrays[f"sent.{number}"]),
+            Alarm.from_bytes(head.alarm),
+        )  # fmt: skip
+        m, sets = len(of.corrector.classes), of.corrector.sets is not None
+        width = 4 * m + size(m, of.corrector.n_sent, sets=sets)
+        data = arrays[f"recent.{number}"].reshape(len(head.ids), width)
+        rows = zip(
+            head.ids, head.numbers, head.columns, head.fair, head.labelled, data, strict=True
+        )
+        for id, at, columns, fair, labelled, row in rows:
+            _check_id(id)
+            blob = row.astype("<f4").tobytes()
+            much = _size_of(id, blob, columns)
+            of.recent[id] = Recent(at, blob, much, columns, fair, labelled)
+            self._order[at] = lane, id
+            self._size += much
+        self._lanes[lane] = of
+
+    # ---- to look inside
+
+    @property
+    @one_at_a_time
+    def scores(self) -> dict[Lane, tuple[Scores, Scores]]:
+        """Of each (model, version), (None, None) without, the scores of labelled predictions as
+        they came and as they were sent."""
+        found = {lane: of.now for lane, of in self._lanes.items()}
+        return {lane: (now.raw, now.sent) for lane, now in found.items()}
+
+    @property
+    @one_at_a_time
+    def alarms(self) -> dict[Lane, Alarm]:
+        """Of each (model, version), the 20 with most labels, whether the classifier became
+        worse."""
+        found = {lane: of.now for lane, of in self._lanes.items()}
+        most = sorted(found, key=lambda lane: -found[lane].raw.n)[:MOST_ALARMS]
+        return {lane: found[lane].alarm for lane in most}
+
+    @property
+    @one_at_a_time
+    def requests(self) -> dict[Lane, dict[Id, str]]:
+        """Of each (model, version) the ids whose labels are wanted and have not come, and why."""
+        return {lane: dict(of.requests) for lane, of in self._lanes.items()}
+
+    @property
+    @one_at_a_time
+    def correctors(self) -> dict[Lane, bytes]:
+        """The snapshot of each corrector."""
+        return {lane: of.corrector.to_bytes() for lane, of in self._lanes.items()}
+
+    @property
+    @one_at_a_time
+    def waiting(self) -> int:
+        """Predictions that are kept."""
+        return len(self._order)
+
+    @property
+    @one_at_a_time
+    def bytes_kept(self) -> int:
+        """What they take, as ``recent_mb`` counts it."""
+        return self._size
+
+
+class _Batch:
+    """Labels of one lane, learned together where that is the same."""
+
+    def __init__(self, of: OfLane) -> None:
+        self.of = of
+        self.labels: list[tuple[Recent | None, Any]] = []
+
+    def add(self, one: Recent | None, label: Any) -> None:
+        self.labels.append((one, label))
+
+    def learn(self) -> None:
+        start = 0
+        while start < len(self.labels):
+            stop, known = start, self.labels[start][0] is not None
+            while stop < len(self.labels) and (self.labels[stop][0] is not None) == known:
+                stop += 1
+            self._learn(self.labels[start:stop], known)
+            start = stop
+
+    def _learn(self, labels: list[tuple[Recent | None, Any]], known: bool) -> None:
+        of, ys = self.of, [label for _, label in labels]
+        if not known:
+            of.corrector.learn_many(None, ys)
+            return
+        found = [one for one, _ in labels if one is not None]
+        P, receipts = of.split(found)
+        if of.corrector.sets is not None and not all(one.fair for one in found):
+            receipts = receipts.copy()
+            receipts[[not one.fair for one in found], OF_ROW] = NOT_FAIR
+        columns = None
+        names = of.corrector.segments
+        if len(found) == 1:
+            of.corrector.learn_one(
+                P[0], ys[0], receipt=receipts[0], segments=found[0].columns if names else None
+            )
+        else:
+            if names:
+                columns = {n: [(one.columns or {}).get(n) for one in found] for n in names}
+            of.corrector.learn_many(P, ys, receipts=receipts, segments=columns)
+        index = of.corrector._index
+        for one, y in zip(found, ys, strict=True):
+            if one.fair:
+                of.score(one.blob, index[y])
+
+
+def _key(of: OfLane) -> int:
+    return id(of)
+
+
+def _check_id(id: Any) -> None:
+    if not isinstance(id, str | int | bytes) or isinstance(id, bool):
+        raise TypeError(f"id: {id!r}, expected a text, an integer or bytes")
+    if isinstance(id, int) and not -(2**63) <= id < 2**64:
+        raise ValueError(f"id: {id}, expected an integer of 64 bits, or a text")
+
+
+def _size_of(id: Id, blob: bytes, columns: Mapping[str, Any] | None) -> int:
+    """What a prediction takes, as ``recent_mb`` counts it."""
+    much = OVERHEAD + len(blob)
+    if isinstance(id, int):
+        much += 8
+    else:
+        much += len(id) if isinstance(id, bytes) or id.isascii() else len(id.encode())
+    for text in columns.values() if columns else ():
+        much += 0 if text is None else len(text)
+    return much
+
+
+def _one(columns: Mapping[str, Any] | None) -> dict[str, list[Any]] | None:
+    return None if columns is None else {name: [value] for name, value in columns.items()}
+
+
+def _cut(columns: Mapping[str, Sequence[Any]] | None, i: int) -> dict[str, list[Any]] | None:
+    return None if columns is None else {name: [values[i]] for name, values in columns.items()}

@@ -1,0 +1,126 @@
+"""A learner in plain Python, from the design: dictionaries, and a `Corrector` a row at a time.
+
+Written before the fast one, and without sight of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stream_can import Corrector, LabelRequests
+from stream_can.method.receipts import NOT_FAIR
+from stream_can.scores import Scores
+
+OVERHEAD = 480
+MOST_HELD = 100_000
+
+
+class OracleLearner:
+    def __init__(self, corrector: Corrector, recent_mb=64.0, ask=None, label_wait=0.0) -> None:
+        self.start, self.budget, self.wait = corrector.to_bytes(), ask, label_wait
+        self.bound = recent_mb * (1 << 20)
+        self.correctors: dict[Any, Corrector] = {}
+        self.askers: dict[Any, LabelRequests] = {}
+        self.recent: list[dict[str, Any]] = []  # oldest first
+        self.held: list[dict[str, Any]] = []
+        self.clock = float("-inf")
+        self.raw, self.sent = Scores(), Scores()
+        self.open: dict[Any, str] = {}
+        self.dropped = self.given_up = 0
+
+    def corrector(self, lane):
+        if lane not in self.correctors:
+            same = [other for other in self.correctors if other[0] == lane[0]]
+            made = Corrector.from_bytes(self.start)
+            if same:
+                made = self.correctors[same[-1]].successor()
+            self.correctors[lane] = made
+            if self.budget is not None:
+                self.askers[lane] = LabelRequests(self.budget)
+        return self.correctors[lane]
+
+    def of(self, lane, id):
+        """The prediction of an id that waits in a lane, or waited: the latest."""
+        found = [one for one in self.recent if (one["lane"], one["id"]) == (lane, id)]
+        return found[-1] if found else None
+
+    def correct(self, id, p, columns=None, lane=(None, None), time=None):
+        if time is not None:
+            self.clock = max(self.clock, time)
+            self.give_up()
+        corrector = self.corrector(lane)
+        row, receipt = corrector.process_one(p, receipt=True, segments=columns)
+        names = None if corrector.sets is None else corrector.set_of(row, receipt)
+        asked = None
+        if self.budget is not None:
+            (asked,) = self.askers[lane].ask_many([id], row[None])
+            self.open.pop((lane, id), None)  # that of an earlier prediction of the id
+            if asked is not None:
+                self.open[lane, id] = asked.reason
+        fair = self.budget is None or (asked is not None and asked.reason == "random")
+        old = self.of(lane, id)
+        if old is not None:
+            self.recent.remove(old)
+        raw = id.encode() if isinstance(id, str) else id if isinstance(id, bytes) else bytes(8)
+        size = OVERHEAD + len(raw) + 16 * len(p) + receipt.nbytes
+        size += sum(0 if text is None else len(str(text)) for text in (columns or {}).values())
+        one = {"lane": lane, "id": id, "p": p, "receipt": receipt, "sent": row, "size": size,
+               "columns": columns, "labelled": False, "fair": fair}  # fmt: skip
+        self.recent.append(one)
+        waiting = [x for x in self.held if x["id"] == id and x["lane"] in (None, lane)]
+        if waiting:
+            self.held.remove(waiting[0])
+            self.teach(one, waiting[0]["label"])
+        while sum(x["size"] for x in self.recent) > self.bound:
+            gone = self.recent.pop(0)
+            self.open.pop((gone["lane"], gone["id"]), None)
+        return row, names, asked and asked.reason
+
+    def teach(self, one, label):
+        corrector = self.correctors[one["lane"]]
+        receipt = one["receipt"]
+        if not one["fair"]:
+            receipt = receipt.copy()
+            if corrector.sets is not None:
+                receipt[-2] = NOT_FAIR
+        corrector.learn_one(one["p"], label, receipt=receipt, segments=one["columns"])
+        one["labelled"] = True
+        self.open.pop((one["lane"], one["id"]), None)
+        if one["fair"]:
+            y = [corrector.classes.index(label)]
+            self.raw.add([one["p"]], y)
+            self.sent.add(one["sent"][None], y)
+
+    def label(self, id, label, row=None, columns=None, lane=None, time=None):
+        lanes = [lane] if lane is not None else list(self.correctors)
+        found = [one for one in (self.of(x, id) for x in lanes) if one is not None]
+        if found:
+            waiting = [one for one in found if not one["labelled"]]
+            for one in waiting:
+                self.teach(one, label)
+            return "learned" if waiting else "repeated"
+        if row is not None:
+            of = lane if lane is not None else (None, None)
+            self.corrector(of).learn_one(row, label, segments=columns)
+            return "learned"
+        if self.wait > 0 and time is not None:
+            if any(x["id"] == id and x["lane"] == lane for x in self.held):
+                return "repeated"
+            self.held.append({"id": id, "label": label, "lane": lane, "time": time})
+            if len(self.held) > MOST_HELD:
+                self.prior(self.held.pop(0))
+            return "held"
+        self.prior({"label": label, "lane": lane})
+        return "unknown"
+
+    def give_up(self):
+        """Labels of which predictions are too far past: they teach the class mix alone."""
+        due = [x for x in self.held if x["time"] + self.wait < self.clock]
+        for one in sorted(due, key=lambda x: x["time"]):
+            self.held.remove(one)
+            self.prior(one)
+
+    def prior(self, one):
+        """Where one corrector is all there is, the class mix."""
+        if one["lane"] is None and [*self.correctors] in ([], [(None, None)]):
+            self.corrector((None, None)).learn_one(None, one["label"])

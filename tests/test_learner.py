@@ -1,0 +1,167 @@
+"""The learner: equal to the plain one, whatever the order; bounded; shared by threads."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_can import Corrector, InvalidPrediction, Learner, SnapshotMismatch, UnknownClass
+from tests.examples import examples
+from tests.learner_oracle import OracleLearner
+
+pytestmark = pytest.mark.fast
+
+CLASSES = ["a", "b", "c"]
+OPTIONS = st.fixed_dictionaries(
+    {"recent_mb": st.sampled_from([64, 0.01, 0.003]), "ask": st.sampled_from([None, None, 0.5]),
+     "label_wait": st.sampled_from([0, 5.0])}
+)  # fmt: skip
+
+
+def script(data, lanes, columns):
+    """Events in any order: predictions, labels, unknown ids, repeats, rows with labels, cuts."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    found, clock = [], 0.0
+    for _ in range(data.draw(st.integers(1, 80))):
+        clock += float(rng.choice([0.0, 0.5, 3.0, 8.0]))
+        kind = rng.choice(["row", "row", "rows", "label", "label", "labels", "brings", "cut"])
+        lane = lanes[rng.integers(len(lanes))]
+        ids = [[1, "1", b"x", "e", 7, "f", "g"][k] for k in rng.integers(7, size=4)]
+        P = rng.dirichlet(np.full(3, 0.6), 4)
+        given_ = [{"t": f"v{k}"} if columns else None for k in rng.integers(3, size=4)]
+        times = None if rng.random() < 0.2 else [clock + i for i in range(4)]
+        names = [CLASSES[k] for k in rng.integers(3, size=4)]
+        of = lane if rng.random() < 0.7 or lane == (None, None) else None
+        found.append((kind, lane, of, ids, P, given_, times, names))
+    return found
+
+
+def play(learner, oracle, event):
+    """One event through both; they answer alike."""
+    kind, lane, of, ids, P, columns, times, names = event
+    n = 4 if kind in ("rows", "labels") else 1
+    times = [None] * 4 if times is None else times
+    if kind in ("row", "rows"):
+        expected = [oracle.correct(ids[i], P[i], columns[i], lane, times[i]) for i in range(n)]
+        options = {"model": lane[0], "version": lane[1]}
+        if kind == "row":
+            row = learner.correct(ids[0], P[0], columns=columns[0], time=times[0], **options)
+            assert row.tolist() == expected[0][0].tolist()
+            return
+        table = None if columns[0] is None else {"t": [one["t"] for one in columns]}
+        found = learner.correct_many(ids, P, columns=table, times=times, **options)
+        assert found.rows.tolist() == [row.tolist() for row, _, _ in expected]
+        assert found.sets == (
+            None if expected[0][1] is None else [names for _, names, _ in expected]
+        )
+        assert found.asked == [asked for _, _, asked in expected]
+        return
+    if kind == "cut":
+        return
+    named = None if of in (None, (None, None)) else of
+    options = {} if named is None else {"model": named[0], "version": named[1]}
+    expected = [
+        oracle.label(ids[i], names[i], P[i] if kind == "brings" else None,
+                     columns[i] if kind == "brings" else None, named, times[i])
+        for i in range(n)
+    ]  # fmt: skip
+    if kind == "labels":
+        assert learner.label_many(ids, names, times=times, **options) == expected
+        return
+    more = {"row": P[0], "columns": columns[0]} if kind == "brings" else {}
+    assert learner.label(ids[0], names[0], time=times[0], **more, **options) == expected[0]
+
+
+@given(st.data())
+@settings(max_examples=examples(40), deadline=None)
+def test_equals_the_plain_one_in_any_order(data):
+    lanes = data.draw(
+        st.sampled_from([[(None, None)], [("m", "1"), ("m", "2"), ("n", None)], [("m", "1")]])
+    )
+    columns, sets = data.draw(st.booleans()), data.draw(st.sampled_from([None, 0.8]))
+    options = data.draw(OPTIONS)
+    made = {"segments": ["t"] if columns else None, "sets": sets, "half_life": 50.0}
+    learner = Learner(Corrector(CLASSES, **made), **options)
+    oracle = OracleLearner(Corrector(CLASSES, **made), **options)
+    for event in script(data, lanes, columns):
+        play(learner, oracle, event)
+        if event[0] == "cut":
+            again = Learner.from_bytes(learner.to_bytes())
+            assert again.to_bytes() == learner.to_bytes()
+            learner = again
+        same(learner, oracle)
+
+
+def same(learner, oracle):
+    assert learner.waiting == len(oracle.recent)
+    assert learner.bytes_kept == sum(one["size"] for one in oracle.recent) <= oracle.bound
+    open_ = {(lane, id) for lane, ids in learner.requests.items() for id in ids}
+    assert open_ == set(oracle.open)
+    kept = learner.correctors
+    assert kept == {lane: one.to_bytes() for lane, one in oracle.correctors.items()}
+    scores = learner.scores.values()
+    assert sum(raw.n for raw, _ in scores) == oracle.raw.n
+    assert sum(raw.log_loss_sum for raw, _ in scores) == pytest.approx(oracle.raw.log_loss_sum)
+    assert sum(sent.brier_sum for _, sent in scores) == pytest.approx(oracle.sent.brier_sum)
+
+
+def test_what_is_refused_changes_nothing():
+    learner = Learner(Corrector(CLASSES), label_wait=5)
+    learner.correct("x", [0.2, 0.3, 0.5])
+    before = learner.to_bytes()
+    for call, error in [
+        (lambda: learner.correct("y", [0.5, 0.5]), InvalidPrediction),
+        (lambda: learner.correct_many(["y", "z"], [[0.2, 0.3, 0.5], [1, 1, 1]]), InvalidPrediction),
+        (lambda: learner.correct_many(["y"], [[0.2, 0.3, 0.5]] * 2), InvalidPrediction),
+        (lambda: learner.correct(1.5, [0.2, 0.3, 0.5]), TypeError),
+        (lambda: learner.correct(True, [0.2, 0.3, 0.5]), TypeError),
+        (lambda: learner.correct(2**70, [0.2, 0.3, 0.5]), ValueError),
+        (lambda: learner.label("x", "teapot"), UnknownClass),
+        (lambda: learner.label_many(["x", "q"], ["a", "teapot"]), UnknownClass),
+        (lambda: learner.label_many(["x"], ["a", "b"]), ValueError),
+        (lambda: learner.label("q", "a", row=[0.5, 0.5]), InvalidPrediction),
+    ]:
+        with pytest.raises(error):
+            call()
+        assert learner.to_bytes() == before
+    for options in ({"recent_mb": 0}, {"label_wait": -1}, {"label_wait": math.inf}, {"ask": 2}):
+        with pytest.raises(ValueError, match=next(iter(options)).replace("ask", "budget")):
+            Learner(Corrector(CLASSES), **options)
+    with pytest.raises(SnapshotMismatch, match="holds no learner"):
+        Learner.from_bytes(Corrector(2).to_bytes())
+
+
+def test_threads_share_it():
+    learner = Learner(Corrector(CLASSES))
+    P = np.random.default_rng(0).dirichlet(np.ones(3), 400)
+
+    def user(k):
+        done = []
+        for i in range(k, 400, 4):
+            learner.correct(i, P[i])
+            done.append(learner.label(i, "a"))
+            done.append(learner.label(i, "b"))
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        done = {outcome for part in pool.map(user, range(4)) for outcome in part}
+        assert done == {"learned", "repeated"}
+    assert learner.scores[None, None][0].n == 400
+
+
+def test_the_alarm_sees_labelled_rows():
+    learner, rng = Learner(Corrector(CLASSES)), np.random.default_rng(0)
+    P = rng.dirichlet(np.full(3, 0.3), 6000)
+    good = P.argmax(axis=1)
+    y = np.where(np.arange(6000) < 3000, good, rng.integers(3, size=6000))
+    for at in range(0, 6000, 100):
+        ids = list(range(at, at + 100))
+        learner.correct_many(ids, P[at : at + 100])
+        learner.label_many(ids, [CLASSES[k] for k in y[at : at + 100]])
+    episode = learner.alarms[None, None].episode
+    assert episode is not None
