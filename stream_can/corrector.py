@@ -761,6 +761,8 @@ class Corrector:
             paths.
         """
         head, state = snapshot.decode(data)
+        if "learner" in head:
+            raise SnapshotMismatch("snapshot: a learner's; Learner.from_bytes reads it")
         if "classes" not in head:
             raise SnapshotMismatch(
                 "snapshot: a task's, of one partition of a stream; see stream_can.stream.task.Task"

@@ -134,6 +134,8 @@ def test_what_is_refused_changes_nothing():
             Learner(Corrector(CLASSES), **options)
     with pytest.raises(SnapshotMismatch, match="holds no learner"):
         Learner.from_bytes(Corrector(2).to_bytes())
+    with pytest.raises(SnapshotMismatch, match="a learner's; Learner"):
+        Corrector.from_bytes(learner.to_bytes())
 
 
 def test_threads_share_it():

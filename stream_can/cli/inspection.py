@@ -136,7 +136,8 @@ def describe(corrector: Corrector) -> dict[str, Any]:
         "silent_classes": list(corrector.silent_classes),
         "coverage": corrector.coverage,
         "confident_sums": {name: sums.tolist() for name, sums in corrector.confident_sums.items()},
-        "settings": {name: _or_text(value) for name, value in corrector.settings.items()},
+        "settings": {name: _or_text(value) for name, value in corrector.settings.items()}
+        | ({} if corrector.sets is None else {"sets": corrector.sets}),
         "fit": corrector.fit_report,
     }
 

@@ -277,6 +277,19 @@ def test_very_many_classes_are_refused_and_many_take_bounded_memory():
     assert done.stdout.count(b"\n") == 600
 
 
+def test_a_line_without_an_end_is_refused_before_it_is_kept():
+    """Of 300 MB without a newline a part is read, in a process that may have 512 MB."""
+    good = b'{"id": 1, "probs": [0.1, 0.2, 0.3, 0.4]}\n'
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({1 << 29},) * 2); {RUN}"
+    done = subprocess.run(
+        [sys.executable, "-c", limited, json.dumps({"classes": CLASSES})],
+        input=good + bytes(300 << 20), capture_output=True, timeout=280, check=False,
+        env={**os.environ, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.count(b"\n")) == (1, 1), done.stderr[-2000:]
+    assert b"a line of more than 64 MB" in done.stderr
+
+
 @pytest.mark.fast
 @pytest.mark.parametrize(
     ("options", "code", "says"),
