@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -70,6 +72,7 @@ class Held(msgspec.Struct, array_like=True):
     """A label that came before its prediction."""
 
     time: float
+    number: int
     id: Any
     label: Any
     lane: Lane | None
@@ -103,6 +106,38 @@ class OfLane:
         self.judged = Judged(Scores(), Scores(), Alarm())
         self.pending: list[tuple[bytes, int]] = []
         """Rows as they came and as they were sent, and their labels, that are not scored yet."""
+
+    def answered(self, id: Id, one: Recent) -> None:
+        """The label of a prediction has come: no other one counts."""
+        one.labelled = True
+        self.requests.pop(id, None)
+
+    def learn(self, labels: Iterable[tuple[Recent | None, Any]]) -> None:
+        """Labels with their predictions, or None, in order; together where that is the same."""
+        for known, those in groupby(labels, lambda pair: pair[0] is not None):
+            found, ys = zip(*those, strict=True)
+            if known:
+                self._learn(found, ys)
+            else:
+                self.corrector.learn_many(None, ys)
+
+    def _learn(self, found: Sequence[Recent], ys: Sequence[Any]) -> None:
+        P, receipts = self.split(found)
+        if self.corrector.sets is not None and not all(one.fair for one in found):
+            receipts = receipts.copy()
+            receipts[[not one.fair for one in found], OF_ROW] = NOT_FAIR
+        names = self.corrector.segments
+        if len(found) == 1:
+            self.corrector.learn_one(
+                P[0], ys[0], receipt=receipts[0], segments=found[0].columns if names else None
+            )
+        else:
+            columns = {n: [(one.columns or {}).get(n) for one in found] for n in names}
+            self.corrector.learn_many(P, ys, receipts=receipts, segments=columns or None)
+        index = self.corrector._index
+        for one, y in zip(found, ys, strict=True):
+            if one.fair:
+                self.score(one.blob, index[y])
 
     def score(self, blob: bytes, y: int) -> None:
         """A labelled prediction; they are scored some at a time, always the same ones."""
@@ -239,7 +274,8 @@ class Learner:
         self._order: OrderedDict[int, tuple[Lane, Id]] = OrderedDict()
         """Of each kept prediction, by its running number, where it is; oldest first."""
         self._held: OrderedDict[tuple[Id, Lane | None], Held] = OrderedDict()
-        self._held_ids: dict[Id, int] = {}
+        self._due: list[tuple[float, int, Held]] = []
+        """A heap of those by time, also of some that are held no more."""
         self._size = self._number = 0
         self._clock = -math.inf
 
@@ -280,9 +316,9 @@ class Learner:
         InvalidPrediction, ValueError, TypeError
             Row, columns or id cannot be used; nothing has changed.
         """
-        p = np.asarray(p) if not isinstance(p, Mapping) else p
-        found = self._correct([id], [p], _one(columns), (model, version), [time])
-        row: Array = found.rows[0]
+        lane = model, version
+        raw = as_float64(p, self._like(lane)._index)[None]
+        row: Array = self._correct([id], raw, _one(columns), lane, [time]).rows[0]
         return row
 
     def correct_many(
@@ -313,15 +349,17 @@ class Learner:
     ) -> Corrected:
         for id in ids:
             _check_id(id)
+        like = self._like(lane)
+        raw = as_float64(P, like._index)
+        if raw.ndim == 2 and len(raw) != len(ids):
+            raise InvalidPrediction(f"{len(ids)} ids for {len(raw)} rows")
         last = max((time for time in times if time is not None), default=-math.inf)
-        waits = any(id in self._held_ids for id in ids) or any(
-            one.time + self._wait < last for one in self._held.values()
-        )
+        waits = self._is_due(last) or any(self._held_for(id, lane) for id in ids)
         if waits or lane not in self._lanes:  # what is refused changes nothing, here too
-            self._like(lane).correct_many(P, segments=columns)
+            like.correct_many(raw, segments=columns)
         if len(ids) > 1 and waits:  # labels come between the rows
             parts = [
-                self._correct([id], P[i : i + 1], _cut(columns, i), lane, [times[i]])
+                self._correct([id], raw[i : i + 1], _cut(columns, i), lane, [times[i]])
                 for i, id in enumerate(ids)
             ]
             sets = None if parts[0].sets is None else [(part.sets or [])[0] for part in parts]
@@ -330,9 +368,6 @@ class Learner:
         self._give_up(last)
         of = self._lane_of(lane)
         corrector = of.corrector
-        raw = as_float64(P, corrector._index)
-        if raw.ndim == 2 and len(raw) != len(ids):
-            raise InvalidPrediction(f"{len(ids)} ids for {len(raw)} rows")
         rows, receipts = corrector.process_many(raw, receipt=True, segments=columns)
         self._clock = max(self._clock, last)
         sets = None
@@ -342,9 +377,8 @@ class Learner:
         if of.asks is not None:
             reasons = [one and one.reason for one in of.asks.ask_many(ids, rows)]
         self._keep(lane, of, ids, [raw, rows, receipts], columns, reasons)
-        for id in ids if self._held_ids else ():
-            if id in self._held_ids:
-                self._take_held(lane, of, id)
+        for id in ids if self._held else ():
+            self._take_held(lane, of, id)
         self._forget()
         return Corrected(rows, sets, reasons)
 
@@ -446,8 +480,7 @@ class Learner:
         UnknownClass, InvalidPrediction, ValueError, TypeError
             Nothing was learned.
         """
-        rows = None if row is None else [row]
-        return self._label([id], [label], rows, _one(columns), (model, version), [time])[0]
+        return self._label([id], [label], row, columns, (model, version), [time])[0]
 
     def label_many(
         self,
@@ -470,8 +503,8 @@ class Learner:
         self,
         ids: list[Id],
         labels: list[Any],
-        rows: list[Any] | None,
-        columns: Mapping[str, Sequence[Any]] | None,
+        row: ArrayLike | None,
+        columns: Mapping[str, Any] | None,
         lane: Lane,
         times: Sequence[float | None],
     ) -> list[Outcome]:
@@ -485,81 +518,83 @@ class Learner:
             if not named and self._start is not None:  # before the first prediction
                 asked.append(self._start)
             for corrector in asked:
-                if label not in corrector._index:
-                    raise UnknownClass(f"label of {id!r}: {label!r} is none of the classes")
-        batches: dict[int, _Batch] = {}
+                _require_class(corrector, id, label)
+        taught: dict[OfLane, list[tuple[Recent | None, Any]]] = defaultdict(list)
         outcomes: list[Outcome] = []
-        for i, (id, label) in enumerate(zip(ids, labels, strict=True)):
+        for id, label, time in zip(ids, labels, times, strict=True):
             found = [(of, one) for of in lanes if (one := of.recent.get(id)) is not None]
             waiting = [(of, one) for of, one in found if not one.labelled]
             for of, one in waiting:
-                one.labelled = True
-                of.requests.pop(id, None)
-                batches.setdefault(_key(of), _Batch(of)).add(one, label)
+                of.answered(id, one)
+                taught[of].append((one, label))
             if found:
                 outcomes.append("learned" if waiting else "repeated")
-            elif rows is not None:
-                of = self._lane_of(lane)
-                of.corrector.learn_one(
-                    rows[i],
-                    label,
-                    segments=None
-                    if columns is None
-                    else {name: value[i] for name, value in columns.items()},
-                )
+            elif row is not None:
+                if lane not in self._lanes:  # what is refused begins no other
+                    like = self._like(lane)
+                    like.correct_one(row, segments=columns)
+                    _require_class(like, id, label)
+                self._lane_of(lane).corrector.learn_one(row, label, segments=columns)
                 outcomes.append("learned")
-            elif self._wait > 0 and times[i] is not None:
-                outcomes.append(self._hold(id, label, lane if named else None, times[i]))
+            elif self._wait > 0 and time is not None:
+                outcomes.append(self._hold(id, label, lane if named else None, time))
             else:
                 if alone:
-                    of = self._lane_of(ONLY)
-                    batches.setdefault(_key(of), _Batch(of)).add(None, label)
+                    taught[self._lane_of(ONLY)].append((None, label))
                 outcomes.append("unknown")
-        for batch in batches.values():
-            batch.learn()
+        for of, those in taught.items():
+            of.learn(those)
         return outcomes
 
     # ---- labels that came first
 
-    def _hold(self, id: Id, label: Any, lane: Lane | None, time: float | None) -> Outcome:
+    def _hold(self, id: Id, label: Any, lane: Lane | None, time: float) -> Outcome:
         if (id, lane) in self._held:
             return "repeated"
-        assert time is not None
-        self._held[id, lane] = Held(float(time), id, label, lane)
-        self._held_ids[id] = self._held_ids.get(id, 0) + 1
+        self._wait_for(Held(float(time), self._number, id, label, lane))
+        self._number += 1
         if len(self._held) > MOST_HELD:
             self._let_go(next(iter(self._held.values())))
         return "held"
 
+    def _wait_for(self, one: Held) -> None:
+        self._held[one.id, one.lane] = one
+        heapq.heappush(self._due, (one.time, one.number, one))
+        if len(self._due) > 2 * len(self._held) + 1000:  # mostly of those that were taken
+            self._due = [(one.time, one.number, one) for one in self._held.values()]
+            heapq.heapify(self._due)
+
+    def _held_for(self, id: Id, lane: Lane) -> Held | None:
+        """The first label that waits for a prediction of this id."""
+        found = self._held.get((id, None)), self._held.get((id, lane))
+        return min((one for one in found if one), key=lambda one: one.number, default=None)
+
     def _take_held(self, lane: Lane, of: OfLane, id: Id) -> None:
         """The label of a prediction that has just gone by."""
-        for key in list(self._held):
-            one = self._held[key]
-            if one.id == id and one.lane in (None, lane):
-                self._release(one)
-                if one.label in of.corrector._index:
-                    recent = of.recent[id]
-                    recent.labelled = True
-                    of.requests.pop(id, None)
-                    batch = _Batch(of)
-                    batch.add(recent, one.label)
-                    batch.learn()
-                return
-
-    def _release(self, one: Held) -> None:
+        if (one := self._held_for(id, lane)) is None:
+            return
         del self._held[one.id, one.lane]
-        self._held_ids[one.id] -= 1
-        if not self._held_ids[one.id]:
-            del self._held_ids[one.id]
+        if one.label in of.corrector._index:
+            recent = of.recent[id]
+            of.answered(id, recent)
+            of.learn([(recent, one.label)])
+
+    def _is_due(self, now: float) -> bool:
+        """Whether a label has waited long enough."""
+        while self._due:
+            time, _, one = self._due[0]
+            if self._held.get((one.id, one.lane)) is one:
+                return time + self._wait < now
+            heapq.heappop(self._due)
+        return False
 
     def _give_up(self, now: float) -> None:
         """Labels whose prediction did not come: they teach the class mix alone."""
-        due = [one for one in self._held.values() if one.time + self._wait < now]
-        for one in sorted(due, key=lambda one: one.time):
-            self._let_go(one)
+        while self._is_due(now):
+            self._let_go(heapq.heappop(self._due)[2])
 
     def _let_go(self, one: Held) -> None:
-        self._release(one)
+        del self._held[one.id, one.lane]
         if one.lane is None and [*self._lanes] in ([], [ONLY]):
             of = self._lane_of(ONLY)
             if one.label in of.corrector._index:
@@ -603,10 +638,7 @@ class Learner:
         SnapshotMismatch
             The bytes are truncated, corrupt, of another version or none of a learner.
         """
-        content, arrays = snapshot.decode(data)
-        if "learner" not in content:
-            raise SnapshotMismatch("snapshot: holds no learner")
-        head = snapshot.typed(content, LearnerHead)
+        head, arrays = snapshot.of_kind(data, "learner", "learner", LearnerHead)
         try:
             self = cls(
                 Corrector.from_bytes(head.start), recent_mb=recent_mb or head.recent_mb,
@@ -622,8 +654,7 @@ class Learner:
         self._number = head.number
         self._clock = -math.inf if head.clock is None else head.clock
         for held in head.held:
-            self._held[held.id, held.lane] = held
-            self._held_ids[held.id] = self._held_ids.get(held.id, 0) + 1
+            self._wait_for(held)
         self._forget()
         return self
 
@@ -695,53 +726,9 @@ class Learner:
         return self._size
 
 
-class _Batch:
-    """Labels of one lane, learned together where that is the same."""
-
-    def __init__(self, of: OfLane) -> None:
-        self.of = of
-        self.labels: list[tuple[Recent | None, Any]] = []
-
-    def add(self, one: Recent | None, label: Any) -> None:
-        self.labels.append((one, label))
-
-    def learn(self) -> None:
-        start = 0
-        while start < len(self.labels):
-            stop, known = start, self.labels[start][0] is not None
-            while stop < len(self.labels) and (self.labels[stop][0] is not None) == known:
-                stop += 1
-            self._learn(self.labels[start:stop], known)
-            start = stop
-
-    def _learn(self, labels: list[tuple[Recent | None, Any]], known: bool) -> None:
-        of, ys = self.of, [label for _, label in labels]
-        if not known:
-            of.corrector.learn_many(None, ys)
-            return
-        found = [one for one, _ in labels if one is not None]
-        P, receipts = of.split(found)
-        if of.corrector.sets is not None and not all(one.fair for one in found):
-            receipts = receipts.copy()
-            receipts[[not one.fair for one in found], OF_ROW] = NOT_FAIR
-        columns = None
-        names = of.corrector.segments
-        if len(found) == 1:
-            of.corrector.learn_one(
-                P[0], ys[0], receipt=receipts[0], segments=found[0].columns if names else None
-            )
-        else:
-            if names:
-                columns = {n: [(one.columns or {}).get(n) for one in found] for n in names}
-            of.corrector.learn_many(P, ys, receipts=receipts, segments=columns)
-        index = of.corrector._index
-        for one, y in zip(found, ys, strict=True):
-            if one.fair:
-                of.score(one.blob, index[y])
-
-
-def _key(of: OfLane) -> int:
-    return id(of)
+def _require_class(corrector: Corrector, id: Id, label: Any) -> None:
+    if label not in corrector._index:
+        raise UnknownClass(f"label of {id!r}: {label!r} is none of the classes")
 
 
 def _check_id(id: Any) -> None:

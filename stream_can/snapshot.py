@@ -93,6 +93,17 @@ def decode(data: bytes) -> Decoded:
     return Decoded(content.head, arrays)
 
 
+def of_kind(
+    data: bytes, name: str, what: str, kind: type[_T]
+) -> tuple[_T, dict[str, NDArray[Any]]]:
+    """The head, which has a field of this name, and the arrays of a snapshot; SnapshotMismatch
+    where it holds no such thing."""
+    content, arrays = decode(data)
+    if name not in content:
+        raise SnapshotMismatch(f"snapshot: holds no {what}")
+    return typed(content, kind), arrays
+
+
 def typed(head: dict[str, Any], kind: type[_T]) -> _T:
     """The head as a struct, or SnapshotMismatch that says which field is missing or wrong."""
     try:

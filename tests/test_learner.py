@@ -6,6 +6,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -136,6 +137,36 @@ def test_what_is_refused_changes_nothing():
         Learner.from_bytes(Corrector(2).to_bytes())
     with pytest.raises(SnapshotMismatch, match="a learner's; Learner"):
         Corrector.from_bytes(learner.to_bytes())
+
+
+def test_what_is_refused_begins_no_model():
+    learner = Learner(Corrector(CLASSES))
+    before = learner.to_bytes()
+    for call, error in [
+        (lambda: learner.correct("x", [0.5, 0.5], model="m"), InvalidPrediction),
+        (lambda: learner.correct_many(["x"], [[0.2, 0.3, 0.5]] * 2), InvalidPrediction),
+        (lambda: learner.label("q", "a", row=[0.5, 0.5]), InvalidPrediction),
+        (lambda: learner.label("q", "x", row=[0.2, 0.3, 0.5], model="m"), UnknownClass),
+    ]:
+        with pytest.raises(error):
+            call()
+        assert learner.to_bytes() == before
+
+
+def test_rows_with_names_are_put_in_order():
+    learner, corrector = Learner(Corrector(CLASSES)), Corrector(CLASSES)
+    named = {"c": 0.5, "a": 0.2, "b": 0.3}
+    for row in (named, pd.Series(named)):
+        assert learner.correct("x", row).tolist() == corrector.process_one(row).tolist()
+
+
+def test_labels_that_were_taken_leave_nothing_behind():
+    learner = Learner(Corrector(CLASSES), label_wait=1e6)
+    for i in range(3000):
+        assert learner.label(i, "a", time=0.0) == "held"
+        learner.correct(i, [0.2, 0.3, 0.5], time=0.0)
+    assert len(learner._due) <= 1001
+    assert learner.scores[None, None][0].n == 3000
 
 
 def test_threads_share_it():

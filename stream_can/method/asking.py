@@ -209,10 +209,7 @@ class LabelRequests:
         SnapshotMismatch
             Where the bytes are truncated, corrupt, of another version or none of label requests.
         """
-        content, arrays = snapshot.decode(data)
-        if "label_requests" not in content:
-            raise SnapshotMismatch("snapshot: holds no label requests")
-        head = snapshot.typed(content, AskingHead)
+        head, arrays = snapshot.of_kind(data, "label_requests", "label requests", AskingHead)
         self = cls(head.budget, head.random_share, seed=head.seed)
         self._rows, self._distance = head.rows, head.distance
         self._threshold = math.nan if head.threshold is None else head.threshold

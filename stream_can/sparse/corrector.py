@@ -492,10 +492,8 @@ class SparseCorrector:
             The bytes are truncated, corrupt, of another version or none of a sparse corrector, or
             need more than ``memory_mb``.
         """
-        content, arrays = snapshot.decode(data)
-        if "sparse" not in content:
-            raise SnapshotMismatch("snapshot: holds no sparse corrector; is it Corrector's?")
-        head = snapshot.typed(content, SparseHead)
+        what = "sparse corrector; is it Corrector's?"
+        head, arrays = snapshot.of_kind(data, "sparse", what, SparseHead)
         options: dict[str, Any] = {"half_life": head.half_life, "memory_mb": memory_mb}
         try:
             if head.names is None:

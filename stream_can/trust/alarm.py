@@ -439,10 +439,7 @@ class Alarm:
         SnapshotMismatch
             The bytes are truncated, corrupt, of another version or none of an alarm.
         """
-        content, arrays = snapshot.decode(data)
-        if "alarm" not in content:
-            raise SnapshotMismatch("snapshot: holds no alarm")
-        head = snapshot.typed(content, Head)
+        head, arrays = snapshot.of_kind(data, "alarm", "alarm", Head)
         self = cls(head.level)
         self.n, self._anew, self._looked = head.n, head.anew, head.looked
         if not head.anew <= head.looked <= head.n or len(head.episodes) > MOST_EPISODES:

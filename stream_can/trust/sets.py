@@ -339,10 +339,7 @@ class PredictionSets:
         SnapshotMismatch
             The bytes are truncated, corrupt, of another version or none of prediction sets.
         """
-        content, arrays = snapshot.decode(data)
-        if "prediction_sets" not in content:
-            raise SnapshotMismatch("snapshot: holds no prediction sets")
-        head = snapshot.typed(content, SetsHead)
+        head, arrays = snapshot.of_kind(data, "prediction_sets", "prediction sets", SetsHead)
         try:
             self = cls(head.classes, head.miss, half_life=head.half_life, per_class=head.per_class)
         except (ValueError, TypeError) as error:
