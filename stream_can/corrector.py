@@ -524,7 +524,7 @@ class Corrector:
         n, m = sent.shape
         if receipts.shape != (n, receipt_rows.size(m, self.n_sent, sets=True)):
             raise ValueError(f"receipts of shape {receipts.shape} say nothing of sets")
-        thetas = np.ascontiguousarray(receipt_rows.set_part(receipts, m)[1])
+        thetas = receipt_rows.thetas_of(receipts)
         if np.isnan(thetas).any():
             raise ValueError(f"receipt of row {int(np.isnan(thetas).argmax())} knows no set")
         found: NDArray[np.bool_] = inside(sent, thetas)

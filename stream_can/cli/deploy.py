@@ -53,11 +53,11 @@ def deployment(
     made = [] if state is not None else ["--classes", names]
     made += [] if state is not None else _options(settings)
     read = _options(fields or {})
-    wishes = [] if ask is None else ["--ask", f"{ask:g}"]
+    asks = [] if ask is None else ["--ask", f"{ask:g}"]
     if state is not None and "sets" in settings:  # a pipe's state is not asked for it
-        wishes += ["--sets", _number(settings["sets"])]
+        made = _options({"sets": settings["sets"]})
     found["pipe"] = (
-        f"stream-can pipe {shlex.join([*made, *read, *wishes, '--state', str(kept)])} < lines.jsonl"
+        f"stream-can pipe {shlex.join([*made, *read, *asks, '--state', str(kept)])} < lines.jsonl"
     )
     # Names that a list with commas cannot hold reach a worker in a file.
     from_file = state or (STATE if names.startswith("[") else None)
@@ -65,7 +65,7 @@ def deployment(
         "--bootstrap-servers", "localhost:9092", "--application-id", "corrector",
         "--input", "predictions", "--output", "corrected", "--labels", "labels",
         *(["--classes-from-file", str(from_file)] if from_file else ["--classes", names]),
-        *_options(settings), *read, *wishes[: 0 if ask is None else 2],
+        *_options(settings), *read, *asks,
     ]  # fmt: skip
     before = f"# replay with --state {STATE} before\n" if from_file and state is None else ""
     found["run"] = f"{before}stream-can run {shlex.join(worker)}"

@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 
 from stream_can.cli.arguments import Whole
 from stream_can.errors import StreamCANError
-from stream_can.method.settings import SETTINGS, about, kind_of
+from stream_can.method.settings import SETTINGS, kind_of, sentence
 
 __all__ = ["NO_OPTIONS", "CorrectorOptions", "listed", "names_of"]
 
@@ -20,8 +20,8 @@ CORRECTOR = Group("Corrector", help="Every default is good; see docs/method.md f
 
 
 def _option(name: str) -> Any:
-    text, kind = about(name), {int: Whole, float: float, bool: bool}.get(kind_of(name), str)
-    return Annotated[kind | None, Parameter(help=f"{text[0].upper()}{text[1:]}.")]
+    kind = {int: Whole, float: float, bool: bool}.get(kind_of(name), str)
+    return Annotated[kind | None, Parameter(help=sentence(name))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,9 +72,9 @@ def gave_all(
     return known
 
 
-def set_part(receipts: NDArray[Any], m: int) -> tuple[Receipts, Receipts]:
-    """The rows as sent, (n, m), and theta of each, (n,), of receipts of m classes with sets."""
-    return receipts[:, -m - TAIL : -TAIL], receipts[:, -TAIL]
+def thetas_of(receipts: Receipts) -> Receipts:
+    """By what the set of each receipt with sets was made, (n,)."""
+    return np.ascontiguousarray(receipts[:, -TAIL])
 
 
 def only_set(receipt: Receipts, m: int) -> Receipts:

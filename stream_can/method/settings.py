@@ -41,6 +41,7 @@ __all__ = [
     "keywords",
     "kind_of",
     "label_noise",
+    "sentence",
     "settings_of",
     "takes_settings",
 ]
@@ -98,7 +99,11 @@ class CorrectorKeywords(TypedDict, total=False):
     ]
     segments: Annotated[
         Iterable[str] | None,
-        _is(None, "columns that come with predictions, such as tenant, and say more about them"),
+        _is(
+            None,
+            "columns that come with predictions, such as tenant; of messages fields, dots reach"
+            " inside, or header:NAME",
+        ),
     ]
     sets: (
         Annotated[
@@ -163,6 +168,12 @@ def about(name: str, default: Any = None) -> str:
     return f"{meaning}" if default is None else f"{meaning} ({default})"
 
 
+def sentence(name: str) -> str:
+    """:func:`about` as a sentence of its own."""
+    text = about(name)
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def settings_of(given: Mapping[str, Any]) -> Any:
     """The `CorrectorSettings` of keywords.
 
@@ -207,18 +218,15 @@ def takes_settings(kind: _C) -> _C:
         for name in SETTINGS
     ]  # fmt: skip
     init.__signature__ = signature.replace(parameters=[*own, *more])
-    entries = "".join(f"    {name}\n{_sentence(name)}\n" for name in SETTINGS)
+    entries = "".join(f"    {name}\n{_entry(name)}\n" for name in SETTINGS)
     kind.__doc__ = re.sub(
         r"    \*\*settings\n(        .*\n)+", lambda _: entries, kind.__doc__ or ""
     )
     return kind
 
 
-def _sentence(name: str) -> str:
-    text = about(name)
-    return textwrap.fill(
-        f"{text[0].upper()}{text[1:]}.", 100, initial_indent=IN, subsequent_indent=IN
-    )
+def _entry(name: str) -> str:
+    return textwrap.fill(sentence(name), 100, initial_indent=IN, subsequent_indent=IN)
 
 
 def given_settings(names: Iterable[str] = SETTINGS, **defaults: Any) -> type[msgspec.Struct]:

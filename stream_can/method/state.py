@@ -17,8 +17,8 @@ from stream_can.method.paths import SEGMENTED_PATHS, anchor, split
 from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, WEIGHTS_OF_EXPERTS
 
 __all__ = [
-    "SETS", "State", "bytes_needed", "check_state", "even_weights", "grown", "judged", "needed",
-    "new_sets", "new_state", "rows_at_once", "spec", "start_weights",
+    "FEW_ROWS", "SETS", "State", "bytes_needed", "check_state", "even_weights", "grown", "judged",
+    "needed", "new_sets", "new_state", "rows_at_once", "spec", "start_weights",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]

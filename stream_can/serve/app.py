@@ -28,6 +28,7 @@ from urllib.parse import unquote
 import msgspec
 
 from stream_can.kafka.watch.port import pages
+from stream_can.method.state import FEW_ROWS
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
 from stream_can.serve.protocol import Bounded
@@ -227,7 +228,7 @@ class App:
 
     async def _corrected(self, messages: Sequence[bytes]) -> Corrected:
         service = self.service
-        if len(messages) > service.most:
+        if len(messages) > FEW_ROWS and len(messages) > service.most:
             raise Problem(
                 413,
                 f"{len(messages)} messages, and of so many classes {service.most} are read at once",

@@ -259,9 +259,9 @@ class Service:
         """Answer all that came together; where a message is bad, each request by itself."""
         every, self._together = self._together, []
         waiting: list[tuple[Sequence[bytes], asyncio.Future[Corrected]]] = []
-        size = 0
+        size, most = 0, self.most
         for one in every:
-            if waiting and size + len(one[0]) > self.most:
+            if waiting and size + len(one[0]) > most:
                 self._correct_these(waiting)
                 waiting, size = [], 0
             waiting.append(one)

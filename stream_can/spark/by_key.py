@@ -136,11 +136,12 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
             if i in bad and not (is_label[i] and gone[i]):
                 continue
             if not is_label[i]:
-                corrected[i], receipt = corrector.process_one(
-                    P[i], receipt=True, segments=given and given[i]
-                )
-                if self._sets is not None:
-                    found[i] = [json_name(name) for name in corrector.set_of(corrected[i], receipt)]
+                own = given and given[i]
+                if self._sets is None:
+                    corrected[i] = corrector.process_one(P[i], segments=own)
+                    continue
+                corrected[i], receipt = corrector.process_one(P[i], receipt=True, segments=own)
+                found[i] = [json_name(name) for name in corrector.set_of(corrected[i], receipt)]
                 continue
             try:
                 corrector.learn_one(

@@ -4,46 +4,16 @@
 A score is s_k = -logit(p_k), in [-14, 14]. Weights grow in place of what came before decaying.
 """
 
-from libc.math cimport INFINITY, exp, log, log1p
+from stream_can.method.sets cimport (
+    SET_EDGE, SET_MOST, set_bin, set_divide, set_level, set_quantile, set_score,
+)
 
-cdef enum:
-    BINS = 560
-cdef double EDGE = 14.0, PER_BIN = BINS / 28.0
-cdef double ALL = 1e-4, MOST = 1e200
+from libc.math cimport exp
 
 
 cpdef double score(double p) noexcept nogil:
     """-logit of a probability, kept within the histogram."""
-    cdef double s
-    if p <= 0.0:
-        return EDGE
-    if p >= 1.0:
-        return -EDGE
-    s = log1p(-p) - log(p)
-    return EDGE if s > EDGE else -EDGE if s < -EDGE else s
-
-
-cdef inline Py_ssize_t bin_of(double s) noexcept nogil:
-    cdef Py_ssize_t b = <Py_ssize_t>((s + EDGE) * PER_BIN)
-    return BINS - 1 if b >= BINS else b
-
-
-cdef double quantile(const double *labels, double label_weight, double label_sum,
-                     const double *belief, double belief_sum, double miss,
-                     double level) noexcept nogil:
-    """theta: the 1 - level quantile of labels and pseudo-labels together, the latter of weight
-    1 / miss."""
-    cdef double a = 1.0 / label_weight, c = 1.0 / (miss * belief_sum), below = 0.0, here
-    cdef double wanted = (1.0 - level) * (a * label_sum + 1.0 / miss)
-    cdef Py_ssize_t b
-    if level < ALL:
-        return INFINITY
-    for b in range(BINS):
-        here = a * labels[b] + c * belief[b]
-        if here > 0.0 and below + here >= wanted:
-            return (b + (wanted - below) / here) / PER_BIN - EDGE
-        below += here
-    return EDGE
+    return set_score(p)
 
 
 def sets_of(
@@ -74,17 +44,16 @@ def sets_of(
         for r in range(n):
             w = state[1] * growth
             for k in range(m):
-                scores[k] = score(P[r, k])
-                belief[bin_of(scores[k])] += w * P[r, k]
+                scores[k] = set_score(P[r, k])
+                belief[set_bin(scores[k])] += w * P[r, k]
                 state[2] += w * P[r, k]
             state[1] = w
-            if w > MOST:
-                for k in range(BINS):
-                    belief[k] /= w
+            if w > SET_MOST:
+                set_divide(&belief[0], w)
                 state[2] /= w
                 state[1] = 1.0
-            level = 1.0 / (1.0 + exp(-(log(miss / (1.0 - miss)) + state[3])))
-            theta = quantile(
+            level = set_level(miss, state[3])
+            theta = set_quantile(
                 &labels[0], state[0], state[4], &belief[0], state[2], miss, level
             )
             thetas[r] = theta
@@ -102,19 +71,17 @@ def learn_label(
     bint per_class,
 ):
     """A label of a row whose probability for it was p; whether its set had missed it."""
-    cdef double s = score(p)
+    cdef double s = set_score(p)
     cdef bint missed = s > theta + shifts[y]
-    cdef Py_ssize_t b
     state[3] += gamma * (miss - missed) / (miss * (1.0 - miss))
     if per_class:
         shifts[y] += (missed - miss) / (counts[y] + 1.0) ** 0.5
         counts[y] += 1.0
     state[0] *= growth
-    labels[bin_of(s)] += state[0]
+    labels[set_bin(s)] += state[0]
     state[4] += state[0]
-    if state[0] > MOST:
-        for b in range(BINS):
-            labels[b] /= state[0]
+    if state[0] > SET_MOST:
+        set_divide(&labels[0], state[0])
         state[4] /= state[0]
         state[0] = 1.0
     return missed
@@ -127,11 +94,11 @@ def sets_now(
     """The sets of rows by what is known, without shifts, and theta, which is the same for all;
     nothing is added."""
     cdef Py_ssize_t n = P.shape[0], m = P.shape[1], r, k, best
-    cdef double level = 1.0 / (1.0 + exp(-(log(miss / (1.0 - miss)) + state[3])))
-    cdef double theta = quantile(
+    cdef double level = set_level(miss, state[3])
+    cdef double theta = set_quantile(
         &labels[0], state[0], state[4], &belief[0], state[2], miss, level
     )
-    cdef double least = 0.0 if theta >= EDGE else 1.0 / (1.0 + exp(theta))  # with that score
+    cdef double least = 0.0 if theta >= SET_EDGE else 1.0 / (1.0 + exp(theta))  # with that score
     with nogil:
         for r in range(n):
             best = 0
@@ -151,10 +118,8 @@ def believe(const double[:, ::1] P, double[::1] belief, double growth):
         for r in range(n):
             w *= growth
             for k in range(m):
-                belief[bin_of(score(P[r, k]))] += w * P[r, k]
-            if w > MOST:
-                for k in range(BINS):
-                    belief[k] /= w
+                belief[set_bin(set_score(P[r, k]))] += w * P[r, k]
+            if w > SET_MOST:
+                set_divide(&belief[0], w)
                 w = 1.0
-        for k in range(BINS):
-            belief[k] /= w
+        set_divide(&belief[0], w)
