@@ -41,6 +41,8 @@ class OracleLearner:
 
     def of(self, lane, id):
         """The prediction of an id that waits in a lane, or waited: the latest."""
+        if id is None:
+            return None
         found = [one for one in self.recent if (one["lane"], one["id"]) == (lane, id)]
         return found[-1] if found else None
 
@@ -53,19 +55,31 @@ class OracleLearner:
         names = None if corrector.sets is None else corrector.set_of(row, receipt)
         asked = None
         if self.budget is not None:
-            (asked,) = self.askers[lane].ask_many([id], row[None])
+            if id is not None:
+                (asked,) = self.askers[lane].ask_many([id], row[None])
             self.open.pop((lane, id), None)  # that of an earlier prediction of the id
-            if asked is not None:
+            if asked is not None and id is not None:
                 self.open[lane, id] = asked.reason
         fair = self.budget is None or (asked is not None and asked.reason == "random")
         old = self.of(lane, id)
         if old is not None:
-            self.recent.remove(old)
-        raw = id.encode() if isinstance(id, str) else id if isinstance(id, bytes) else bytes(8)
+            self.recent = [x for x in self.recent if x is not old]
+        raw = (
+            b""
+            if id is None
+            else id.encode()
+            if isinstance(id, str)
+            else id
+            if isinstance(id, bytes)
+            else bytes(8)
+        )
         size = OVERHEAD + len(raw) + 16 * len(p) + receipt.nbytes
         size += sum(0 if text is None else len(str(text)) for text in (columns or {}).values())
         one = {"lane": lane, "id": id, "p": p, "receipt": receipt, "sent": row, "size": size,
                "columns": columns, "labelled": False, "fair": fair}  # fmt: skip
+        self.last = one
+        if id is None:  # no label finds it
+            return row, names, asked and asked.reason
         self.recent.append(one)
         waiting = [x for x in self.held if x["id"] == id and x["lane"] in (None, lane)]
         if waiting:
@@ -76,16 +90,20 @@ class OracleLearner:
             self.open.pop((gone["lane"], gone["id"]), None)
         return row, names, asked and asked.reason
 
-    def teach(self, one, label):
+    def teach(self, one, label, row=None, columns=None):
         corrector = self.correctors[one["lane"]]
         receipt = one["receipt"]
         if not one["fair"]:
             receipt = receipt.copy()
             if corrector.sets is not None:
                 receipt[-2] = NOT_FAIR
-        corrector.learn_one(one["p"], label, receipt=receipt, segments=one["columns"])
+        if row is not None and list(row) != list(one["p"]):  # of another row than is kept
+            corrector.learn_one(row, label, segments=columns)
+        else:
+            corrector.learn_one(one["p"], label, receipt=receipt, segments=one["columns"])
         one["labelled"] = True
-        self.open.pop((one["lane"], one["id"]), None)
+        if any(x is one for x in self.recent):
+            self.open.pop((one["lane"], one["id"]), None)
         if one["fair"]:
             y = [corrector.classes.index(label)]
             self.raw.add([one["p"]], y)
@@ -93,17 +111,19 @@ class OracleLearner:
 
     def label(self, id, label, row=None, columns=None, lane=None, time=None):
         lanes = [lane] if lane is not None else list(self.correctors)
-        found = [one for one in (self.of(x, id) for x in lanes) if one is not None]
+        found = [
+            one for one in (self.of(x, id) for x in lanes) if one is not None and id is not None
+        ]
         if found:
             waiting = [one for one in found if not one["labelled"]]
             for one in waiting:
-                self.teach(one, label)
+                self.teach(one, label, row, columns)
             return "learned" if waiting else "repeated"
         if row is not None:
             of = lane if lane is not None else (None, None)
             self.corrector(of).learn_one(row, label, segments=columns)
             return "learned"
-        if self.wait > 0 and time is not None:
+        if self.wait > 0 and time is not None and id is not None:
             if any(x["id"] == id and x["lane"] == lane for x in self.held):
                 return "repeated"
             self.held.append({"id": id, "label": label, "lane": lane, "time": time})
@@ -112,6 +132,13 @@ class OracleLearner:
             return "held"
         self.prior({"label": label, "lane": lane})
         return "unknown"
+
+    def own_label(self, one, label):
+        """That which a prediction brings itself, or which names it and not its id."""
+        if one["labelled"]:
+            return "repeated"
+        self.teach(one, label)
+        return "learned"
 
     def give_up(self):
         """Labels of which predictions are too far past: they teach the class mix alone."""

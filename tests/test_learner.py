@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector, InvalidPrediction, Learner, SnapshotMismatch, UnknownClass
+from stream_can.learner import LateLabel
 from tests.examples import examples
 from tests.learner_oracle import OracleLearner
 
@@ -30,21 +31,71 @@ def script(data, lanes, columns):
     found, clock = [], 0.0
     for _ in range(data.draw(st.integers(1, 80))):
         clock += float(rng.choice([0.0, 0.5, 3.0, 8.0]))
-        kind = rng.choice(["row", "row", "rows", "label", "label", "labels", "brings", "cut"])
+        kind = rng.choice(
+            ["row", "row", "rows", "label", "label", "labels", "brings", "cut", "both", "both"]
+        )
         lane = lanes[rng.integers(len(lanes))]
-        ids = [[1, "1", b"x", "e", 7, "f", "g"][k] for k in rng.integers(7, size=4)]
+        ids = [[1, "1", b"x", "e", 7, "f", "g", None][k] for k in rng.integers(8, size=4)]
         P = rng.dirichlet(np.full(3, 0.6), 4)
         given_ = [{"t": f"v{k}"} if columns else None for k in rng.integers(3, size=4)]
         times = None if rng.random() < 0.2 else [clock + i for i in range(4)]
         names = [CLASSES[k] for k in rng.integers(3, size=4)]
         of = lane if rng.random() < 0.7 or lane == (None, None) else None
-        found.append((kind, lane, of, ids, P, given_, times, names))
+        if kind == "both":
+            whose = [lanes[k] for k in rng.integers(len(lanes), size=4)]
+            found.append((kind, whose, between(rng, lanes), ids, P, given_, times, names))
+        else:
+            found.append((kind, lane, of, ids, P, given_, times, names))
     return found
+
+
+def between(rng, lanes):
+    """Labels between four rows: of kept ones, of some of the four, some that bring their own."""
+    found = []
+    for due in sorted(rng.integers(5, size=rng.integers(6)).tolist()):
+        lane = lanes[rng.integers(len(lanes))] if rng.random() < 0.6 else (None, None)
+        one = LateLabel(
+            [1, "1", b"x", "e", 7, "f", "g", None][rng.integers(8)], CLASSES[rng.integers(3)], due,
+            model=lane[0], version=lane[1], time=float(due) if rng.random() < 0.8 else None,
+        )  # fmt: skip
+        if due and rng.random() < 0.3:
+            one.of = int(rng.integers(due))
+        elif rng.random() < 0.3:
+            one.row = rng.dirichlet(np.full(3, 0.6))
+        found.append(one)
+    return found
+
+
+def play_both(learner, oracle, event):
+    """Rows, and labels between them, in one call."""
+    _, whose, labels, ids, P, columns, times, _ = event
+    expected, outcomes, labels = [], [], list(labels)
+    for i in range(5):
+        for one in [one for one in labels if one.due == i]:
+            named = None if (one.model, one.version) == (None, None) else (one.model, one.version)
+            if one.of is not None:
+                outcomes.append(oracle.own_label(expected[one.of][3], one.label))
+            else:
+                outcomes.append(oracle.label(one.id, one.label, one.row, None, named, one.time))
+        if i < 4:
+            time = None if times is None else times[i]
+            found = oracle.correct(ids[i], P[i], columns[i], whose[i], time)
+            expected.append((*found, oracle.last))
+    table = None if columns[0] is None else {"t": [one["t"] for one in columns]}
+    found = learner.play(ids, P, labels, columns=table, lanes=whose, times=times)
+    assert found.rows.tolist() == [row.tolist() for row, *_ in expected]
+    assert found.asked == [asked for _, _, asked, _ in expected]
+    sets = [names for _, names, *_ in expected]
+    assert found.sets == (None if sets[0] is None else sets)
+    assert found.outcomes == outcomes
 
 
 def play(learner, oracle, event):
     """One event through both; they answer alike."""
     kind, lane, of, ids, P, columns, times, names = event
+    if kind == "both":
+        play_both(learner, oracle, event)
+        return
     n = 4 if kind in ("rows", "labels") else 1
     times = [None] * 4 if times is None else times
     if kind in ("row", "rows"):
@@ -130,7 +181,7 @@ def test_what_is_refused_changes_nothing():
         with pytest.raises(error):
             call()
         assert learner.to_bytes() == before
-    for options in ({"recent_mb": 0}, {"label_wait": -1}, {"label_wait": math.inf}, {"ask": 2}):
+    for options in ({"recent_mb": -1}, {"label_wait": -1}, {"label_wait": math.inf}, {"ask": 2}):
         with pytest.raises(ValueError, match=next(iter(options)).replace("ask", "budget")):
             Learner(Corrector(CLASSES), **options)
     with pytest.raises(SnapshotMismatch, match="holds no learner"):
@@ -165,7 +216,7 @@ def test_labels_that_were_taken_leave_nothing_behind():
     for i in range(3000):
         assert learner.label(i, "a", time=0.0) == "held"
         learner.correct(i, [0.2, 0.3, 0.5], time=0.0)
-    assert len(learner._due) <= 1001
+    assert len(learner._held._due) <= 1001
     assert learner.scores[None, None][0].n == 3000
 
 

@@ -36,6 +36,9 @@ SIDES = ("raw", "sent")
 TESTS = tuple(f"{side} {score}" for side in SIDES for score in ("accuracy", "log loss"))
 FLOOR = 1e-6
 SUMS = 4 + 2 * len(BETS)
+LONGEST_TABLE = 1 << 18
+_of_halves = np.array([math.inf])
+"""log of the gamma function of 0, 1/2, 1 and so on; grows as it is asked for more."""
 
 Array = NDArray[np.float64]
 
@@ -219,11 +222,17 @@ class Alarm:
             raise ValueError(f"times: {len(times)}, expected {len(ys)}")
         if not len(ys):
             return
+        when = None if times is None else np.asarray(times, np.float64)
+        self.learn_checked(rows[0], rows[1], ys, when)
+
+    def learn_checked(
+        self, raw: Array, sent: Array, ys: NDArray[Any], when: Array | None = None
+    ) -> None:
+        """:meth:`learn_many` of rows and labels that are known to be right."""
         at = np.arange(len(ys))
-        wrong = np.stack([P.argmax(axis=1) != ys for P in rows], 1).astype(np.float64)
-        loss = np.stack([-np.log(np.maximum(P[at, ys], FLOOR)) for P in rows], 1)
-        when = np.full(len(ys), np.nan) if times is None else np.asarray(times, np.float64)
-        self.learn_outcomes(wrong, loss, when)
+        wrong = np.stack([P.argmax(axis=1) != ys for P in (raw, sent)], 1).astype(np.float64)
+        loss = np.stack([-np.log(np.maximum(P[at, ys], FLOOR)) for P in (raw, sent)], 1)
+        self.learn_outcomes(wrong, loss, np.full(len(ys), np.nan) if when is None else when)
 
     @one_at_a_time
     def learn_outcomes(self, wrong: Array, loss: Array, when: Array) -> None:
@@ -493,13 +502,21 @@ def _kt(wrong: Array, right: Array) -> Array:
 
 
 def _log_gamma(x: Array) -> Array:
-    """log of the gamma function from 1/2 on, to 1e-10: Stirling's series, eight steps up."""
-    product = np.ones_like(x)
-    for k in range(8):
-        product = product * (x + k)
-    y = x + 8
-    series = 1 / (12 * y) - 1 / (360 * y**3) + 1 / (1260 * y**5)
-    return (y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + series - np.log(product)
+    """log of the gamma function of multiples of 1/2: from a table, beyond it by Stirling's series,
+    which is exact to 1e-15 there."""
+    global _of_halves
+    halves = np.clip(2 * x, 0, LONGEST_TABLE).astype(np.intp)
+    most = int(halves.max(initial=0))
+    if most >= len(_of_halves) < LONGEST_TABLE:
+        size = min(1 << most.bit_length(), LONGEST_TABLE)
+        _of_halves = np.array([math.inf, *(math.lgamma(k / 2) for k in range(1, size))])
+    if most < len(_of_halves):
+        return _of_halves[halves]
+    beyond = halves >= len(_of_halves)
+    found: Array = _of_halves[np.where(beyond, 0, halves)]
+    y = x[beyond]
+    found[beyond] = (y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + 1 / (12 * y)
+    return found
 
 
 def _best_constant(wrong: float, n: int) -> float:

@@ -1,0 +1,94 @@
+"""Labels that come later than their predictions, or before them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from typing import Any
+
+import msgspec
+
+from stream_can.learner.lane import Id, Name
+
+__all__ = ["Held", "HeldLabels", "LateLabel"]
+
+MOST_HELD = 100_000
+"""Labels that wait for their prediction; the oldest is given up for another."""
+
+
+class LateLabel(msgspec.Struct, gc=False):
+    """A label among the rows of :meth:`Learner.play`."""
+
+    id: Id | None
+    """Of its prediction; None where nothing says which it is."""
+    label: Any
+    """The name of its class."""
+    due: int = 0
+    """Before which of the rows it comes; their number is behind the last."""
+    of: int | None = None
+    """The row that brings it as its own label, right behind which it comes."""
+    row: Any = None
+    """The classifier's own prediction, shape (m,), where the label brings it."""
+    columns: dict[str, Any] | None = None
+    """What it brings of the declared columns beside the row."""
+    model: str | None = None
+    version: str | None = None
+    time: float | None = None
+    """When it was made, in seconds."""
+
+
+class Held(msgspec.Struct, array_like=True):
+    """A label that came before its prediction."""
+
+    time: float
+    number: int
+    id: Any
+    label: Any
+    lane: Name | None
+
+
+class HeldLabels:
+    """The labels that wait for their prediction."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[Id, Name | None], Held] = OrderedDict()
+        self._due: list[tuple[float, int, Held]] = []
+        """A heap of those by time, also of some that are held no more."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, one: Held) -> Held | None:
+        """Hold a label; the oldest where that is one too many, which waits no longer."""
+        self._held[one.id, one.lane] = one
+        heapq.heappush(self._due, (one.time, one.number, one))
+        if len(self._due) > 2 * len(self._held) + 1000:  # mostly of those that were taken
+            self._due = [(one.time, one.number, one) for one in self._held.values()]
+            heapq.heapify(self._due)
+        return self._held.popitem(last=False)[1] if len(self._held) > MOST_HELD else None
+
+    def has(self, id: Id, lane: Name | None) -> bool:
+        """Whether a label of this id is held that names just this lane, or none."""
+        return (id, lane) in self._held
+
+    def take(self, id: Id, lane: Name) -> Held | None:
+        """The first label that waits for a prediction of this id, which waits no longer."""
+        found = self._held.get((id, None)), self._held.get((id, lane))
+        one = min((one for one in found if one), key=lambda one: one.number, default=None)
+        return None if one is None else self._held.pop((one.id, one.lane))
+
+    def take_due(self, before: float) -> Held | None:
+        """The oldest label, where it is of a time before this one."""
+        while self._due:
+            time, _, one = self._due[0]
+            waits = self._held.get((one.id, one.lane)) is one  # else it was taken meanwhile
+            if waits and time >= before:
+                return None
+            heapq.heappop(self._due)
+            if waits:
+                return self._held.pop((one.id, one.lane))
+        return None
+
+    def all(self) -> list[Held]:
+        """Those that wait, the oldest first."""
+        return list(self._held.values())

@@ -1,0 +1,671 @@
+"""Learner: a corrector with memory. Predictions go by under their ids; labels come back by id."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can import snapshot
+from stream_can.corrector import Corrector
+from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
+from stream_can.learner.lane import Given, Id, Judged, Lane, Name, Recent, Rows, size_of
+from stream_can.learner.late import Held, HeldLabels, LateLabel
+from stream_can.method.asking import LabelRequests
+from stream_can.method.checks import bad_rows
+from stream_can.method.receipts import size
+from stream_can.method.rows import as_float64
+from stream_can.method.segments import Texts
+from stream_can.scores import Scores
+from stream_can.trust.alarm import Alarm
+from stream_can.trust.locking import one_at_a_time
+
+__all__ = ["Corrected", "Learner", "Outcome"]
+
+Array = NDArray[np.float64]
+Outcome = Literal["learned", "repeated", "held", "unknown"]
+
+ONLY: Name = (None, None)
+MOST_ALARMS = 20
+"""Models and versions, those with most labels, that have an alarm each."""
+
+
+class Corrected(NamedTuple):
+    """What became of rows and labels."""
+
+    rows: Array
+    """The rows, corrected, shape (n, m)."""
+    sets: list[list[Any]] | None
+    """Of each row the names of the classes in its prediction set, the likeliest first; None where
+    the corrector makes none."""
+    asked: list[str | None]
+    """Why the label of each row is wanted, "random" or "margin"; None where it is not."""
+    outcomes: list[Outcome]
+    """What became of each label, see :meth:`Learner.label`."""
+
+
+class LaneHead(msgspec.Struct):
+    """What a snapshot says of a model and version beside its arrays."""
+
+    lane: tuple[str | None, str | None]
+    corrector: bytes
+    asks: bytes | None
+    alarm: bytes
+    ids: list[Any]
+    columns: list[Given | None] | None
+    requests: list[tuple[Any, str]]
+    pending: list[tuple[bytes, int]]
+
+
+class LearnerHead(msgspec.Struct):
+    """What a snapshot says beside its arrays."""
+
+    learner: Literal[1]
+    start: bytes
+    recent_mb: float
+    ask: float | None
+    label_wait: float
+    clock: float | None
+    number: int
+    lanes: list[LaneHead]
+    held: list[Held]
+
+
+class Learner:
+    """A corrector with memory: it keeps rows and receipts until their labels come.
+
+    Predictions go by under an id; a label that names the id finds its prediction, however late,
+    and what was sent is judged. The first label of an id counts. What is corrected and learned is,
+    to the bit, what the bare `Corrector` makes of the same rows, receipts and labels.
+
+    With models and versions each pair has a corrector of its own. A new version begins as its
+    predecessor's :meth:`Corrector.successor`; a label that names no model teaches each that has
+    predicted its id. One object serves all threads.
+
+    Parameters
+    ----------
+    corrector
+        What corrects, also one that has learned; it is the learner's from here on. With models what
+        each of them begins with.
+    recent_mb
+        Memory for predictions that wait for their label, in MiB, ids included: 16 m bytes, 4 for
+        each number of a receipt, the id, its columns, and 480; the oldest go. 0 keeps none.
+    ask
+        Ask for the labels of about this share of the predictions, see `LabelRequests`. Then labels
+        that were asked for because of their row teach no sets and are not scored.
+    label_wait
+        How many seconds a label waits for its prediction where it comes first, by the times of
+        the predictions that go by; then it teaches the class mix alone. 0 for not at all.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
+
+    Examples
+    --------
+    >>> from stream_can import Corrector, Learner
+    >>> learner = Learner(Corrector(["fraud", "fine"]))
+    >>> better = learner.correct("order-23", [0.45, 0.55])
+    >>> learner.label("order-23", "fraud")
+    'learned'
+    >>> learner.label("order-23", "fine")
+    'repeated'
+    """
+
+    def __init__(
+        self,
+        corrector: Corrector,
+        *,
+        recent_mb: float = 64,
+        ask: float | None = None,
+        label_wait: float = 0,
+    ) -> None:
+        if not 0 <= recent_mb < math.inf:
+            raise ValueError(f"recent_mb: {recent_mb!r}, expected a number, 0 or more")
+        if not 0 <= label_wait < math.inf:
+            raise ValueError(f"label_wait: {label_wait!r}, expected seconds, 0 or more")
+        if ask is not None:
+            LabelRequests(ask)  # refuses what is no share
+        self._lock = threading.RLock()
+        self._start: Corrector | None = corrector
+        """What begins, until a model does."""
+        self._begin = corrector.to_bytes()
+        self._ask, self._wait = ask, float(label_wait)
+        self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
+        self._classes, self._index, self._columns = (
+            corrector.classes, corrector._index, corrector.segments,
+        )  # fmt: skip
+        m, sets = len(self._classes), corrector.sets is not None
+        self._sets = sets
+        self._numbers = 16 * m + 4 * size(m, corrector.n_sent, sets=sets)
+        """Bytes of a kept prediction's row, the row as sent, and receipt."""
+        self._lanes: dict[Name, Lane] = {}
+        self._order: OrderedDict[int, tuple[Lane, Recent]] = OrderedDict()
+        """Of each kept prediction, by its running number, where it is; oldest first."""
+        self._held = HeldLabels()
+        self._size = self._number = 0
+        self._clock = -math.inf
+
+    # ---- predictions
+
+    def correct(
+        self,
+        id: Id | None,
+        p: ArrayLike,
+        *,
+        columns: Mapping[str, Any] | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        time: float | None = None,
+    ) -> Array:
+        """Correct a prediction, shape (m,), and keep it for its label.
+
+        Parameters
+        ----------
+        id
+            What its label will name: a text, an integer or bytes. Of several predictions of one id
+            the latest waits; one whose id is None waits for nothing.
+        p
+            Probabilities as for :meth:`Corrector.process_one`.
+        columns
+            {column: value} of the declared columns.
+        model, version
+            Whose prediction it is.
+        time
+            When it was made, in seconds, for ``label_wait``.
+
+        Returns
+        -------
+        The corrected row, a new float64 array, shape (m,).
+
+        Raises
+        ------
+        InvalidPrediction, ValueError, TypeError
+            Row, columns or id cannot be used; nothing has changed.
+        """
+        row: Array = self._play(
+            [id], as_float64(p, self._index)[None], (), _one(columns), (model, version), [time]
+        ).rows[0]
+        return row
+
+    def correct_many(
+        self,
+        ids: Iterable[Id | None],
+        P: ArrayLike,
+        *,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        times: Sequence[float | None] | None = None,
+    ) -> Corrected:
+        """:meth:`correct` for each id and row of ``P``, shape (n, m), in order; the same bits.
+
+        All rows are checked before the first is processed. ``columns`` is {column: n values}.
+        """
+        return self._play(list(ids), P, (), columns, (model, version), times)
+
+    # ---- labels
+
+    def label(
+        self,
+        id: Id | None,
+        label: Any,
+        *,
+        row: ArrayLike | None = None,
+        columns: Mapping[str, Any] | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        time: float | None = None,
+    ) -> Outcome:
+        """Learn the label of a prediction; the first one of an id counts.
+
+        Parameters
+        ----------
+        id, label
+            The id of the prediction, None where nothing says which it is, and the name of the
+            class.
+        row, columns
+            The classifier's own prediction and its columns, for an id that is not kept any more.
+            Where they differ from what is kept, they are what is learned.
+        model, version
+            Whose prediction it is of; without them that of every model that has predicted the id.
+        time
+            When the label was made, in seconds, for ``label_wait``.
+
+        Returns
+        -------
+        "learned" with its prediction; "repeated", which teaches nothing; "held" until its
+        prediction comes; "unknown": the prediction is not kept, and where there are no models the
+        label teaches the class mix alone.
+
+        Raises
+        ------
+        UnknownClass, InvalidPrediction, ValueError, TypeError
+            Nothing was learned.
+        """
+        given = None if columns is None else dict(columns)
+        one = LateLabel(
+            id, label, row=row, columns=given, model=model, version=version, time=time
+        )  # fmt: skip
+        return self._play([], None, [one], None, ONLY, None).outcomes[0]
+
+    def label_many(
+        self,
+        ids: Iterable[Id | None],
+        labels: Iterable[Any],
+        *,
+        model: str | None = None,
+        version: str | None = None,
+        times: Sequence[float | None] | None = None,
+    ) -> list[Outcome]:
+        """:meth:`label` for each id and label, in order; all are checked before the first is
+        learned."""
+        names, ys = list(ids), list(labels)
+        whens = [None] * len(names) if times is None else times
+        if not len(names) == len(ys) == len(whens):
+            raise ValueError(f"{len(names)} ids, {len(ys)} labels, {len(whens)} times")
+        those = [
+            LateLabel(id, y, model=model, version=version, time=time)
+            for id, y, time in zip(names, ys, whens, strict=True)
+        ]
+        return self._play([], None, those, None, ONLY, None).outcomes
+
+    # ---- both
+
+    def play(
+        self,
+        ids: Iterable[Id | None],
+        P: ArrayLike,
+        labels: Sequence[LateLabel] = (),
+        *,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        lanes: Sequence[Name] | None = None,
+        times: Sequence[float | None] | None = None,
+    ) -> Corrected:
+        """Correct rows and learn labels between them: :meth:`correct` and :meth:`label` in their
+        order, with the same bits, in one call.
+
+        Parameters
+        ----------
+        ids, P, columns, times
+            As for :meth:`correct_many`.
+        labels
+            In the order in which they came; each says before which row that was.
+        lanes
+            (model, version) of each row.
+
+        Raises
+        ------
+        InvalidPrediction, UnknownClass, ValueError, TypeError
+            As there; nothing has changed.
+        """
+        return self._play(list(ids), P, labels, columns, lanes, times)
+
+    @one_at_a_time
+    def _play(
+        self,
+        ids: list[Id | None],
+        P: Any,
+        labels: Sequence[LateLabel],
+        columns: Mapping[str, Sequence[Any]] | None,
+        lanes: Sequence[Name] | Name | None,
+        times: Sequence[float | None] | None,
+    ) -> Corrected:
+        n = len(ids)
+        raw, texts = self._rows(n, P, columns)
+        for id in ids:
+            _check_id(id)
+        name: Name = lanes if isinstance(lanes, tuple) else ONLY
+        names = None if lanes is None or isinstance(lanes, tuple) else lanes
+        for what, given in (("times", times), ("lanes", names)):
+            if given is not None and len(given) != n:
+                raise ValueError(f"{len(given)} {what} for {n} rows")
+        taken = self._labels(labels, n)
+        call = Rows(raw, texts, np.empty(raw.shape), [[]] * n if self._sets else None, [None] * n)
+        seen: list[tuple[Lane, Recent]] = []
+        outcomes: list[Outcome] = []
+        lane, k = None, 0
+        for i in range(n + 1):
+            while k < len(taken) and taken[k].one.due <= i:
+                outcomes.append(self._label(taken[k], seen, call))
+                k += 1
+            if i == n:
+                break
+            if times is not None and times[i] is not None:
+                self._now(times[i], call)  # type: ignore[arg-type]
+            if names is not None and names[i] != name:
+                name, lane = names[i], None
+            if lane is None:
+                lane = self._lane(name, call)
+            seen.append((lane, self._predict(i, ids[i], lane, call)))
+        self._run(call)
+        return Corrected(call.sent, call.sets, call.asked, outcomes)
+
+    def _rows(
+        self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None
+    ) -> tuple[Array, Texts | None]:
+        """The rows of a call and what they give of the columns, checked."""
+        m = len(self._classes)
+        raw = np.empty((0, m)) if P is None else as_float64(P, self._index)
+        texts = None if columns is None else self._like._texts(columns)
+        fits = raw.ndim == 2 and raw.shape[1] == m and not bad_rows(raw)
+        if fits and len(raw) != n:
+            raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
+        if not fits or any(one is not None and len(one) != n for one in texts or ()):
+            self._like.correct_many(raw, segments=columns)  # which says why
+        return raw, texts
+
+    def _labels(self, labels: Sequence[LateLabel], n: int) -> list[_Taken]:
+        """The labels of a call, checked."""
+        taken, due = [], 0
+        for one in labels:
+            _check_id(one.id)
+            if one.label not in self._index:
+                raise UnknownClass(f"label of {one.id!r}: {one.label!r} is none of the classes")
+            if not due <= one.due <= n or (one.of is not None and not 0 <= one.of < one.due):
+                raise ValueError(
+                    f"label of {one.id!r}: due before row {one.due}, expected {due} to {n},"
+                    " and after its own row"
+                )
+            row = given = None
+            if one.row is not None:
+                raw = as_float64(one.row, self._index)[None]
+                columns = _one(one.columns)
+                raw, texts = self._rows(1, raw, columns)
+                row, given = raw.tobytes(), _given(texts, 0)
+            due = one.due
+            taken.append(_Taken(one, self._index[one.label], row, given))
+        return taken
+
+    @property
+    def _like(self) -> Corrector:
+        """A corrector that takes what all take."""
+        return self._start or next(iter(self._lanes.values())).corrector
+
+    def _lane(self, name: Name, call: Rows) -> Lane:
+        """What corrects a model and version; a new one begins as its predecessor's successor."""
+        found = self._lanes.get(name)
+        if found is not None:
+            return found
+        before = [other for other in self._lanes if other[0] == name[0]]
+        if before:
+            self._lanes[before[-1]].run(call)
+            corrector = self._lanes[before[-1]].corrector.successor()
+        elif self._start is not None:
+            corrector, self._start = self._start, None
+        else:
+            corrector = Corrector.from_bytes(self._begin)
+        asks = None if self._ask is None else LabelRequests(self._ask)
+        self._lanes[name] = found = Lane(name, corrector, asks)
+        return found
+
+    def _run(self, call: Rows) -> None:
+        for lane in self._lanes.values():
+            lane.run(call)
+
+    def _now(self, time: float, call: Rows) -> None:
+        """A prediction of this time comes: what waited for others long enough waits no longer."""
+        self._clock = max(self._clock, time)
+        while (late := self._held.take_due(self._clock - self._wait)) is not None:
+            self._let_go(late, call)
+
+    def _predict(self, number: int, id: Id | None, lane: Lane, call: Rows) -> Recent:
+        """A row of a call."""
+        given = _given(call.texts, number)
+        entry = Recent(id, self._number, 0, given)
+        self._number += 1
+        if id is not None:
+            entry.size = size_of(id, self._numbers, given)
+            if (old := lane.recent.get(id)) is not None:
+                self._drop(old, lane)
+            self._order[entry.number] = lane, entry
+            self._size += entry.size
+        lane.predict(number, entry)
+        if id is not None and (held := self._held.take(id, lane.name)) is not None:
+            self._teach(lane, entry, self._index[held.label], call)
+        self._forget()
+        return entry
+
+    def _forget(self) -> None:
+        """Let the oldest predictions go until the others fit."""
+        while self._size > self._bound:
+            lane, entry = next(iter(self._order.values()))
+            self._drop(entry, lane)
+
+    def _drop(self, entry: Recent, lane: Lane) -> None:
+        """Keep a prediction no longer."""
+        del lane.recent[entry.id], self._order[entry.number]  # type: ignore[index]
+        self._size -= entry.size
+        lane.requests.pop(entry.id, None)  # type: ignore[arg-type]
+
+    def _label(self, taken: _Taken, rows: list[tuple[Lane, Recent]], call: Rows) -> Outcome:
+        """A label of a call; ``rows`` are those of the call that came before it."""
+        one, y, row, given = taken
+        id, name = one.id, (one.model, one.version)
+        if one.of is not None:
+            own = rows[one.of]
+            if own[1].labelled:
+                return "repeated"
+            self._teach(*own, y, call)
+            return "learned"
+        named = name != ONLY
+        lanes = [self._lanes[name]] if named and name in self._lanes else []
+        found = [
+            (lane, entry)
+            for lane in (lanes if named else self._lanes.values())
+            if (entry := lane.recent.get(id)) is not None  # type: ignore[arg-type]
+        ]
+        waiting = [(lane, entry) for lane, entry in found if not entry.labelled]
+        for lane, entry in waiting:
+            brings = row is not None and row != lane.raw_of(entry, call)
+            self._teach(lane, entry, y, call, row if brings else None, given)
+        if found:
+            return "learned" if waiting else "repeated"
+        if row is not None:
+            self._lane(name, call).learn(y, None, row, given)
+            return "learned"
+        if self._wait > 0 and one.time is not None and id is not None:
+            lane_name = name if named else None
+            if self._held.has(id, lane_name):
+                return "repeated"
+            late = Held(float(one.time), self._number, id, one.label, lane_name)
+            self._number += 1
+            if (oldest := self._held.add(late)) is not None:
+                self._let_go(oldest, call)
+            return "held"
+        if not named:
+            self._alone(y, call)
+        return "unknown"
+
+    def _teach(
+        self,
+        lane: Lane,
+        entry: Recent,
+        y: int,
+        call: Rows,
+        row: bytes | None = None,
+        given: Given | None = None,
+    ) -> None:
+        """The label of a prediction has come: no other one counts."""
+        if lane.tells and entry.at >= 0:
+            lane.run(call)
+        lane.learn(y, entry, row, given)
+
+    def _let_go(self, late: Held, call: Rows) -> None:
+        """A label whose prediction did not come."""
+        if late.lane is None:
+            self._alone(self._index[late.label], call)
+
+    def _alone(self, y: int, call: Rows) -> None:
+        """A label without its prediction: where one corrector is all there is, the class mix."""
+        if [*self._lanes] in ([], [ONLY]):
+            self._lane(ONLY, call).learn(y, None)
+
+    # ---- the whole state
+
+    @one_at_a_time
+    def to_bytes(self) -> bytes:
+        """Correctors, predictions that wait, scores, requests and held labels, versioned and
+        checksummed."""
+        lanes, arrays = [], {}
+        for k, lane in enumerate(self._lanes.values()):
+            recent = list(lane.recent.values())
+            data = np.frombuffer(b"".join([one.blob for one in recent]), "<f4")
+            arrays[f"recent.{k}"] = data.reshape(len(recent), self._numbers // 4)
+            numbers = [(one.number, one.fair, one.labelled) for one in recent]
+            arrays[f"numbers.{k}"] = np.array(numbers, np.int64).reshape(-1, 3)
+            lanes.append(
+                LaneHead(
+                    lane.name, lane.corrector.to_bytes(),
+                    None if lane.asks is None else lane.asks.to_bytes(),
+                    lane.judged.alarm.to_bytes(), list(lane.recent),
+                    [one.columns for one in recent] if self._columns else None,
+                    list(lane.requests.items()), lane.pending,
+                )
+            )  # fmt: skip
+            arrays[f"raw.{k}"] = lane.judged.raw.sums()
+            arrays[f"sent.{k}"] = lane.judged.sent.sums()
+        clock = None if math.isinf(self._clock) else self._clock
+        head = LearnerHead(
+            1, self._begin, self._mb, self._ask, self._wait, clock, self._number, lanes,
+            self._held.all(),
+        )  # fmt: skip
+        return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, recent_mb: float | None = None) -> Self:
+        """The learner that :meth:`to_bytes` wrote; it goes on bit for bit.
+
+        Parameters
+        ----------
+        recent_mb
+            Another bound than before.
+
+        Raises
+        ------
+        SnapshotMismatch
+            The bytes are truncated, corrupt, of another version or none of a learner.
+        """
+        head, arrays = snapshot.of_kind(data, "learner", "learner", LearnerHead)
+        try:
+            self = cls(
+                Corrector.from_bytes(head.start),
+                recent_mb=head.recent_mb if recent_mb is None else recent_mb, ask=head.ask,
+                label_wait=head.label_wait,
+            )  # fmt: skip
+            for number, one in enumerate(head.lanes):
+                self._restore(one, number, arrays)
+            for held in head.held:
+                if held.label not in self._index:
+                    raise ValueError(f"a held label of class {held.label!r}")
+                self._held.add(held)
+        except (ValueError, KeyError, TypeError) as error:
+            raise SnapshotMismatch(f"snapshot: {error}") from None
+        if self._lanes:
+            self._start = None
+        self._order = OrderedDict(sorted(self._order.items()))
+        self._number = head.number
+        self._clock = -math.inf if head.clock is None else head.clock
+        self._forget()
+        return self
+
+    def _restore(self, head: LaneHead, k: int, arrays: dict[str, NDArray[Any]]) -> None:
+        corrector = Corrector.from_bytes(head.corrector)
+        asks = None if head.asks is None else LabelRequests.from_bytes(head.asks)
+        lane = Lane(head.lane, corrector, asks)
+        lane.requests, lane.pending = dict(head.requests), head.pending
+        lane.judged = Judged(
+            Scores.from_sums(arrays[f"raw.{k}"]), Scores.from_sums(arrays[f"sent.{k}"]),
+            Alarm.from_bytes(head.alarm),
+        )  # fmt: skip
+        data = arrays[f"recent.{k}"].reshape(len(head.ids), self._numbers // 4)
+        every, width = data.astype("<f4").tobytes(), self._numbers
+        columns = head.columns or [None] * len(head.ids)
+        numbers = arrays[f"numbers.{k}"].tolist()
+        rows = zip(head.ids, columns, numbers, strict=True)
+        for i, (id, given, (number, fair, labelled)) in enumerate(rows):
+            _check_id(id)
+            blob = every[i * width : (i + 1) * width]
+            much = size_of(id, width, given)
+            one = Recent(id, number, much, given, -1, blob, bool(fair), bool(labelled))
+            lane.recent[id] = one
+            self._order[number] = lane, one
+            self._size += much
+        self._lanes[lane.name] = lane
+
+    # ---- to look inside
+
+    @property
+    @one_at_a_time
+    def scores(self) -> dict[Name, tuple[Scores, Scores]]:
+        """Of each (model, version), (None, None) without, the scores of labelled predictions as
+        they came and as they were sent."""
+        found = {name: lane.now for name, lane in self._lanes.items()}
+        return {name: (now.raw, now.sent) for name, now in found.items()}
+
+    @property
+    @one_at_a_time
+    def alarms(self) -> dict[Name, Alarm]:
+        """Of each (model, version), the 20 with most labels, whether the classifier became
+        worse."""
+        found = {name: lane.now for name, lane in self._lanes.items()}
+        most = sorted(found, key=lambda name: -found[name].raw.n)[:MOST_ALARMS]
+        return {name: found[name].alarm for name in most}
+
+    @property
+    @one_at_a_time
+    def requests(self) -> dict[Name, dict[Id, str]]:
+        """Of each (model, version) the ids whose labels are wanted and have not come, and why."""
+        return {name: dict(lane.requests) for name, lane in self._lanes.items()}
+
+    @property
+    @one_at_a_time
+    def correctors(self) -> dict[Name, bytes]:
+        """The snapshot of each corrector."""
+        return {name: lane.corrector.to_bytes() for name, lane in self._lanes.items()}
+
+    @property
+    @one_at_a_time
+    def waiting(self) -> int:
+        """Predictions that are kept."""
+        return len(self._order)
+
+    @property
+    @one_at_a_time
+    def bytes_kept(self) -> int:
+        """What they take, as ``recent_mb`` counts it."""
+        return self._size
+
+
+class _Taken(NamedTuple):
+    """A label of a call, checked."""
+
+    one: LateLabel
+    y: int
+    row: bytes | None
+    given: Given | None
+
+
+def _check_id(id: Any) -> None:
+    if type(id) is str or id is None:
+        return
+    if not isinstance(id, str | int | bytes) or isinstance(id, bool):
+        raise TypeError(f"id: {id!r}, expected a text, an integer or bytes")
+    if isinstance(id, int) and not -(2**63) <= id < 2**64:
+        raise ValueError(f"id: {id}, expected an integer of 64 bits, or a text")
+
+
+def _given(texts: Texts | None, i: int) -> Given | None:
+    """What a row gives of the columns."""
+    return None if texts is None else tuple([None if one is None else one[i] for one in texts])
+
+
+def _one(columns: Mapping[str, Any] | None) -> dict[str, list[Any]] | None:
+    return None if columns is None else {name: [value] for name, value in columns.items()}
