@@ -45,6 +45,7 @@ def run(corrector, P, events):
     return out
 
 
+@settings(max_examples=examples(12))
 @example(SILENT)
 @example(CONFIRMED)
 @example(CORRECTED)

@@ -22,6 +22,7 @@ from stream_can import Corrector, LabelRequests
 from stream_can.pipe.statefile import next_line
 from stream_can.pipe.work import Saver
 from stream_can.stream.task import Task
+from tests import forks
 from tests.programs import OnTerminal, wait
 
 CLASSES = ["a", "b", "c", "d"]
@@ -36,8 +37,8 @@ def command(**options):
 
 def run(data=b"", **options):
     """One run over bytes: (exit code, lines of output, standard error)."""
-    done = subprocess.run(command(**options), input=data, capture_output=True, timeout=280)
-    return done.returncode, done.stdout.splitlines(), done.stderr.decode()
+    done = forks.run(forks.pipe, json.dumps({"classes": CLASSES} | options), input=data)
+    return done.code, done.out.splitlines(), done.err.decode()
 
 
 def stream(n, seed=0):
