@@ -32,7 +32,7 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
 """From the top: the rooms, and where in the picture they begin and end. A module imports from its
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
 
-USED_BY_ALL = {"change", "method", "scores", "trust", *FLOORS[-1]}
+USED_BY_ALL = {"change", "learner", "method", "scores", "trust", *FLOORS[-1]}
 """Rooms that need no arrow from everywhere; ``method`` keeps the one from the corrector."""
 
 GAP, WIDTH = 18, 215

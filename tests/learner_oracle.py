@@ -15,6 +15,11 @@ OVERHEAD = 480
 MOST_HELD = 100_000
 
 
+def of_lane(named, lane):
+    """A label's model, or version, that is not given is any."""
+    return named is None or all(a is None or a == b for a, b in zip(named, lane, strict=True))
+
+
 class OracleLearner:
     def __init__(self, corrector: Corrector, recent_mb=64.0, ask=None, label_wait=0.0) -> None:
         self.start, self.budget, self.wait = corrector.to_bytes(), ask, label_wait
@@ -81,7 +86,11 @@ class OracleLearner:
         if id is None:  # no label finds it
             return row, names, asked and asked.reason
         self.recent.append(one)
-        waiting = [x for x in self.held if x["id"] == id and x["lane"] in (None, lane)]
+        waiting = [
+            x
+            for x in self.held
+            if x["id"] == id and (x["lane"] is None or of_lane(x["lane"], lane))
+        ]
         if waiting:
             self.held.remove(waiting[0])
             self.teach(one, waiting[0]["label"])
@@ -110,7 +119,7 @@ class OracleLearner:
             self.sent.add(one["sent"][None], y)
 
     def label(self, id, label, row=None, columns=None, lane=None, time=None):
-        lanes = [lane] if lane is not None else list(self.correctors)
+        lanes = [one for one in self.correctors if of_lane(lane, one)]
         found = [
             one for one in (self.of(x, id) for x in lanes) if one is not None and id is not None
         ]

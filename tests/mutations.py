@@ -20,11 +20,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream_can import Corrector, SnapshotMismatch, snapshot
+from stream_can import Corrector, Learner, SnapshotMismatch, snapshot
+from stream_can.pipe.statefile import State
 from stream_can.stream.task import Task
 from tests import snapshots
 
 TASKS = {*snapshots.TASKS, *snapshots.TASKS_WITH_COLUMNS}
+LEARNERS = {*snapshots.LEARNERS}
 
 NUMBERS = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e30, 1e-320, 5e-324, 0.0, -1.0, 1.0, 7.5]
 INTEGERS = [0, 1, -1, 2, 255, 2**31, 2**53, 2**63 - 1, -(2**63), 2**64 - 1]
@@ -88,6 +90,8 @@ def resize(data: bytes, rng: random.Random) -> bytes:
     """An array has another type, shape, length or name, or is missing."""
     content = opened(data)
     arrays = content["arrays"]
+    if not arrays:
+        return inside(data, rng)
     name = rng.choice(list(arrays))
     array = arrays[name]
     what = rng.randrange(6)
@@ -111,6 +115,8 @@ def resize(data: bytes, rng: random.Random) -> bytes:
 def fill(data: bytes, rng: random.Random) -> bytes:
     """Numbers of an array are others."""
     content = opened(data)
+    if not content["arrays"]:
+        return inside(data, rng)
     array = rng.choice(list(content["arrays"].values()))
     numbers = np.frombuffer(array[2], array[0]).copy()
     if len(numbers):
@@ -126,12 +132,15 @@ def fill(data: bytes, rng: random.Random) -> bytes:
 
 
 def inside(data: bytes, rng: random.Random) -> bytes:
-    """The corrector within a task is damaged, where there is one."""
+    """The corrector within a task or a learner is damaged, or the learner of a pipe."""
     content = opened(data)
-    inner = content["head"].get("corrector")
-    if inner is None:
+    where = rng.choice([content["head"], *content["head"].get("lanes", [])])
+    where = where if isinstance(where, dict) else content["head"]
+    held = [name for name in ("corrector", "start", "learner") if type(where.get(name)) is bytes]
+    if not held:
         return fill(data, rng)
-    content["head"]["corrector"] = rng.choice(MUTATIONS[:-1])(inner, rng)
+    name = rng.choice(held)
+    where[name] = rng.choice(MUTATIONS if name == "learner" else MUTATIONS[:-1])(where[name], rng)
     return sealed(msgspec.msgpack.encode(content))
 
 
@@ -189,6 +198,21 @@ def use_task(found: Task) -> None:
     found.to_bytes(recent=True)
 
 
+def use_learner(found: Learner) -> None:
+    P, _ = snapshots.stream(3, 6, seed=3)
+    if found.classes == tuple(snapshots.NAMES):
+        given = snapshots.values(found.segments, 6)
+        for model in ("a", "b"):
+            check_rows(found.correct_many(range(35, 41), P, columns=given, model=model).rows)
+        found.label_many(range(20, 41), [snapshots.NAMES[1]] * 21)
+        check_rows(found.correct_many(range(6), P, model="a", times=[50.0] * 6).rows)
+    assert found.bytes_kept >= 0
+    assert found.scores.keys() == {*found.models}
+    for data in found.correctors.values():
+        use_corrector(Corrector.from_bytes(data))
+    Learner.from_bytes(found.to_bytes())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000)
@@ -204,7 +228,11 @@ def main() -> None:
         data = mutation(kinds[kind], rng)
         try:
             try:
-                if kind in TASKS:
+                if kind == "pipe":
+                    learner = State.from_bytes(data).learner
+                elif kind in LEARNERS:
+                    learner = Learner.from_bytes(data)
+                elif kind in TASKS:
                     found = Task.from_bytes(data, labels_topic="labels")
                 else:
                     corrector = Corrector.from_bytes(data)
@@ -212,7 +240,10 @@ def main() -> None:
                 seen[f"{mutation.__name__} refused"] += 1
                 continue
             seen[f"{mutation.__name__} taken"] += 1
-            use_task(found) if kind in TASKS else use_corrector(corrector)
+            if kind in LEARNERS:
+                use_learner(learner)
+            else:
+                use_task(found) if kind in TASKS else use_corrector(corrector)
         except BaseException as error:
             error.add_note(f"mutation {i} of seed {options.seed}: {mutation.__name__} of {kind}")
             raise

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_can import Corrector
+from stream_can import Corrector, Learner
 from stream_can.stream.task import Record, Task
 
 PATHS = ["raw", "can", "temperature", "temperature+can"]
@@ -166,7 +166,6 @@ TASKS: dict[str, Callable[[Path], bytes]] = {
     "task-recent": lambda folder: taken().to_bytes(recent=True),
     "task-recent-bounded": lambda folder: taken(recent_bytes=200).to_bytes(recent=True),
     "task-new": lambda folder: Task(Corrector(NAMES), labels_topic="labels").to_bytes(recent=True),
-    "pipe": pipe_state,
 }
 TASKS_WITH_COLUMNS: dict[str, Callable[[Path], bytes]] = {
     "columns-task": lambda folder: taken(COLUMNS).to_bytes(),
@@ -175,11 +174,33 @@ TASKS_WITH_COLUMNS: dict[str, Callable[[Path], bytes]] = {
 }
 
 
+def learner(columns: Sequence[str] = (), **options: Any) -> Learner:
+    """With predictions that wait, some labelled, of two models, and labels that are held."""
+    found = Learner(lived(NAMES, segments=columns, sets=options.pop("sets", None)), **options)
+    P, y = stream(3, 40, seed=4)
+    for model in ("a", "b"):
+        given, times = values(columns, 40), [float(i) for i in range(40)]
+        found.correct_many(range(40), P, columns=given, model=model, times=times)
+        found.label_many(range(25), [NAMES[k] for k in y[:25]], model=model)
+    found.label("soon", NAMES[0], time=39.0)
+    return found
+
+
+LEARNERS: dict[str, Callable[[Path], bytes]] = {
+    "learner": lambda folder: learner().to_bytes(),
+    "learner-new": lambda folder: Learner(Corrector(NAMES)).to_bytes(),
+    "learner-columns": lambda folder: learner(COLUMNS, recent_mb=0.01).to_bytes(),
+    "learner-all": lambda folder: learner(sets=0.8, ask=0.5, label_wait=9).to_bytes(),
+    "pipe": pipe_state,
+}
+
+
 @cache
 def kinds() -> dict[str, bytes]:
-    """A snapshot of each kind; of tasks by the names in ``TASKS`` and ``TASKS_WITH_COLUMNS``."""
+    """A snapshot of each kind; of tasks by the names in ``TASKS`` and ``TASKS_WITH_COLUMNS``,
+    of learners by those in ``LEARNERS``."""
     found = {kind: make().to_bytes() for kind, make in (CORRECTORS | WITH_COLUMNS).items()}
     with tempfile.TemporaryDirectory() as folder:
-        for kind, make_bytes in (TASKS | TASKS_WITH_COLUMNS).items():
+        for kind, make_bytes in (TASKS | TASKS_WITH_COLUMNS | LEARNERS).items():
             found[kind] = make_bytes(Path(folder))
     return found

@@ -40,7 +40,8 @@ def script(data, lanes, columns):
         given_ = [{"t": f"v{k}"} if columns else None for k in rng.integers(3, size=4)]
         times = None if rng.random() < 0.2 else [clock + i for i in range(4)]
         names = [CLASSES[k] for k in rng.integers(3, size=4)]
-        of = lane if rng.random() < 0.7 or lane == (None, None) else None
+        of = lane if rng.random() < 0.7 or lane == (None, None) else (lane[0], None)
+        of = None if rng.random() < 0.2 else of
         if kind == "both":
             whose = [lanes[k] for k in rng.integers(len(lanes), size=4)]
             found.append((kind, whose, between(rng, lanes), ids, P, given_, times, names))
@@ -154,7 +155,7 @@ def same(learner, oracle):
     assert learner.bytes_kept == sum(one["size"] for one in oracle.recent) <= oracle.bound
     open_ = {(lane, id) for lane, ids in learner.requests.items() for id in ids}
     assert open_ == set(oracle.open)
-    kept = learner.correctors
+    kept = learner.correctors if oracle.correctors else {}
     assert kept == {lane: one.to_bytes() for lane, one in oracle.correctors.items()}
     scores = learner.scores.values()
     assert sum(raw.n for raw, _ in scores) == oracle.raw.n
@@ -218,6 +219,52 @@ def test_labels_that_were_taken_leave_nothing_behind():
         learner.correct(i, [0.2, 0.3, 0.5], time=0.0)
     assert len(learner._held._due) <= 1001
     assert learner.scores[None, None][0].n == 3000
+
+
+def test_a_corrector_that_was_fitted_and_its_successor_have_receipts_of_their_own():
+    rng = np.random.default_rng(0)
+    P, y = rng.dirichlet(np.full(3, 0.5), 400), rng.integers(3, size=400)
+    corrector = Corrector(CLASSES)
+    corrector.fit(P, [CLASSES[k] for k in y])
+    learner = Learner(corrector)
+    for version in ("1", "2"):
+        learner.correct_many(range(50), P[:50], version=version)
+    assert learner.label_many(range(50), [CLASSES[k] for k in y[:50]]) == ["learned"] * 50
+    again = Learner.from_bytes(learner.to_bytes())
+    assert again.to_bytes() == learner.to_bytes()
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 0.8), (0.9, 0.8), (0.8, 0.8)])
+def test_another_promise_of_sets_keeps_the_rest(before, after):
+    P = np.random.default_rng(0).dirichlet(np.full(3, 0.5), 200)
+    plain = Learner(Corrector(CLASSES))
+    learner = Learner(Corrector(CLASSES, sets=before))
+    for one in (plain, learner):
+        one.correct_many(range(100), P[:100])
+    plain, learner = (
+        Learner.from_bytes(one.to_bytes(), CLASSES, sets=sets, recent_mb=1)
+        for one, sets in ((plain, None), (learner, after))
+    )
+    for one in (plain, learner):
+        assert set(one.label_many(range(100), ["a"] * 100)) == {"learned"}
+    rows, sets, *_ = learner.correct_many(range(100), P[100:])
+    assert rows.tolist() == plain.correct_many(range(100), P[100:]).rows.tolist()
+    assert sets is not None
+
+
+def test_it_goes_on_asking_for_as_many_or_for_others():
+    learner = Learner(Corrector(CLASSES), ask=0.5)
+    P = np.random.default_rng(0).dirichlet(np.full(3, 0.5), 300)
+    learner.correct_many(range(100), P[:100])
+    data = learner.to_bytes()
+    asked = learner.correct_many(range(100, 300), P[100:]).asked
+    assert Learner.from_bytes(data).correct_many(range(100, 300), P[100:]).asked == asked
+    none, fewer = Learner.from_bytes(data, ask=None), Learner.from_bytes(data, ask=0.05)
+    assert not any(none.correct_many(range(100, 300), P[100:]).asked)
+    found = fewer.correct_many(range(100, 300), P[100:]).asked
+    assert 0 < len([one for one in found if one]) < len([one for one in asked if one])
+    with pytest.raises(SnapshotMismatch, match="classes"):
+        Learner.from_bytes(data, ["a", "b", "d"])
 
 
 def test_threads_share_it():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 
 from stream_can import snapshot
@@ -12,8 +13,9 @@ from stream_can.cli.options import listed
 from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.learner import Learner
+from stream_can.pipe.statefile import State
 from stream_can.snapshot import save as write
-from stream_can.stream.task import Task
 
 __all__ = ["describe", "inspect_command", "read_snapshot"]
 
@@ -34,7 +36,8 @@ def inspect_command(
     Parameters
     ----------
     snapshot
-        A file that replay --state or pipe --state wrote, or that holds Corrector.to_bytes().
+        A file that replay --state or pipe --state wrote, or that holds
+        Corrector.to_bytes() or Learner.to_bytes().
     topic
         The state topic of run: its newest shared record, and where the partitions are.
     bootstrap_servers
@@ -54,7 +57,7 @@ def inspect_command(
         raise StreamCANError("give either the file of a snapshot, or --topic or --config")
     found: dict[str, Any]
     if snapshot is not None:
-        found = {"": read_snapshot(snapshot)}
+        found = read_snapshot(snapshot)
     else:
         from stream_can.cli.kafka import newest_states
 
@@ -82,7 +85,7 @@ def inspect_command(
         for name, (corrector, stream) in found.items()
     }
     if as_json:
-        shown = found if snapshot is None else found[""]
+        shown = found[""] if [*found] == [""] else found
         print_json(shown)
     else:
         for name, one in found.items():
@@ -91,17 +94,19 @@ def inspect_command(
     return 0
 
 
-def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
-    """The corrector in a file, and what else the file says.
+def read_snapshot(path: str | Path) -> dict[str, tuple[Corrector, dict[str, Any]]]:
+    """The correctors in a file, and what else the file says.
 
     Parameters
     ----------
     path
-        What :meth:`Corrector.to_bytes` returned, or the state file of ``stream-can pipe``.
+        What `Corrector.to_bytes` or `Learner.to_bytes` returned, or the state file of
+        ``stream-can pipe``.
 
     Returns
     -------
-    The corrector; for the state of a stream its positions and counts, else nothing.
+    "model version", "" where there are none -> its corrector, and for the state of a pipe how many
+    lines it has taken and what these were.
 
     Raises
     ------
@@ -111,12 +116,20 @@ def read_snapshot(path: str | Path) -> tuple[Corrector, dict[str, Any]]:
     data = snapshot.read(path)
     try:
         head = snapshot.decode(data).head
-        if "task" not in head:
-            return Corrector.from_bytes(data), {}
-        corrector = Task.from_bytes(data).corrector  # which checks the head
-        return corrector, {name: head[name] for name in ("next_prediction", "next_label", "counts")}
+        if "pipe" in head:
+            state = State.from_bytes(data)
+            learner = state.learner
+            said = {"lines": state.lines, "counts": msgspec.to_builtins(state.counts)}
+        elif "learner" in head:
+            learner, said = Learner.from_bytes(data), {}
+        else:
+            return {"": (Corrector.from_bytes(data), {})}
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"{path}: {error}") from None
+    return {
+        " ".join(filter(None, name)): (Corrector.from_bytes(one), said)
+        for name, one in learner.correctors.items()
+    }
 
 
 def describe(corrector: Corrector) -> dict[str, Any]:

@@ -22,6 +22,8 @@ def pipe_command(
     raw: str = "probs_raw",
     label: Annotated[str, Parameter(name=["--label", "--labels"])] = "label",
     id: str = "id",
+    model: str | None = None,
+    version: str | None = None,
     digits: Whole | None = None,
     normalise: Normalise = "rounded",
     labelled: Annotated[bool, Parameter(negative="")] = False,
@@ -54,6 +56,10 @@ def pipe_command(
         The field of the label.
     id
         The field that joins labels to predictions.
+    model
+        The field of the model, where lines are of several: each has a corrector of its own.
+    version
+        The field of its version.
     digits
         Round the output to so many digits.
     normalise
@@ -86,6 +92,16 @@ def pipe_command(
     names = names_of(classes)
     with argument_errors():
         settings = corrector.settings()
+        fields = Fields(
+            probs=probs,
+            raw=raw,
+            label=label,
+            id=id,
+            digits=digits,
+            normalise=normalise,
+            model=model,
+            version=version,
+        )
     rows = None
     if validation is not None:
         rows = Recording(
@@ -98,14 +114,14 @@ def pipe_command(
         ).labelled_with_segments()
     return pipe(
         names,
-        fields=Fields(probs=probs, raw=raw, label=label, id=id, digits=digits, normalise=normalise),
+        fields=fields,
         labelled=labelled,
         state=state,
         save_every=save_every,
         skip=skip,
         dead_letters=dead_letters,
         errors=errors,
-        recent_bytes=int(recent_mb * (1 << 20)),
+        recent_mb=recent_mb,
         ask=ask,
         format=format,
         validation=rows,

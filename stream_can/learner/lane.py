@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
-from stream_can.method.receipts import NOT_FAIR, OF_ROW, gave_all, none_known
+from stream_can.method.receipts import NOT_FAIR, OF_ROW, gave_all, none_known, size
 from stream_can.method.segments import Texts
 from stream_can.scores import Scores
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["Id", "Judged", "Lane", "Name", "Recent", "size_of"]
+__all__ = ["ONLY", "Id", "Judged", "Lane", "Name", "Reason", "Recent", "size_of", "width_of"]
 
 Array = NDArray[np.float64]
 Id = str | int | bytes
 Name = tuple[str | None, str | None]
 """Model and version."""
+ONLY: Name = (None, None)
+Reason = Literal["random", "margin"]
+"""Why a label is wanted."""
 Given = tuple[str | None, ...]
 """What a row gives of each declared column."""
 
@@ -87,7 +90,7 @@ class Rows(NamedTuple):
     sent: Array
     """As they are sent, shape (n, m)."""
     sets: list[list[Any]] | None
-    asked: list[str | None]
+    asked: list[Reason | None]
 
 
 class Lane:
@@ -98,8 +101,10 @@ class Lane:
 
     def __init__(self, name: Name, corrector: Corrector, asks: LabelRequests | None) -> None:
         self.name, self.corrector, self.asks = name, corrector, asks
+        self.width = width_of(corrector)
+        """Bytes of a kept prediction's row, of what was sent, and of the receipt."""
         self.recent: dict[Id, Recent] = {}
-        self.requests: dict[Id, str] = {}
+        self.requests: dict[Id, Reason] = {}
         """The ids whose labels are wanted, and why."""
         self.judged = Judged(Scores(), Scores(), Alarm())
         self.pending: list[tuple[bytes, int]] = []
@@ -254,7 +259,7 @@ class Lane:
         ends = inside.sum(axis=1).cumsum().tolist()
         return [names[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
-    def _ask(self, rows: Array, asked: list[str | None]) -> None:
+    def _ask(self, rows: Array, asked: list[Reason | None]) -> None:
         """Ask for the labels of some rows of the run: those that a label could name."""
         assert self.asks is not None
         entries, known = self._entries, []
@@ -298,6 +303,12 @@ class Lane:
         if self.pending:
             found.add(*self._split(self.pending))
         return found
+
+
+def width_of(corrector: Corrector) -> int:
+    """Bytes of a row, of what was sent, and of the receipt."""
+    m, sets = len(corrector.classes), corrector.sets is not None
+    return 16 * m + 4 * size(m, corrector.n_sent, sets=sets)
 
 
 def size_of(id: Id, numbers: int, given: Given | None) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from stream_can.learner.lane import Id, Name
 
@@ -40,7 +41,7 @@ class LateLabel(msgspec.Struct, gc=False):
 class Held(msgspec.Struct, array_like=True):
     """A label that came before its prediction."""
 
-    time: float
+    time: Annotated[float, Meta(ge=-1e300, le=1e300)]
     number: int
     id: Any
     label: Any
@@ -73,8 +74,12 @@ class HeldLabels:
 
     def take(self, id: Id, lane: Name) -> Held | None:
         """The first label that waits for a prediction of this id, which waits no longer."""
-        found = self._held.get((id, None)), self._held.get((id, lane))
-        one = min((one for one in found if one), key=lambda one: one.number, default=None)
+        if not self._held:
+            return None
+        model, version = lane
+        names = {None, lane, (model, None), (None, version)}
+        found = [one for name in names if (one := self._held.get((id, name))) is not None]
+        one = min(found, key=lambda one: one.number, default=None)
         return None if one is None else self._held.pop((one.id, one.lane))
 
     def take_due(self, before: float) -> Held | None:

@@ -5,17 +5,31 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
-from stream_can.learner.lane import Given, Id, Judged, Lane, Name, Recent, Rows, size_of
+from stream_can.learner.lane import (
+    ONLY,
+    TOGETHER,
+    Given,
+    Id,
+    Judged,
+    Lane,
+    Name,
+    Reason,
+    Recent,
+    Rows,
+    size_of,
+    width_of,
+)
 from stream_can.learner.late import Held, HeldLabels, LateLabel
 from stream_can.method.asking import LabelRequests
 from stream_can.method.checks import bad_rows
@@ -23,7 +37,7 @@ from stream_can.method.receipts import size
 from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
 from stream_can.scores import Scores
-from stream_can.trust.alarm import Alarm
+from stream_can.trust.alarm import Alarm, Episode
 from stream_can.trust.locking import one_at_a_time
 
 __all__ = ["Corrected", "Learner", "Outcome"]
@@ -31,7 +45,6 @@ __all__ = ["Corrected", "Learner", "Outcome"]
 Array = NDArray[np.float64]
 Outcome = Literal["learned", "repeated", "held", "unknown"]
 
-ONLY: Name = (None, None)
 MOST_ALARMS = 20
 """Models and versions, those with most labels, that have an alarm each."""
 
@@ -44,10 +57,13 @@ class Corrected(NamedTuple):
     sets: list[list[Any]] | None
     """Of each row the names of the classes in its prediction set, the likeliest first; None where
     the corrector makes none."""
-    asked: list[str | None]
+    asked: list[Reason | None]
     """Why the label of each row is wanted, "random" or "margin"; None where it is not."""
     outcomes: list[Outcome]
     """What became of each label, see :meth:`Learner.label`."""
+
+
+Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 
 
 class LaneHead(msgspec.Struct):
@@ -59,7 +75,7 @@ class LaneHead(msgspec.Struct):
     alarm: bytes
     ids: list[Any]
     columns: list[Given | None] | None
-    requests: list[tuple[Any, str]]
+    requests: list[tuple[Any, Reason]]
     pending: list[tuple[bytes, int]]
 
 
@@ -71,8 +87,8 @@ class LearnerHead(msgspec.Struct):
     recent_mb: float
     ask: float | None
     label_wait: float
-    clock: float | None
-    number: int
+    clock: Finite | None
+    number: Annotated[int, Meta(ge=0, le=2**62)]
     lanes: list[LaneHead]
     held: list[Held]
 
@@ -142,10 +158,7 @@ class Learner:
         self._classes, self._index, self._columns = (
             corrector.classes, corrector._index, corrector.segments,
         )  # fmt: skip
-        m, sets = len(self._classes), corrector.sets is not None
-        self._sets = sets
-        self._numbers = 16 * m + 4 * size(m, corrector.n_sent, sets=sets)
-        """Bytes of a kept prediction's row, the row as sent, and receipt."""
+        self._sets = corrector.sets is not None
         self._lanes: dict[Name, Lane] = {}
         self._order: OrderedDict[int, tuple[Lane, Recent]] = OrderedDict()
         """Of each kept prediction, by its running number, where it is; oldest first."""
@@ -235,7 +248,8 @@ class Learner:
             The classifier's own prediction and its columns, for an id that is not kept any more.
             Where they differ from what is kept, they are what is learned.
         model, version
-            Whose prediction it is of; without them that of every model that has predicted the id.
+            Whose prediction it is of; without them, or one of them, that of every model and version
+        that has predicted the id.
         time
             When the label was made, in seconds, for ``label_wait``.
 
@@ -422,7 +436,7 @@ class Learner:
         entry = Recent(id, self._number, 0, given)
         self._number += 1
         if id is not None:
-            entry.size = size_of(id, self._numbers, given)
+            entry.size = size_of(id, lane.width, given)
             if (old := lane.recent.get(id)) is not None:
                 self._drop(old, lane)
             self._order[entry.number] = lane, entry
@@ -456,11 +470,10 @@ class Learner:
             self._teach(*own, y, call)
             return "learned"
         named = name != ONLY
-        lanes = [self._lanes[name]] if named and name in self._lanes else []
         found = [
             (lane, entry)
-            for lane in (lanes if named else self._lanes.values())
-            if (entry := lane.recent.get(id)) is not None  # type: ignore[arg-type]
+            for lane in self._lanes.values()
+            if (not named or is_of(lane.name, name)) and (entry := lane.recent.get(id)) is not None  # type: ignore[arg-type]
         ]
         waiting = [(lane, entry) for lane, entry in found if not entry.labelled]
         for lane, entry in waiting:
@@ -518,7 +531,7 @@ class Learner:
         for k, lane in enumerate(self._lanes.values()):
             recent = list(lane.recent.values())
             data = np.frombuffer(b"".join([one.blob for one in recent]), "<f4")
-            arrays[f"recent.{k}"] = data.reshape(len(recent), self._numbers // 4)
+            arrays[f"recent.{k}"] = data.reshape(len(recent), lane.width // 4)
             numbers = [(one.number, one.fair, one.labelled) for one in recent]
             arrays[f"numbers.{k}"] = np.array(numbers, np.int64).reshape(-1, 3)
             lanes.append(
@@ -540,28 +553,46 @@ class Learner:
         return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, recent_mb: float | None = None) -> Self:
+    def from_bytes(
+        cls,
+        data: bytes,
+        classes: int | Iterable[Hashable] | None = None,
+        *,
+        recent_mb: float | None = None,
+        ask: float | Literal["as before"] | None = "as before",
+        **settings: Any,
+    ) -> Self:
         """The learner that :meth:`to_bytes` wrote; it goes on bit for bit.
 
         Parameters
         ----------
-        recent_mb
-            Another bound than before.
+        data
+            What ``to_bytes`` returned.
+        classes, **settings
+            As for :meth:`Corrector.from_bytes`.
+        recent_mb, ask
+            In place of the snapshot's.
 
         Raises
         ------
         SnapshotMismatch
-            The bytes are truncated, corrupt, of another version or none of a learner.
+            The bytes are truncated, corrupt, of another version or none of a learner, or of other
+            classes or columns.
         """
         head, arrays = snapshot.of_kind(data, "learner", "learner", LearnerHead)
+
+        def corrector(data: bytes) -> Corrector:
+            return Corrector.from_bytes(data, classes, **settings)
+
         try:
             self = cls(
-                Corrector.from_bytes(head.start),
-                recent_mb=head.recent_mb if recent_mb is None else recent_mb, ask=head.ask,
+                corrector(head.start),
+                recent_mb=head.recent_mb if recent_mb is None else recent_mb,
+                ask=head.ask if ask == "as before" else ask,
                 label_wait=head.label_wait,
-            )  # fmt: skip
+            )
             for number, one in enumerate(head.lanes):
-                self._restore(one, number, arrays)
+                self._restore(one, number, arrays, corrector)
             for held in head.held:
                 if held.label not in self._index:
                     raise ValueError(f"a held label of class {held.label!r}")
@@ -571,36 +602,112 @@ class Learner:
         if self._lanes:
             self._start = None
         self._order = OrderedDict(sorted(self._order.items()))
+        kept = sum(len(lane.recent) for lane in self._lanes.values())
+        if len(self._order) < kept or max(self._order, default=-1) >= head.number:
+            raise SnapshotMismatch("snapshot: the numbers of recent predictions")
         self._number = head.number
         self._clock = -math.inf if head.clock is None else head.clock
         self._forget()
         return self
 
-    def _restore(self, head: LaneHead, k: int, arrays: dict[str, NDArray[Any]]) -> None:
-        corrector = Corrector.from_bytes(head.corrector)
-        asks = None if head.asks is None else LabelRequests.from_bytes(head.asks)
-        lane = Lane(head.lane, corrector, asks)
-        lane.requests, lane.pending = dict(head.requests), head.pending
+    def _restore(
+        self,
+        head: LaneHead,
+        k: int,
+        arrays: dict[str, NDArray[Any]],
+        corrector: Callable[[bytes], Corrector],
+    ) -> None:
+        stored = Corrector.from_bytes(head.corrector)
+        m, n = len(stored.classes), len(head.ids)
+        _require(stored.classes == self._classes, "the classes of a model")
+        lane = Lane(head.lane, corrector(head.corrector), None)
+        if self._ask is not None:
+            lane.asks = LabelRequests(self._ask)
+            if head.asks is not None:
+                lane.asks = lane.asks.resumed(head.asks)
+            lane.requests = dict(head.requests)
+        lane.pending = head.pending
         lane.judged = Judged(
-            Scores.from_sums(arrays[f"raw.{k}"]), Scores.from_sums(arrays[f"sent.{k}"]),
-            Alarm.from_bytes(head.alarm),
-        )  # fmt: skip
-        data = arrays[f"recent.{k}"].reshape(len(head.ids), self._numbers // 4)
-        every, width = data.astype("<f4").tobytes(), self._numbers
-        columns = head.columns or [None] * len(head.ids)
-        numbers = arrays[f"numbers.{k}"].tolist()
-        rows = zip(head.ids, columns, numbers, strict=True)
-        for i, (id, given, (number, fair, labelled)) in enumerate(rows):
+            _scores(arrays[f"raw.{k}"]), _scores(arrays[f"sent.{k}"]), Alarm.from_bytes(head.alarm)
+        )
+        data, numbers = arrays[f"recent.{k}"], arrays[f"numbers.{k}"]
+        _require(data.dtype == np.float32 and numbers.dtype == np.int64, "recent predictions")
+        _require(data.shape == (n, width_of(stored) // 4), "the size of recent predictions")
+        _require(numbers.shape == (n, 3), "the numbers of recent predictions")
+        _require((np.diff(numbers[:, 0], prepend=-1) > 0).all(), "their order")
+        rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
+        _require_rows(rows.reshape(2 * n, m))
+        receipts = data[:, 4 * m :]
+        known = size(m, stored.n_sent)
+        with np.errstate(invalid="ignore"):
+            fits = (receipts[:, : known - 1] >= 0) & (receipts[:, : known - 1] <= 1.001)
+        _require((fits | np.isnan(receipts[:, : known - 1])).all(), "a receipt")
+        _require(not np.isinf(receipts).any(), "a receipt")
+        if stored.sets != lane.corrector.sets:  # of the sets of another promise nothing is known
+            was, data = data, np.full((n, lane.width // 4), np.nan, np.float32)
+            data[:, : 4 * m + known] = was[:, : 4 * m + known]
+        every, width = data.astype("<f4").tobytes(), lane.width
+        columns = head.columns or [None] * n
+        for i, (id, given, (number, fair, labelled)) in enumerate(
+            zip(head.ids, columns, numbers.tolist(), strict=True)
+        ):
             _check_id(id)
+            _require(given is None or len(given) == len(self._columns), "columns")
             blob = every[i * width : (i + 1) * width]
             much = size_of(id, width, given)
             one = Recent(id, number, much, given, -1, blob, bool(fair), bool(labelled))
             lane.recent[id] = one
             self._order[number] = lane, one
             self._size += much
+        _require(len(lane.recent) == n and None not in lane.recent, "two predictions of an id")
+        _require(lane.requests.keys() <= lane.recent.keys(), "a request without its prediction")
+        _require(len(lane.pending) < TOGETHER, "scores")
+        for both, y in lane.pending:
+            _require(len(both) == 16 * m and 0 <= y < m, "scores")
+            _require_rows(np.frombuffer(both).reshape(2, m))
+        _require(lane.name not in self._lanes, "two models of a name")
         self._lanes[lane.name] = lane
 
     # ---- to look inside
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The names of the classes, in the order of the columns of a row."""
+        return self._classes
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The declared columns."""
+        return self._columns
+
+    @property
+    def sets(self) -> float | None:
+        """The share of rows whose set holds the true class; None where no sets are made."""
+        return self._like.sets
+
+    @property
+    def train_prior(self) -> Array:
+        """The training prior, shape (m,), of what every model begins with."""
+        return self._like.train_prior
+
+    @property
+    def ask(self) -> float | None:
+        """The share of labels that are asked for; None for none."""
+        return self._ask
+
+    @property
+    @one_at_a_time
+    def models(self) -> list[Name]:
+        """(model, version) of each corrector, (None, None) without, in the order of their first
+        predictions."""
+        return list(self._lanes)
+
+    @property
+    @one_at_a_time
+    def episodes(self) -> dict[Name, Episode]:
+        """Of each (model, version) that is worse than before, since when and how much."""
+        found = {name: lane.judged.alarm.episode for name, lane in self._lanes.items()}
+        return {name: one for name, one in found.items() if one is not None}
 
     @property
     @one_at_a_time
@@ -621,14 +728,16 @@ class Learner:
 
     @property
     @one_at_a_time
-    def requests(self) -> dict[Name, dict[Id, str]]:
+    def requests(self) -> dict[Name, dict[Id, Reason]]:
         """Of each (model, version) the ids whose labels are wanted and have not come, and why."""
         return {name: dict(lane.requests) for name, lane in self._lanes.items()}
 
     @property
     @one_at_a_time
     def correctors(self) -> dict[Name, bytes]:
-        """The snapshot of each corrector."""
+        """The snapshot of each corrector; before the first prediction of what all begin with."""
+        if self._start is not None:
+            return {ONLY: self._start.to_bytes()}
         return {name: lane.corrector.to_bytes() for name, lane in self._lanes.items()}
 
     @property
@@ -644,6 +753,11 @@ class Learner:
         return self._size
 
 
+def is_of(lane: Name, named: Name) -> bool:
+    """Whether what a label names may be this model and version."""
+    return named[0] in (None, lane[0]) and named[1] in (None, lane[1])
+
+
 class _Taken(NamedTuple):
     """A label of a call, checked."""
 
@@ -653,8 +767,25 @@ class _Taken(NamedTuple):
     given: Given | None
 
 
+def _require(fits: Any, what: str) -> None:
+    """Of a snapshot."""
+    if not fits:
+        raise ValueError(f"of a learner: {what}")
+
+
+def _require_rows(rows: Array) -> None:
+    for i, why in bad_rows(np.ascontiguousarray(rows)).items():
+        raise ValueError(f"of a learner: row {i}: {why}")
+
+
+def _scores(sums: NDArray[Any]) -> Scores:
+    right = sums.dtype == np.float64 and sums.shape == Scores().sums().shape
+    _require(right and np.isfinite(sums).all() and (sums[0, :2] >= 0).all(), "scores")
+    return Scores.from_sums(sums)
+
+
 def _check_id(id: Any) -> None:
-    if type(id) is str or id is None:
+    if id is None or type(id) is bytes or type(id) is str:
         return
     if not isinstance(id, str | int | bytes) or isinstance(id, bool):
         raise TypeError(f"id: {id!r}, expected a text, an integer or bytes")

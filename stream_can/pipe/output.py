@@ -11,26 +11,19 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from stream_can.stream.records import Output
+from stream_can.errors import StreamCANError
 
 __all__ = ["complain", "letter_of", "naming", "write_all", "write_lines"]
 
 
-def letter_of(output: Output, first: int, unit: str = "line") -> bytes:
-    """A dead letter as a JSON line; ``first`` is the task's number of the input's first line, or
-    whatever else it is made of."""
-    headers = {name: value.decode() for name, value in output.headers if value is not None}
-    kind = headers["__connect.errors.exception.class.name"].rpartition(".")[2]
-    line, source = output.value or b"", output.source
-    assert source is not None
-    letter: dict[str, Any] = {
-        unit: source.offset - first + 1,
-        "error": f"{kind}: {headers['__connect.errors.exception.message']}",
-    }
+def letter_of(unit: str, number: int, data: bytes, error: StreamCANError) -> bytes:
+    """A dead letter as a JSON line; ``number`` is that of the line or record, from 1 on."""
+    kind = error.full_name.rpartition(".")[2]
+    letter: dict[str, Any] = {unit: number, "error": f"{kind}: {str(error)[:1000]}"}
     try:
-        letter["input"] = line.decode()
+        letter["input"] = data.decode()
     except UnicodeDecodeError:
-        letter["input_base64"] = base64.b64encode(line).decode()
+        letter["input_base64"] = base64.b64encode(data).decode()
     return msgspec.json.encode(letter) + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""One Task between standard input and output: JSON lines or Avro records, state in a file."""
+"""A learner between standard input and output: JSON lines or Avro records, state in a file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from stream_can.errors import StreamCANError
-from stream_can.method.asking import LabelRequests
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, write_lines
-from stream_can.pipe.statefile import locked, open_task
-from stream_can.pipe.work import LABELS, BadLine, Run, Saver
+from stream_can.pipe.statefile import locked, open_state
+from stream_can.pipe.work import BadLine, Reading, Run, Saver
 from stream_can.stream.codecs.codec import Codec
 from stream_can.stream.fields import Fields
-from stream_can.stream.messages import Formats
+from stream_can.stream.messages import JSON, Formats, Messages
 
 __all__ = ["pipe"]
 
@@ -34,9 +33,8 @@ def pipe(
     skip: bool = False,
     dead_letters: str | os.PathLike[str] | None = None,
     errors: Literal["dead-letter", "fail"] = "dead-letter",
-    recent_bytes: int = 64 << 20,
+    recent_mb: float = 64,
     ask: float | None = None,
-    sets: float | None = None,
     format: Literal["json", "avro"] = "json",
     validation: tuple[Any, ...] | None = None,
     stdin: BinaryIO | None = None,
@@ -64,10 +62,11 @@ def pipe(
         The file that the state is kept in, recent predictions included: resumed where it exists,
         replaced atomically every second in which something came (less often where a save takes
         long: it takes at most a tenth of the time), every ``save_every`` lines, at the end, and on
-        SIGTERM or SIGINT. A snapshot of ``replay --state`` may lie there to start from. One pipe at
-        a time has it; folders that are missing are made. None keeps nothing.
+        SIGTERM or SIGINT. What ``replay --state``, `Corrector.to_bytes` or `Learner.to_bytes` wrote
+        may lie there to start from. One pipe at a time has it; folders that are missing are made.
+        None keeps nothing.
     save_every
-        Lines between two saves at most. With many recent predictions (up to ``recent_bytes``) a
+        Lines between two saves at most. With many recent predictions (up to ``recent_mb``) a
         save writes all of them.
     skip
         The input starts at its first line again: pass over the lines that the state covers. Without
@@ -79,13 +78,11 @@ def pipe(
     errors
         "dead-letter", or "fail" to stop at the first bad line: exit code 1, the lines before it
         are out and saved, the state continues at that line.
-    recent_bytes
-        Bound of the recent predictions, see :class:`stream_can.stream.task.Task`; 0 keeps none.
+    recent_mb
+        Memory for predictions that wait for their label, see `Learner`; 0 keeps none.
     ask
         Ask for the labels of about this share of the predictions, more at first: these lines say
         ``"ask": "random"`` or ``"ask": "margin"``, see :class:`stream_can.LabelRequests`.
-    sets
-        The share of rows whose prediction set holds the true class: lines then have ``"set"``.
     format
         "json" for lines, or "avro": an object container file in, one out, with the fields that are
         added. A label is then a record with a label and no probabilities, or of which they are
@@ -108,14 +105,6 @@ def pipe(
     """
     source, sink = stdin or sys.stdin.buffer, stdout or sys.stdout.buffer
     fields = fields or Fields(id="id")
-    options: dict[str, Any] = {
-        "fields": fields,
-        "labels_topic": None if labelled else LABELS,
-        "labelled": labelled,
-        "recent_bytes": recent_bytes,
-        "errors": errors,
-        "sets": sets,
-    }
     path = None if state is None else Path(state)
     with ExitStack() as stack:
         try:
@@ -123,20 +112,26 @@ def pipe(
                 raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
             if save_every < 1:
                 raise ValueError(f"save_every: {save_every}, expected at least 1")
-            if ask is not None:
-                options["requests"] = LabelRequests(ask)
-            stop = stack.enter_context(Stop())
-            container = None
-            if format != "json" and sets is not None:
+            if ask is not None and labelled:
+                raise ValueError("ask: the lines carry their own labels")
+            if format == "avro" and settings.get("sets") is not None:
                 raise ValueError("sets: needs the format json")
+            stop = stack.enter_context(Stop())
+            container, formats = None, JSON
             if format == "avro":
                 container = open_container(source, stop)
                 codec = avro_codec(container, fields, asks=ask is not None)
-                options["formats"] = Formats(codec, codec)
+                formats = Formats(codec, codec)
             elif format != "json":
                 raise ValueError(f"format: {format!r}, expected 'json' or 'avro'")
             stack.enter_context(locked(path))
-            task = open_task(path, classes, settings, options, validation)
+            kept = open_state(path, classes, settings, recent_mb, ask, validation)
+            if container is not None and kept.learner.sets is not None:
+                raise ValueError("sets: needs the format json")
+            learner = kept.learner
+            messages = Messages(
+                learner.classes, fields, learner.train_prior, learner.segments, formats
+            )
         except (StreamCANError, ValueError, TypeError) as error:
             return complain(error, 2)
         except OSError as error:
@@ -145,13 +140,14 @@ def pipe(
             letters = sys.stderr.buffer
             if dead_letters is not None:
                 letters = stack.enter_context(open(dead_letters, "ab", buffering=0))
-            saver = Saver(task, path, save_every)
+            saver = Saver(kept, path, save_every)
+            reading = Reading(messages, labelled, stops=errors == "fail")
             if container is None:
-                run = Run(task, saver, partial(write_lines, sink), letters, skip)
+                run = Run(saver, reading, partial(write_lines, sink), letters, skip)
                 inputs = read_lines(source, stop, saver.seconds_left)
             else:
                 write = container.writer(sink)
-                run = Run(task, saver, write, letters, skip, lines=False)
+                run = Run(saver, reading, write, letters, skip, lines=False)
                 inputs = container.records(saver.seconds_left)
             for lines in inputs:
                 run.take(lines)

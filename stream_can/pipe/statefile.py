@@ -1,4 +1,4 @@
-"""The state of a task in a file that is whole at every moment."""
+"""What a pipe has learned, in a file that is whole at every moment."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import os
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+from msgspec import Meta
 
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
-from stream_can.stream.sets import without_sets
-from stream_can.stream.task import Task
+from stream_can.learner import Learner
 
-__all__ = ["StateInUse", "locked", "next_line", "open_task"]
+__all__ = ["State", "StateInUse", "locked", "open_state"]
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class StateInUse(StreamCANError):
@@ -65,14 +69,83 @@ def locked(path: Path | None) -> Iterator[None]:
             return
 
 
-def open_task(
+class Counts(msgspec.Struct):
+    """What a state has taken since it began."""
+
+    predictions: Count = 0
+    """Those that came out corrected."""
+    learned: Count = 0
+    """Labels learned with their prediction."""
+    unknown: Count = 0
+    """Labels whose prediction is not known."""
+    repeated: Count = 0
+    """Labels of predictions that had theirs."""
+    dead_letters: Count = 0
+
+
+class StateHead(msgspec.Struct):
+    """What a state file says."""
+
+    pipe: Literal[1]
+    """The format."""
+    lines: Count
+    """Lines, or records, that were taken."""
+    counts: Counts
+    learner: bytes
+
+
+class State:
+    """What a pipe keeps: the learner, how many lines it has taken, and what these were."""
+
+    def __init__(self, learner: Learner, lines: int = 0, counts: Counts | None = None) -> None:
+        self.learner, self.lines, self.counts = learner, lines, counts or Counts()
+
+    def to_bytes(self) -> bytes:
+        """All of it, versioned and checksummed."""
+        head = StateHead(1, self.lines, self.counts, self.learner.to_bytes())
+        return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes,
+        classes: int | Iterable[Hashable] | None = None,
+        *,
+        recent_mb: float | None = None,
+        ask: float | Literal["as before"] | None = "as before",
+        **settings: Any,
+    ) -> Self:
+        """What :meth:`to_bytes` wrote; or begins with what `Corrector.to_bytes` or
+        `Learner.to_bytes` did.
+
+        Raises
+        ------
+        SnapshotMismatch
+            It is none of these, damaged, or does not match the classes or settings.
+        """
+        content = snapshot.decode(data)[0]
+        settings |= {"recent_mb": recent_mb, "ask": ask}
+        if "pipe" in content:
+            head = snapshot.typed(content, StateHead)
+            learner = Learner.from_bytes(head.learner, classes, **settings)
+            return cls(learner, head.lines, head.counts)
+        if "learner" in content:
+            return cls(Learner.from_bytes(data, classes, **settings))
+        del settings["recent_mb"], settings["ask"]
+        corrector = Corrector.from_bytes(data, classes, **settings)
+        mb = 64 if recent_mb is None else recent_mb
+        return cls(Learner(corrector, recent_mb=mb, ask=None if ask == "as before" else ask))
+
+
+def open_state(
     path: Path | None,
     classes: int | Iterable[Hashable] | None,
     settings: dict[str, Any],
-    options: dict[str, Any],
+    recent_mb: float,
+    ask: float | None,
     validation: tuple[Any, ...] | None,
-) -> Task:
-    """The task of the state file, or a new one, saved at once so that a bad path shows now."""
+) -> State:
+    """What the state file holds, or a new state, saved at once so that a bad path shows now."""
     try:
         data = None if path is None else snapshot.read(path)
     except FileNotFoundError:
@@ -85,18 +158,11 @@ def open_task(
         if validation is not None:
             P, y, *given = validation
             corrector.fit(P, y, segments=given[0] if given else None)
-        task = Task(corrector, **options)
+        state = State(Learner(corrector, recent_mb=recent_mb, ask=ask))
         if path is not None:
-            snapshot.save(task.to_bytes(recent=True), path)
-        return task
+            snapshot.save(state.to_bytes(), path)
+        return state
     try:
-        if "task" in snapshot.decode(data)[0]:
-            return Task.from_bytes(data, classes=classes, settings=settings, **options)
-        return Task(without_sets(Corrector.from_bytes(data, classes, **settings)), **options)
+        return State.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"state file {path}: {error}; move it away to start anew") from None
-
-
-def next_line(task: Task) -> int:
-    """The number, from 0, of the next line that the task takes, over the life of its state."""
-    return max(task.next_prediction, task.next_label)

@@ -1,37 +1,50 @@
-"""The lines of a pipe through its task, and when the state is saved."""
+"""The lines of a pipe through its learner, and when the state is saved."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import StreamCANError
+from stream_can.learner import LateLabel
+from stream_can.learner.lane import ONLY, Name
+from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
-from stream_can.pipe.statefile import next_line
-from stream_can.stream.messages import BadMessage
+from stream_can.pipe.statefile import State
+from stream_can.scores import Scores
+from stream_can.stream.columns import table
+from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
+from stream_can.stream.naming import Naming
+from stream_can.stream.opening import Opened, open_records
+from stream_can.stream.opening import Reading as HowRead
 from stream_can.stream.records import Record
-from stream_can.stream.task import Task
+from stream_can.trust.alarm import Episode
 
-__all__ = ["LABELS", "BadLine", "Run", "Saver"]
+__all__ = ["BadLine", "Reading", "Run", "Saver"]
 
-LABELS = "labels"
+LABELS, PREDICTIONS = "labels", "predictions"
+MOST_MODELS = 1000
+"""Models and versions; with more, a field is named that is none."""
 
 SECONDS, SHARE = 1.0, 0.1
 """The least time between two saves, and the share of the time that saving may take."""
 
 
 class Saver:
-    """Saves a task after so many lines, or after a while: the longer, the more a save costs."""
+    """Saves a state after so many lines, or after a while: the longer, the more a save costs."""
 
-    def __init__(self, task: Task, path: Path | None, save_every: int) -> None:
-        self.task, self.path, self.save_every = task, path, save_every
+    def __init__(self, state: State, path: Path | None, save_every: int) -> None:
+        self.state, self.path, self.save_every = state, path, save_every
         self.unsaved = 0
         self.due = time.monotonic() + SECONDS
 
@@ -61,7 +74,7 @@ class Saver:
         """Save now, where a state is kept."""
         started = time.monotonic()
         if self.path is not None:
-            snapshot.save(self.task.to_bytes(recent=True), self.path)
+            snapshot.save(self.state.to_bytes(), self.path)
         ended = time.monotonic()
         self.due = ended + max(SECONDS, (ended - started) * (1 / SHARE - 1))
         self.unsaved = 0
@@ -71,35 +84,49 @@ class BadLine(StreamCANError):
     """The line at which ``errors="fail"`` stopped."""
 
 
-class Run:
-    """The lines of one run through the task.
+class Reading(NamedTuple):
+    """How lines are read."""
 
-    Lines are numbered over the life of the state file: these numbers are the task's offsets.
+    messages: Messages
+    labelled: bool
+    """Whether a prediction's line may carry its own label."""
+    stops: bool
+    """Whether the first bad line ends the run."""
+
+
+class Run:
+    """The lines of one run through the learner.
+
+    Lines are numbered over the life of the state file.
     """
 
     def __init__(
         self,
-        task: Task,
         saver: Saver,
+        reading: Reading,
         write: Callable[[list[bytes]], None],
         letters: BinaryIO,
         skip: bool,
         *,
         lines: bool = True,
     ) -> None:
-        self.task, self.saver = task, saver
+        self.saver, self.state, self.learner = saver, saver.state, saver.state.learner
+        self.messages, self.labelled, self.stops = reading
         self.write, self.letters = write, letters
         self.of_lines, self.unit = lines, "line" if lines else "record"
-        self.covered = next_line(task)
-        self.most = rows_at_once(len(task.corrector.classes))
+        self.covered = self.state.lines
+        self.most = rows_at_once(len(self.learner.classes))
         self.first = self.line = 0 if skip else self.covered
         self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0
-        name = task.lane.messages.label_path[-1]
+        self.episodes: dict[Name, Episode] = dict(self.learner.episodes)
+        fields = self.messages.fields
+        self.naming = Naming(fields) if (fields.model or fields.version) else None
+        name = self.messages.label_path[-1]
         quoted = msgspec.json.encode(name)
-        # A line without this text has no label, which saves parsing it. A name that JSON can write
-        # in several ways, such as one with an umlaut, proves nothing; then look for a colon, which
-        # every line has.
+        # A line without this text has no label, which saves looking for it. A name that JSON can
+        # write in several ways, such as one with an umlaut, proves nothing; then look for a colon,
+        # which every line has.
         self.in_labels = quoted if quoted == f'"{name}"'.encode("ascii", "ignore") else b":"
 
     def take(self, lines: Sequence[bytes]) -> None:
@@ -116,68 +143,177 @@ class Run:
         self.saver.save_if_due()
 
     def handle(self, lines: Sequence[bytes]) -> None:
-        """One batch through the task: outputs, then dead letters, are written.
+        """One batch through the learner: outputs, then dead letters, are written.
 
         Raises
         ------
         BadLine
             ``errors="fail"``: what came before the line is written and saved.
         """
-        records = [
-            Record(self.topic_of(line), 0, number, 0, None, line)
+        taken = [
+            (number, line)
             for number, line in enumerate(lines, self.line)
             if number >= self.covered and (not self.of_lines or (line and not line.isspace()))
         ]
-        result = self.task.handle(records)
-        if result.outputs:
+        opened, names, P = self.open(taken)
+        errors = {i: one for i, one in enumerate(opened) if isinstance(one, StreamCANError)}
+        bad = list(errors)
+        if bad and self.stops:
+            opened = opened[: bad[0]]
+        values = self.learn(opened, names, P)
+        if values:
             with naming("standard output"):
-                lines_out = [output.value for output in result.outputs if output.value is not None]
-                self.write(lines_out)
-        if result.normalised:
-            self.normalised += result.normalised
+                self.write(values)
+        self.tell(taken, opened)
+        if bad and self.stops:
+            number, _ = taken[bad[0]]
+            self.state.lines = number
+            self.saver.save()
+            saved = f"; the {self.unit}s before it are out and saved" if self.saver.path else ""
+            error = errors[bad[0]]
+            raise BadLine(
+                f"{self.unit} {number - self.first + 1}: {type(error).__name__}: {error}{saved}"
+            )
+        with naming("dead letters"):
+            for i in bad:
+                number, line = taken[i]
+                letter = letter_of(self.unit, number - self.first + 1, line, errors[i])
+                write_all(self.letters, letter)
+        self.state.counts.dead_letters += len(bad)
+        self.line += len(lines)
+        self.state.lines = max(self.line, self.covered)
+
+    def open(
+        self, taken: Sequence[tuple[int, bytes]]
+    ) -> tuple[list[Opened], list[Name], NDArray[np.float64]]:
+        """What lines say; where models are looked for, of which each is; and their rows."""
+        records, given = list[Record](), list[Any]()
+        for number, line in taken:
+            message, kind = self.kind(line)
+            records.append(Record(kind, 0, number, 0, None, line))
+            given.append(message)
+        how = HowRead(None if self.labelled else LABELS, self.labelled, None)
+        opened, P, off = open_records(records, self.messages, how, given)
+        if off:
+            self.normalised += off
             if not self.told_of_sums:
                 self.told_of_sums = True
                 complain("rows that do not sum to 1 are divided by their sum; see normalise")
-        if result.faults and not self.told_of_values:
-            self.told_of_values = True
-            at, fault = result.faults[0]
-            complain(f"{self.unit} {at.offset - self.first + 1}: {fault}; others are not told of")
-        with naming("dead letters"):
-            for letter in result.dead_letters:
-                write_all(self.letters, letter_of(letter, self.first, self.unit))
-        self.line += len(lines)
-        if result.stopped is not None:
-            record, error = result.stopped
-            self.saver.save()
-            number = record.offset - self.first + 1
-            saved = (
-                "" if self.saver.path is None else f"; the {self.unit}s before it are out and saved"
-            )
-            raise BadLine(f"{self.unit} {number}: {type(error).__name__}: {error}{saved}")
+        names = []
+        if self.naming is not None:
+            known = set(self.learner.models)
+            for i, (says, message) in enumerate(zip(opened, given, strict=True)):
+                names.append(ONLY)
+                if isinstance(says, StreamCANError) or says is None:
+                    continue
+                try:
+                    names[i] = self.name_of(says, message, known)
+                except BadMessage as error:
+                    opened[i] = error
+        return opened, names, P
 
-    def topic_of(self, line: bytes) -> str:
-        """The topic that a line stands for, "predictions" or "labels".
+    def name_of(self, says: Opened, message: Any, known: set[Name]) -> Name:
+        """Of which model and version a line is; BadMessage where it names none, or too many."""
+        naming, find = self.naming, self.messages.predictions.find
+        assert naming is not None
+        if isinstance(says, Label):
+            return naming.of_label(find, message, ())
+        model, version = naming.of_prediction(find, message, ())
+        name = model or None, version or None
+        known.add(name)
+        if len(known) > MOST_MODELS:
+            known.discard(name)
+            raise BadMessage(
+                f"{' '.join(filter(None, name))!r} would be one more than {MOST_MODELS} models and"
+                " versions; does --model or --version name the field that it should?"
+            )
+        return name
+
+    def learn(
+        self, opened: Sequence[Opened], names: Sequence[Name], P: NDArray[np.float64]
+    ) -> list[bytes]:
+        """Correct the predictions and learn the labels, in order; the lines that come out."""
+        learner, messages, classes = self.learner, self.messages, self.learner.classes
+        columns = learner.segments
+        predictions, labels, lanes = list[Prediction](), list[LateLabel](), list[Name]()
+        for i, says in enumerate(opened):
+            if isinstance(says, Prediction):
+                predictions.append(says)
+                if names:
+                    lanes.append(names[i])
+                if says.label is not None:
+                    due = len(predictions)
+                    labels.append(LateLabel(None, classes[says.label], due, due - 1))
+            elif isinstance(says, Label):
+                one = LateLabel(says.id, classes[says.index], len(predictions))
+                if says.number >= 0:
+                    one.row = P[says.number]
+                    if says.given is not None:
+                        one.columns = dict(zip(columns, says.given, strict=True))
+                if names:
+                    one.model, one.version = names[i]
+                labels.append(one)
+        rows = P
+        if len(P) != len(predictions):
+            rows = P[[prediction.number for prediction in predictions]]
+        found = learner.play(
+            [messages.id_of(prediction.message, None) for prediction in predictions],
+            rows,
+            labels,
+            columns=table(columns, [one.given for one in predictions]) if columns else None,
+            lanes=lanes if names else None,
+        )
+        counts = self.state.counts
+        counts.predictions += len(predictions)
+        for outcome, n in Counter(found.outcomes).items():
+            setattr(counts, outcome, getattr(counts, outcome) + n)
+        sent = found.rows
+        if (digits := messages.fields.digits) is not None:
+            sent = rounded(sent, digits)
+        if not np.isfinite(sent).all():  # JSON would say null
+            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+        for prediction, asked in zip(predictions, found.asked, strict=True):
+            prediction.asked = asked
+        for prediction, names_ in zip(predictions, found.sets or (), strict=False):
+            prediction.set = names_
+        return messages.write_all(predictions, sent)
+
+    def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
+        """What whoever watches should know of the lines, and of the classifier."""
+        if not self.told_of_values:
+            for (number, _), says in zip(taken, opened, strict=False):
+                if isinstance(says, Prediction) and says.fault is not None:
+                    self.told_of_values = True
+                    at = number - self.first + 1
+                    complain(f"{self.unit} {at}: {says.fault}; others are not told of")
+                    break
+        for name, episode in self.learner.episodes.items():
+            if self.episodes.get(name) is not episode:
+                self.episodes[name] = episode
+                complain(episode.text(" ".join(filter(None, name))))
+
+    def kind(self, line: bytes) -> tuple[Any, str]:
+        """A line, opened, or what is wrong with it; and whether it is a prediction or a label.
 
         A label has its field and no probabilities, or brings the original row (``probs_raw``) with
-        them. Lines that cannot be read count as predictions, so that the task makes them dead
-        letters.
+        them.
         """
-        if self.task.reading.labelled or (self.of_lines and self.in_labels not in line):
-            return "predictions"
-        messages = self.task.lane.messages
-        find = messages.predictions.find
+        messages = self.messages
         try:
             message = messages.open(line)
-        except BadMessage:
-            return "predictions"
+        except BadMessage as error:
+            return error, PREDICTIONS
+        if self.labelled or (self.of_lines and self.in_labels not in line):
+            return message, PREDICTIONS
+        find = messages.predictions.find
         label, probs = find(message, messages.label_path), find(message, messages.probs_path)
         if label is None or bytes(label) == b"null":
-            return "predictions"
+            return message, PREDICTIONS
         if probs is None or bytes(probs) == b"null":
-            return LABELS
+            return message, LABELS
         raw = None if messages.raw_path is None else find(message, messages.raw_path)
         if raw is not None and bytes(raw) != b"null":
-            return LABELS
+            return message, LABELS
         if not self.told_of_both:
             self.told_of_both = True
             names, what = messages.fields, self.unit
@@ -185,27 +321,28 @@ class Run:
                 f"a {what} has both {names.probs!r} and {names.label!r}: it is corrected, its"
                 f" label is not learned; if {what}s carry their own label, say so with labelled"
             )
-        return "predictions"
+        return message, PREDICTIONS
 
     def finish(self) -> None:
         """Save what is not yet saved, and say what happened to whoever watches."""
         self.saver.save()
         if sys.stderr.isatty():
-            counts, raw, sent = self.task.counts, self.task.raw_scores, self.task.sent_scores
+            counts = self.state.counts
             text = (
-                f"{counts.corrected} predictions, {counts.matched} labels learned with theirs, "
-                f"{counts.unmatched} without, {counts.dead_letters} bad {self.unit}s"
+                f"{counts.predictions} predictions, {counts.learned} labels learned with theirs, "
+                f"{counts.unknown} without, {counts.dead_letters} bad {self.unit}s"
             )
             if counts.repeated:
                 text += f", {counts.repeated} labels of predictions that had theirs"
             if self.normalised:
                 text += f", {self.normalised} rows divided by their sum"
+            raw, sent = Scores(), Scores()
+            for before, after in self.learner.scores.values():
+                raw, sent = raw + before, sent + after
             if sent.n:
-                which = (
-                    "labels" if self.task.lane.requests is None else "labels asked for at random"
-                )
+                which = "labels" if self.learner.ask is None else "labels asked for at random"
                 text += (
-                    f"; this run over {sent.n} {which}: accuracy {raw.accuracy:.4f} -> "
+                    f"; over {sent.n} {which}: accuracy {raw.accuracy:.4f} -> "
                     f"{sent.accuracy:.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
                 )
             complain(text)

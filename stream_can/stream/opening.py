@@ -48,7 +48,8 @@ def open_records(
     messages, reading
         What reads them, and how.
     given
-        The message of each record, where they are opened already; none is a tombstone.
+        The message of each record, or what is wrong with it, where they are opened already; none
+        is a tombstone.
 
     Returns
     -------
@@ -68,10 +69,10 @@ def open_records(
         try:
             if record.topic == labels_topic:
                 if value is not None:
-                    message = open_label(value, record.headers) if given is None else given[i]
+                    message = open_label(value, record.headers) if given is None else _of(given[i])
                     says = messages.read_opened_label(message, record.key, record.headers)
             elif value is not None:
-                message = open_prediction(value, record.headers) if given is None else given[i]
+                message = open_prediction(value, record.headers) if given is None else _of(given[i])
                 says = messages.read_opened(message, record.headers)
                 if labelled:
                     says.label = messages.label_in(message)
@@ -98,6 +99,13 @@ def open_records(
                 field = fields.probs if isinstance(one, Prediction) else fields.raw
                 opened[i] = InvalidPrediction(f"{field}: {bad[one.number]}")
     return opened, P, off
+
+
+def _of(given: Any) -> Any:
+    """A message that was opened already."""
+    if isinstance(given, BadMessage):
+        raise given
+    return given
 
 
 def check_size(

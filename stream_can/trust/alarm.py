@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -68,6 +69,24 @@ class Episode(msgspec.Struct, kw_only=True):
     """The labels that had come as it ended; None while it lasts."""
     stays: bool = False
     """Whether it ended because it had lasted so long that it is usual now."""
+
+    def text(self, of: str = "") -> str:
+        """Of which, since when, and by how much; ``of`` names the model, where there are some."""
+        side = 2 * self.side
+        since = "" if self.time is None else f" since {_minute(self.time)}"
+        accuracy = f"{100 * self.after[side]:.1f} % instead of {100 * self.before[side]:.1f}"
+        loss = f"{self.after[side + 1]:.3f} instead of {self.before[side + 1]:.3f}"
+        held = ""
+        if self.side == 0 and self.holds is not None:
+            held = f" The correction holds {100 * min(max(self.holds, 0), 1):.0f} % of that."
+        who = "What is sent" if self.side else "The classifier itself"
+        who += f" ({of})" if of else ""
+        return f"{who} is worse than before{since}: right in {accuracy}, log loss {loss}.{held}"
+
+
+def _minute(time: int) -> str:
+    """A time in milliseconds, in words."""
+    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 class Head(msgspec.Struct):

@@ -166,7 +166,8 @@ def test_a_pipe_goes_on_from_the_state_of_a_replay(file, tmp_path, rows):
     assert np.allclose([json.loads(line)["probs"] for line in out.splitlines()], expected, atol=0)
     found = json.loads(stream_can("inspect", state, "--json")[0])
     assert found["labels"] == 2901
-    assert found["stream"]["next_prediction"] == 20
+    assert found["stream"]["lines"] == 21
+    assert found["stream"]["counts"]["learned"] == 1
 
 
 @pytest.mark.parametrize(

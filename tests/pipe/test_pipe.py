@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_can import Corrector, LabelRequests
-from stream_can.pipe.statefile import next_line
+from stream_can import Corrector, LabelRequests, Learner
+from stream_can.pipe.statefile import State
 from stream_can.pipe.work import Saver
-from stream_can.stream.task import Task
 from tests import forks
+from tests.cli.command import stream_can
 from tests.programs import OnTerminal, wait
 
 CLASSES = ["a", "b", "c", "d"]
@@ -38,6 +38,15 @@ def command(**options):
 def run(data=b"", **options):
     """One run over bytes: (exit code, lines of output, standard error)."""
     done = forks.run(forks.pipe, json.dumps({"classes": CLASSES} | options), input=data)
+    return done.code, done.out.splitlines(), done.err.decode()
+
+
+def run_with_fields(data, model=None, version=None, state=None):
+    """One run of the command."""
+    options = {"--model": model, "--version": version, "--state": state}
+    given = [x for name, value in options.items() if value is not None for x in (name, value)]
+    arguments = ["pipe", "--classes", ",".join(CLASSES), *given]
+    done = forks.run(forks.command, arguments, strict=True, input=data)
     return done.code, done.out.splitlines(), done.err.decode()
 
 
@@ -58,7 +67,14 @@ def stream(n, seed=0):
 
 
 def state_of(path):
-    return Task.from_bytes(path.read_bytes(), labels_topic="labels")
+    return State.from_bytes(path.read_bytes())
+
+
+def learned(path):
+    """The snapshot of the one corrector."""
+    ((name, data),) = state_of(path).learner.correctors.items()
+    assert name == (None, None)
+    return data
 
 
 def without_scores(lines):
@@ -100,7 +116,7 @@ def test_a_resumed_run_continues_bit_for_bit(tmp_path):
     for start, end in ((0, 1), (1, 250), (250, 250), (250, len(lines))):
         code, some, _ = run(b"".join(lines[start:end]), state=str(parts))
         assert code == 0
-        assert next_line(state_of(parts)) == end
+        assert state_of(parts).lines == end
         out += some
     assert out == expected
     assert parts.read_bytes() == whole.read_bytes()
@@ -154,7 +170,7 @@ def test_a_replays_snapshot_is_a_state_to_start_from(tmp_path):
     assert without_scores(out) == [
         corrector.process_one(json.loads(line)["probs"]).tolist() for line in predictions
     ]
-    assert next_line(state_of(state)) == len(predictions)
+    assert state_of(state).lines == len(predictions)
 
 
 @pytest.mark.fast
@@ -171,8 +187,7 @@ def test_labelled_lines(tmp_path):
     code, out, _ = run(b"".join(lines), labelled=True, state=str(tmp_path / "state"))
     assert code == 0
     assert without_scores(out) == expected
-    task = Task.from_bytes((tmp_path / "state").read_bytes())
-    assert task.corrector.to_bytes() == corrector.to_bytes()
+    assert learned(tmp_path / "state") == corrector.to_bytes()
 
 
 @pytest.mark.fast
@@ -184,7 +199,7 @@ def test_on_a_terminal_it_says_what_became_of_the_lines():
         running.process.stdin.close()
         said = wait("the end", lambda: running.process.poll() is not None and running.text)
     assert "1 predictions, 1 labels learned with theirs, 0 without, 1 bad lines" in said
-    assert "this run over 1 labels: accuracy 1.0000 -> 1.0000" in said
+    assert "over 1 labels: accuracy 1.0000 -> 1.0000" in said
 
 
 @pytest.mark.fast
@@ -228,7 +243,7 @@ def test_fail_stops_at_the_line_and_continues_there(tmp_path):
     assert code == 1
     assert "stream-can pipe: line 41: InvalidPrediction: probs: probabilities sum to 10" in err
     assert "Traceback" not in err
-    assert next_line(state_of(state)) == 40
+    assert state_of(state).lines == 40
     code, rest, _ = run(b"".join(good), state=str(state), errors="fail", skip=True)
     assert code == 0
     assert out + rest == expected
@@ -249,7 +264,7 @@ def test_a_state_file_that_does_not_fit_is_refused_and_kept(tmp_path, content, s
     state = tmp_path / "state"
     if isinstance(content, str):
         names = CLASSES if content == "half" else ["x", "b", "c", "d"]
-        data = Task(Corrector(names)).to_bytes(recent=True)
+        data = State(Learner(Corrector(names))).to_bytes()
         content = data[: len(data) // 2] if content == "half" else data
     state.write_bytes(content)
     code, out, err = run(b'{"probs":[1,0,0,0]}\n', state=str(state))
@@ -270,7 +285,7 @@ def test_very_many_classes_are_refused_and_many_take_bounded_memory():
     options = {"classes": 20_000, "paths": ["raw", "can"]}
     line = b'{"probs": {"5": 0.6, "7": 0.4}}\n'
     done = subprocess.run(
-        [sys.executable, "-c", limited, json.dumps(options | {"recent_bytes": 0})],
+        [sys.executable, "-c", limited, json.dumps(options | {"recent_mb": 0})],
         input=line * 600, capture_output=True, timeout=280, check=False,
         env={**os.environ, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
@@ -300,7 +315,7 @@ def test_a_line_without_an_end_is_refused_before_it_is_kept():
         ({"save_every": 0}, 2, "save_every: 0, expected at least 1"),
         ({"errors": "ignore"}, 2, "errors: 'ignore', expected 'dead-letter' or 'fail'"),
         ({"ask": 2}, 2, "budget: 2, expected a share of the rows"),
-        ({"ask": 0.1, "labelled": True}, 2, "the predictions carry their own labels"),
+        ({"ask": 0.1, "labelled": True}, 2, "ask: the lines carry their own labels"),
         ({"nonsense": 1}, 2, "unknown setting 'nonsense'"),
         ({"state": "/dev/null/state"}, 1, "File exists: '/dev/null'"),
         ({"state": "/"}, 1, "Is a directory"),
@@ -318,7 +333,7 @@ def test_what_cannot_start_says_why(options, code, says):
 def test_no_input_at_all(tmp_path):
     assert run(b"") == (0, [], "")
     assert run(b"", state=str(tmp_path / "state")) == (0, [], "")
-    assert next_line(state_of(tmp_path / "state")) == 0
+    assert state_of(tmp_path / "state").lines == 0
 
 
 class Live:
@@ -425,7 +440,7 @@ def test_a_reader_that_leaves_early(tmp_path):
     assert len(head.stdout.splitlines()) == 3
     assert (tmp_path / "err").read_bytes() == b""
     # The state covers only what was written; from there on nothing is lost.
-    row = next_line(state_of(state))
+    row = state_of(state).lines
     assert row < len(lines)
     _, expected, _ = run(b"".join(lines))
     code, rest, _ = run(b"".join(lines), state=str(state), skip=True)
@@ -475,7 +490,7 @@ def test_a_full_disk_leaves_the_previous_state(tiny_disk, tmp_path, what, unbuff
     assert "Traceback" not in done.stderr.decode()
     if what == "state":
         assert b"the previous one is intact" in done.stderr
-    row = next_line(state_of(state))
+    row = state_of(state).lines
     assert 100 <= row < len(lines)
     assert [path.name for path in state.parent.glob("*.new")] == []
     if what != "letters":  # what the state covers was written
@@ -527,19 +542,19 @@ def test_kill_9_costs_a_second_at_most(tmp_path):
         live.send(b'{"id":1,"probs":[1,0,0,0]}\n{"id":1,"label":"a"}\n')
         live.line()
         # Nothing else comes: what is read must be saved all the same.
-        while next_line(state_of(state)) < 2:
+        while state_of(state).lines < 2:
             time.sleep(0.05)
         live.send(b'{"id":2,"probs":[1,0,0,0]}\n')
         live.line()
-        while next_line(state_of(state)) < 3:
+        while state_of(state).lines < 3:
             time.sleep(0.05)
         live.process.kill()
-    assert state_of(state).corrector.n_labels == 1
+    assert Corrector.from_bytes(learned(state)).n_labels == 1
 
 
 @pytest.mark.fast
 def test_saves_take_no_more_than_a_tenth_of_the_time(tmp_path, monkeypatch):
-    task = Task(Corrector(CLASSES))
+    state = State(Learner(Corrector(CLASSES)))
     clock, saves = [0.0], []
 
     def save(data, path):
@@ -548,13 +563,73 @@ def test_saves_take_no_more_than_a_tenth_of_the_time(tmp_path, monkeypatch):
 
     monkeypatch.setattr("stream_can.snapshot.save", save)
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    saver = Saver(task, tmp_path / "state", 1_000_000)
+    saver = Saver(state, tmp_path / "state", 1_000_000)
     while clock[0] < 200:
         saver.add(1)
         saver.save_if_due()
         clock[0] += 0.25
     assert saves[0] == 1
     assert 8 <= len(saves) <= 11
+
+
+@pytest.mark.fast
+def test_each_model_and_version_has_a_corrector_of_its_own(tmp_path):
+    """A label that names none teaches each that predicted its id; a restart changes nothing."""
+    rng, learner = np.random.default_rng(3), Learner(Corrector(CLASSES))
+    names = [("forest", "1"), ("net", None), ("forest", "2")]
+    lines, expected = [], []
+    for i in range(300):
+        model, version = names[rng.integers(1 + (i > 50) + (i > 120))]
+        p = rng.dirichlet(np.ones(4)).tolist()
+        lines.append({"id": i // 2, "probs": p, "model": model, "version": version or "0"})
+        row = learner.correct(b"%d" % (i // 2), p, model=model, version=version or "0")
+        expected.append(row.tolist())
+        if i % 3 == 0:
+            label, of = CLASSES[rng.integers(4)], {"model": model} if i % 2 else {}
+            lines.append({"id": i // 2, "label": label, **of})
+            learner.label(b"%d" % (i // 2), label, **of)
+    data = [json.dumps(line).encode() + b"\n" for line in lines]
+    data.append(b'{"id": 9, "probs": [0.25, 0.25, 0.25, 0.25], "version": "1"}\n')
+    options = {"model": "model", "version": "version", "state": str(tmp_path / "state")}
+    code, first, _ = run_with_fields(b"".join(data[:199]), **options)
+    code, second, said = run_with_fields(b"".join(data[199:]), **options)
+    assert code == 0
+    assert without_scores(first + second) == expected
+    assert "no 'model', which names the model" in said
+    found = state_of(tmp_path / "state")
+    assert found.learner.correctors == learner.correctors
+    assert len(found.learner.models) == 3
+    out, _ = stream_can("inspect", tmp_path / "state", "--json")
+    assert json.loads(out).keys() == {"forest 1", "net 0", "forest 2"}
+
+
+@pytest.mark.fast
+def test_a_field_that_names_no_model_is_told_of():
+    data = b"".join(b'{"n": %d, "probs": [0.1, 0.2, 0.3, 0.4]}\n' % i for i in range(1002))
+    code, out, said = run_with_fields(data, model="n")
+    assert (code, len(out), said.count("\n")) == (0, 1000, 2)
+    assert "one more than 1000 models and versions; does --model or --version" in said
+    code, _, said = run_with_fields(data, model="id")
+    assert code != 0
+    assert "'id' is two things at once" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.fast
+def test_a_classifier_that_becomes_worse_is_told_of_once(tmp_path):
+    rng, lines = np.random.default_rng(0), []
+    for i in range(4000):
+        p = rng.dirichlet(np.full(4, 0.3))
+        y = int(p.argmax()) if i < 2500 else int(rng.integers(4))
+        lines.append({"probs": p.tolist(), "label": CLASSES[y]})
+    data = [json.dumps(line).encode() + b"\n" for line in lines]
+    options = {"labelled": True, "state": str(tmp_path / "state")}
+    _, _, before = run(b"".join(data[:2400]), **options)
+    _, _, said = run(b"".join(data[2400:3800]), **options)
+    _, _, again = run(b"".join(data[3800:]), **options)
+    assert (before, again) == ("", "")
+    assert said.count("\n") == 1
+    assert "The classifier itself is worse than before: right in" in said
 
 
 @pytest.mark.fast
@@ -600,7 +675,7 @@ def test_kill_9_at_random_moments(tmp_path, kills):
     options = {
         "dead_letters": str(tmp_path / "letters"),
         "save_every": 100,
-        "recent_bytes": 20_000,
+        "recent_mb": 0.3,
         "ask": 0.05,
     }
     started = time.monotonic()
@@ -637,7 +712,7 @@ def test_kill_9_at_random_moments(tmp_path, kills):
         got = got[: got.rfind(b"\n") + 1].splitlines()  # the last line may have been cut
         assert got == expected[outputs[row] : outputs[row] + len(got)]
         if state.exists():
-            now = next_line(state_of(state))
+            now = state_of(state).lines
             assert outputs[now] <= outputs[row] + len(got)  # nothing is covered that is not out
             in_the_middle += not done and row < now < len(lines)
             row = now
@@ -677,7 +752,7 @@ def test_columns_stand_in_the_lines_and_are_told_of_once_where_they_are_none(tmp
         assert out or "line 101: x: 0.5 is a measurement" in err
         out += found
     assert without_scores(out) == expected
-    assert state_of(state).corrector.to_bytes() == corrector.to_bytes()
+    assert learned(state) == corrector.to_bytes()
     code, _, err = run(b"", segments=["x"], state=str(state))
     assert (code, "2 columns, expected 1" in err) == (2, True)
     for wrong in (["probs"], ["label"], ["a..b"]):
@@ -698,7 +773,7 @@ def test_sets_are_kept_across_runs_and_shares_that_are_none_refused(tmp_path):
     assert all(sets)
     assert max(map(len, sets)) > min(map(len, sets))
     code, _, said = run(data, sets=1.0)
-    assert (code, "sets: 1.0, expected the share" in said) == (2, True)
+    assert (code, "sets: 1.0, expected" in said) == (2, True)
     code, _, said = run(data, sets=0.8, format="avro")
     assert (code, "sets: needs the format json" in said) == (2, True)
 

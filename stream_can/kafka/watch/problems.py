@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from stream_can.kafka.watch.status import Problem, Score, Status
-from stream_can.trust.alarm import Episode
 
 BEHIND = 10_000
 STALE_SECONDS = 120.0
@@ -90,25 +88,6 @@ def _bad(s: Status) -> Iterator[Problem]:
             break
 
 
-def _worse(one: Episode, lane: str) -> str:
-    """Of which, since when, and by how much."""
-    side = 2 * one.side
-    since = "" if one.time is None else f" since {_minute(one.time)}"
-    accuracy = f"{100 * one.after[side]:.1f} % instead of {100 * one.before[side]:.1f}"
-    loss = f"{one.after[side + 1]:.3f} instead of {one.before[side + 1]:.3f}"
-    held = ""
-    if one.side == 0 and one.holds is not None:
-        held = f" The correction holds {100 * min(max(one.holds, 0), 1):.0f} % of that."
-    who = "What is sent" if one.side else "The classifier itself"
-    who += f" ({lane})" if lane else ""
-    return f"{who} is worse than before{since}: right in {accuracy}, log loss {loss}.{held}"
-
-
-def _minute(time: int) -> str:
-    """A time in milliseconds, in words."""
-    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
 def _doubts(s: Status) -> Iterator[Problem]:
     """What may be wrong, or is not known yet."""
     hour, runs = s.hour, s.time - s.since
@@ -118,7 +97,7 @@ def _doubts(s: Status) -> Iterator[Problem]:
 
     for one in s.worse[:MOST_WORSE]:
         yield doubt(
-            _worse(one.episode, one.lane),
+            one.episode.text(one.lane),
             "It may be weather: another season or other traffic. If not, look at what feeds the"
             " classifier, and at its last deployment."
             if one.episode.side == 0
