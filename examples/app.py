@@ -1,6 +1,6 @@
 """A web service that corrects predictions and learns from labels that come hours later.
 
-Run it in one process, from the folder where its state is to lie::
+Run it in one process, from the folder where its database is to lie::
 
     pip install fastapi uvicorn
     uvicorn --app-dir examples app:app --port 8000
@@ -9,82 +9,68 @@ Run it in one process, from the folder where its state is to lie::
 import json
 import sqlite3
 import threading
-import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from stream_can import Corrector, StreamCANError
-from stream_can.snapshot import save
+from stream_can import Corrector, Learner, StreamCANError
 
 CLASSES = ["fraud", "fine"]
-DAY = 86_400
 
 
 class Service:
-    """Corrects predictions, keeps them until their label comes, learns, saves."""
+    """A learner, and a database of what it has taken since its state was last saved."""
 
-    def __init__(self, folder: Path, classes: list[str]) -> None:
-        self.state = folder / "corrector.state"
-        if self.state.exists():
-            self.corrector = Corrector.from_bytes(self.state.read_bytes(), classes)
-        else:
-            self.corrector = Corrector(classes)
+    def __init__(self, path: Path, classes: list[str]) -> None:
         self.lock = threading.Lock()
-        self.database = sqlite3.connect(folder / "waiting.db", check_same_thread=False)
-        self.database.execute(
-            "CREATE TABLE IF NOT EXISTS waiting"
-            " (id TEXT PRIMARY KEY, made REAL, probs TEXT, receipt BLOB)"
+        self.database = sqlite3.connect(path, check_same_thread=False)
+        self.database.execute("CREATE TABLE IF NOT EXISTS state (learner BLOB)")
+        self.database.execute("CREATE TABLE IF NOT EXISTS events (id, probs, label)")
+        found = self.database.execute("SELECT learner FROM state").fetchone()
+        self.learner = (
+            Learner.from_bytes(found[0], classes) if found else Learner(Corrector(classes))
         )
-        self.unsaved = 0
+        events = self.database.execute("SELECT * FROM events ORDER BY rowid").fetchall()
+        for id, probs, label in events:  # after a crash; the same bits again
+            if probs is not None:
+                self.learner.correct(id, json.loads(probs))
+            else:
+                self.learner.label(id, label)
 
-    def predict(self, request_id: str, probs: list[float]) -> list[float]:
-        with self.lock:
-            # raises before anything is kept
-            better, receipt = self.corrector.process_one(probs, receipt=True)
-            self.database.execute(
-                "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?)",
-                (request_id, time.time(), json.dumps(probs), receipt.tobytes()),
-            )
-            self.database.commit()
+    def predict(self, id: str, probs: list[float]) -> list[float]:
+        with self.lock, self.database:
+            better = self.learner.correct(id, probs)  # what is refused raises, and is not kept
+            self._keep(id, json.dumps(probs), None)
         return better.tolist()
 
-    def label(self, request_id: str, label: str) -> None:
-        with self.lock:
-            found = self.database.execute(
-                "SELECT probs, receipt FROM waiting WHERE id = ?", (request_id,)
-            ).fetchone()
-            # raises where the label is refused, and the prediction waits for another one
-            if found:
-                receipt = np.frombuffer(found[1], np.float32)
-                self.corrector.learn_one(json.loads(found[0]), label, receipt=receipt)
-            else:  # too old, or a second label: it still teaches the class mix
-                self.corrector.learn_one(None, label)
-            self.database.execute(
-                "DELETE FROM waiting WHERE id = ? OR made < ?", (request_id, time.time() - 30 * DAY)
-            )
-            self.unsaved += 1
-            if self.unsaved >= 100:
-                self.save()
-            self.database.commit()
+    def label(self, id: str, label: str) -> str:
+        with self.lock, self.database:
+            outcome = self.learner.label(id, label)
+            self._keep(id, None, label)
+        return outcome
 
-    def save(self) -> None:
-        save(self.corrector.to_bytes(), self.state)  # whole at every moment
-        self.unsaved = 0
+    def _keep(self, id: str, probs: str | None, label: str | None) -> None:
+        inserted = self.database.execute("INSERT INTO events VALUES (?, ?, ?)", (id, probs, label))
+        if inserted.lastrowid % 1000 == 0:
+            self._save()
+
+    def _save(self) -> None:
+        self.database.execute("DELETE FROM state")
+        self.database.execute("INSERT INTO state VALUES (?)", (self.learner.to_bytes(),))
+        self.database.execute("DELETE FROM events")
 
     def close(self) -> None:
-        with self.lock:
-            self.save()
-            self.database.close()
+        with self.lock, self.database:
+            self._save()
+        self.database.close()
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI):
-    app.state.service = Service(Path(), CLASSES)  # goes on where it was saved
+    app.state.service = Service(Path("learner.sqlite"), CLASSES)  # goes on where it stopped
     yield
     app.state.service.close()
 
@@ -115,6 +101,6 @@ def correct(prediction: Prediction) -> dict[str, list[float]]:
     return {"probs": app.state.service.predict(prediction.id, prediction.probs)}
 
 
-@app.post("/label", status_code=204)
-def learn(label: Label) -> None:
-    app.state.service.label(label.id, label.label)
+@app.post("/label")
+def learn(label: Label) -> dict[str, str]:
+    return {"outcome": app.state.service.label(label.id, label.label)}

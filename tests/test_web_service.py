@@ -3,12 +3,15 @@
 import contextlib
 import json
 import runpy
+import sqlite3
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 
-from stream_can import Corrector, UnknownClass
+from stream_can import Corrector, Learner, UnknownClass
+from stream_can.snapshot import save
 from tests.kafka.broker.broker import free_ports
 from tests.pages import ROOT, blocks, run_sh, staying
 from tests.programs import program, wait
@@ -41,15 +44,20 @@ def served(command, port, folder):
         yield
 
 
+def learned(path):
+    """The corrector in the service's database, and what came since it was saved."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        ((data,),) = database.execute("SELECT learner FROM state")
+        return Learner.from_bytes(data), database.execute("SELECT * FROM events").fetchall()
+
+
 def by_hand(*labels):
-    """A corrector with a prediction and these labels of it."""
-    corrector = Corrector(["fraud", "fine"])
-    _, receipt = corrector.process_one(PROBS, receipt=True)
-    for label in labels[:1]:
-        corrector.learn_one(PROBS, label, receipt=receipt)
-    for label in labels[1:]:  # it teaches the class mix alone
-        corrector.learn_one(None, label)
-    return corrector
+    """A learner with a prediction and these labels of it."""
+    learner = Learner(Corrector(["fraud", "fine"]))
+    learner.correct("request-1", PROBS)
+    for label in labels:
+        learner.label("request-1", label)
+    return learner
 
 
 def test_the_page(tmp_path):
@@ -64,19 +72,21 @@ def test_the_page(tmp_path):
         answer = json.loads(run_sh(predict.replace("8000", str(port)), tmp_path))
         assert answer["probs"] == pytest.approx(shown["probs"], abs=0.01)
         said = run_sh(label.replace("8000", str(port)), tmp_path)
-        reason = "label 'frod' is none of the 2 classes: 'fraud', 'fine'"
-        assert said.split("\n") == [f'{{"detail":"{reason}"}} 400', " 204", ""]
-        assert not (tmp_path / "corrector.state").exists()
-    state = tmp_path / "corrector.state"
-    assert state.read_bytes() == by_hand("fraud").to_bytes()
+        reason = "label of 'request-1': 'frod' is none of the classes"
+        assert said.split("\n") == [
+            f'{{"detail":"{reason}"}} 400', '{"outcome":"learned"} 200', ""
+        ]  # fmt: skip
+    learner, events = learned(tmp_path / "learner.sqlite")
+    assert (learner.to_bytes(), events) == (by_hand("fraud").to_bytes(), [])
+    save(learner.correctors[None, None], tmp_path / "corrector.state")
     with contextlib.chdir(tmp_path):
         namespace = {}
         for code in (code for language, code in snippets if language == "python"):
             exec(compile(code, str(PAGE), "exec"), namespace)
         assert namespace["worker"].n_labels == 1
     with served(start, port, tmp_path):
-        assert post(port, "label", {"id": "request-1", "label": "fraud"}) == (204, "")
-    assert state.read_bytes() == by_hand("fraud", "fraud").to_bytes()
+        again = post(port, "label", {"id": "request-1", "label": "fraud"})
+        assert again == (200, '{"outcome":"repeated"}')
 
 
 def test_what_is_no_prediction_is_refused_with_the_reason(tmp_path):
@@ -91,20 +101,25 @@ def test_what_is_no_prediction_is_refused_with_the_reason(tmp_path):
             status, text = post(port, "predict", {"id": "r", "probs": probs})
             assert (status, says in text) == (400, True), text
         assert post(port, "predict", {"id": "r"})[0] == 422  # FastAPI's own: no such field
-        before = Corrector(["fraud", "fine"]).to_bytes()
-    assert (tmp_path / "corrector.state").read_bytes() == before
+    learner, _ = learned(tmp_path / "learner.sqlite")
+    assert learner.to_bytes() == Learner(Corrector(["fraud", "fine"])).to_bytes()
 
 
-def test_the_web_service_keeps_a_prediction_whose_label_is_refused(tmp_path):
-    service = runpy.run_path(str(ROOT / "examples/app.py"))["Service"](tmp_path, ["fraud", "fine"])
-    service.predict("r1", PROBS)
-    before = service.corrector.to_bytes()
-    with pytest.raises(UnknownClass, match="'frod' is none of the 2 classes"):
-        service.label("r1", "frod")
-    assert service.corrector.to_bytes() == before
-    service.label("r1", "fraud")
-    assert service.corrector.to_bytes() == by_hand("fraud").to_bytes()
-    assert not service.database.execute("SELECT * FROM waiting").fetchall()
-    service.label("r1", "fraud")
-    assert service.corrector.to_bytes() == by_hand("fraud", "fraud").to_bytes()
-    service.database.close()
+def test_a_crash_at_any_moment_loses_nothing_that_was_answered(tmp_path):
+    make = runpy.run_path(str(ROOT / "examples/app.py"))["Service"]
+    rng, path = np.random.default_rng(0), tmp_path / "learner.sqlite"
+    expected, service = Learner(Corrector(["fraud", "fine"])), make(path, ["fraud", "fine"])
+    for i in range(1300):  # past the first save
+        p = rng.dirichlet([1, 1]).tolist()
+        assert service.predict(f"r{i}", p) == expected.correct(f"r{i}", p).tolist()
+        with pytest.raises(UnknownClass, match="'frod' is none of the classes"):
+            service.label(f"r{i}", "frod")
+        id, label = f"r{rng.integers(i + 1)}", ["fraud", "fine"][rng.integers(2)]
+        assert service.label(id, label) == expected.label(id, label)
+        if i % 400 == 77:  # the process is gone; what was committed is there
+            service.database.close()
+            service = make(path, ["fraud", "fine"])
+            assert service.learner.to_bytes() == expected.to_bytes()
+    service.close()
+    learner, events = learned(path)
+    assert (learner.to_bytes(), events) == (expected.to_bytes(), [])

@@ -67,7 +67,7 @@ class Judged(NamedTuple):
         self.alarm.learn_checked(P, sent, y)
 
 
-class Label(NamedTuple):
+class Label(msgspec.Struct, gc=False):
     """A label of the run at hand."""
 
     y: int
@@ -182,7 +182,8 @@ class Lane:
 
     def _learn_one(self, raw: Array) -> tuple[Array, NDArray[np.float32]]:
         """One label and no rows: the same bits, in less time."""
-        ((y, entry, row, given, _),) = self._labels
+        (one,) = self._labels
+        y, entry, row, given = one.y, one.entry, one.row, one.given
         corrector = self.corrector
         label, m = corrector.classes[y], len(corrector.classes)
         if row is not None:
@@ -209,7 +210,8 @@ class Lane:
         columns: list[Given | None] = []
         of, kept, receipts = [-1] * len(labels), list[int](), list[bytes]()
         unfair = list[bool]()
-        for i, (_, entry, row, given, _) in enumerate(labels):
+        for i, label in enumerate(labels):
+            entry, row, given = label.entry, label.row, label.given
             if row is not None:
                 of[i] = len(earlier)
                 earlier.append(row)

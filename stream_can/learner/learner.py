@@ -203,9 +203,12 @@ class Learner:
         InvalidPrediction, ValueError, TypeError
             Row, columns or id cannot be used; nothing has changed.
         """
+        raw = as_float64(p, self._index)
+        if raw.shape != (len(self._classes),):
+            self._like.correct_one(raw)  # which says what is wrong
         row: Array = self._play(
-            [id], as_float64(p, self._index)[None], (), _one(columns), (model, version), [time]
-        ).rows[0]
+            [id], raw[None], (), _one(columns), (model, version), [time]
+        ).rows[0]  # fmt: skip
         return row
 
     def correct_many(
@@ -461,7 +464,7 @@ class Learner:
 
     def _label(self, taken: _Taken, rows: list[tuple[Lane, Recent]], call: Rows) -> Outcome:
         """A label of a call; ``rows`` are those of the call that came before it."""
-        one, y, row, given = taken
+        one, y, row, given = taken.one, taken.y, taken.row, taken.given
         id, name = one.id, (one.model, one.version)
         if one.of is not None:
             own = rows[one.of]
@@ -758,7 +761,7 @@ def is_of(lane: Name, named: Name) -> bool:
     return named[0] in (None, lane[0]) and named[1] in (None, lane[1])
 
 
-class _Taken(NamedTuple):
+class _Taken(msgspec.Struct, gc=False):
     """A label of a call, checked."""
 
     one: LateLabel
