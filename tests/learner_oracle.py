@@ -37,8 +37,12 @@ class OracleLearner:
         if lane not in self.correctors:
             same = [other for other in self.correctors if other[0] == lane[0]]
             made = Corrector.from_bytes(self.start)
-            if same:
-                made = self.correctors[same[-1]].successor()
+            if same:  # of the one with most labels of late; of several alike, the newest
+                best = same[0]
+                for other in same[1:]:
+                    of, to = (self.correctors[x].effective_sample_size for x in (best, other))
+                    best = other if to >= of else best
+                made = self.correctors[best].successor()
             self.correctors[lane] = made
             if self.budget is not None:
                 self.askers[lane] = LabelRequests(self.budget)

@@ -46,6 +46,8 @@ def replay_command(
     ask: float | None = None,
     seed: Whole = 0,
     id: str = "id",
+    model: str | None = None,
+    version: str | None = None,
     classes: str | None = None,
     normalise: Normalise = "rounded",
     validation: Path | None = None,
@@ -89,6 +91,10 @@ def replay_command(
         Which labels arrive at a label rate below 1, or are asked for.
     id
         In JSON lines: what joins labels on lines of their own to their predictions.
+    model
+        The column of the model, where there are several: each has a corrector of its own.
+    version
+        The column of its version; a new one begins as its predecessor's successor.
     classes
         Names of the classes in the order of a list: cat,dog,eel, a JSON array, or a file of names.
     normalise
@@ -113,8 +119,14 @@ def replay_command(
     refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
     tries = [] if try_segments is None else listed(try_segments)
     shares = [] if try_label_noise is None else listed(try_label_noise)
+    named = {"model": model, "version": version}
+    models = [name for name in named.values() if name is not None]
     form = form_of(probs, label, id, classes, normalise, corrector.columns or tries)
     with argument_errors():
+        for option, given in (("--ask", ask), ("--try-segments", tries or None),
+                              ("--try-label-noise", shares or None)):  # fmt: skip
+            if models and given is not None:
+                raise StreamCANError(f"{option} plays one model; leave --model and --version out")
         if tries and (corrector.columns or ask is not None):
             other = "--segments" if corrector.columns else "--ask"
             raise StreamCANError(
@@ -125,7 +137,9 @@ def replay_command(
                 "--try-label-noise compares what the same labels teach, and --ask would ask for"
                 " others each time; leave --ask out"
             )
-        recording = Recording(file, time=time, label_time=label_time, **form)
+        columns = [*form["segments"], *models]
+        more = {"segments": columns, "time": time, "label_time": label_time}
+        recording = Recording(file, **form | more)
         check_arrival(recording, label_delay)
         check_labels(label_delay, label_rate)
         if ask is not None and label_rate != 1:
@@ -158,7 +172,7 @@ def replay_command(
         snapshot.require_replaceable(state)
         state.parent.mkdir(parents=True, exist_ok=True)
     rates = () if report is None else RATES
-    below = {rate for rate in rates if rate < 1}
+    below = {rate for rate in rates if rate < 1 and not models}
     replays = (
         1 + len({*rates} - {label_rate}) + len(below)
         if requests is None
@@ -175,6 +189,8 @@ def replay_command(
             requests=requests,
             rates=rates,
             progress=progress,
+            model=model,
+            version=version,
         )
         tried = []
         if tries:
@@ -200,11 +216,12 @@ def replay_command(
                 progress=progress,
             )
     if state is not None:
-        snapshot.save(start.to_bytes(), state)
+        snapshot.save((result.models or start).to_bytes(), state)
     fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
     if Path(recording.name).suffix in (".jsonl", ".ndjson"):  # lines as the pipe reads them
-        named = {"probs": probs, "label": label, "id": id}
-        fields |= {name: given for name, given in named.items() if given != name}
+        places = {"probs": probs, "label": label, "id": id}
+        fields |= {name: given for name, given in places.items() if given != name}
+        fields |= {name: given for name, given in named.items() if given is not None}
     deploy = deployment(
         recording.classes,
         settings,

@@ -38,7 +38,7 @@ def show_replay(
     console = text_console()
     console.print(
         f"{result.rows:,} rows, {result.raw.n:,} with a label, {len(result.classes)} classes; "
-        f"labels {result.delay}, {result.corrector.n_labels:,} learned"
+        f"labels {result.delay}, {result.learned:,} learned"
         + (f" (label rate {label_rate:g})" if label_rate < 1 else "")
         + f"; {result.rows / max(result.seconds, 1e-9):,.0f} rows/s"
     )

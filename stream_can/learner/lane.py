@@ -307,6 +307,13 @@ class Lane:
         return found
 
 
+def predecessor(name: Name, correctors: Mapping[Name, Corrector]) -> Corrector | None:
+    """What a new version goes on from: the version of its model with most labels of late, of
+    several alike the newest."""
+    found = [one for other, one in correctors.items() if other[0] == name[0]]
+    return max(reversed(found), key=lambda one: one.effective_sample_size, default=None)
+
+
 def width_of(corrector: Corrector) -> int:
     """Bytes of a row, of what was sent, and of the receipt."""
     m, sets = len(corrector.classes), corrector.sets is not None

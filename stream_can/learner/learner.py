@@ -27,6 +27,7 @@ from stream_can.learner.lane import (
     Reason,
     Recent,
     Rows,
+    predecessor,
     size_of,
     width_of,
 )
@@ -101,7 +102,8 @@ class Learner:
     to the bit, what the bare `Corrector` makes of the same rows, receipts and labels.
 
     With models and versions each pair has a corrector of its own. A new version begins as its
-    predecessor's :meth:`Corrector.successor`; a label that names no model teaches each that has
+    predecessor's :meth:`Corrector.successor`, that of the version of its model with most labels of
+    late; a label that names no model teaches each that has
     predicted its id. One object serves all threads.
 
     Parameters
@@ -165,6 +167,17 @@ class Learner:
         self._held = HeldLabels()
         self._size = self._number = 0
         self._clock = -math.inf
+
+    @classmethod
+    def of(cls, corrector: Corrector, correctors: Mapping[Name, Corrector], **options: Any) -> Self:
+        """A learner that has a corrector for these (model, version) already; others begin with
+        ``corrector``, or as a successor in their model."""
+        self = cls(corrector, **options)
+        for name, one in correctors.items():
+            asks = None if self._ask is None else LabelRequests(self._ask)
+            self._lanes[name] = Lane(name, one, asks)
+            self._start = None
+        return self
 
     # ---- predictions
 
@@ -411,10 +424,10 @@ class Learner:
         found = self._lanes.get(name)
         if found is not None:
             return found
-        before = [other for other in self._lanes if other[0] == name[0]]
-        if before:
-            self._lanes[before[-1]].run(call)
-            corrector = self._lanes[before[-1]].corrector.successor()
+        self._run(call)
+        before = predecessor(name, {other: one.corrector for other, one in self._lanes.items()})
+        if before is not None:
+            corrector = before.successor()
         elif self._start is not None:
             corrector, self._start = self._start, None
         else:

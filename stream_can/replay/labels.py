@@ -28,6 +28,8 @@ class Labels(NamedTuple):
     ``stream_can.method.receipts``."""
     given: NDArray[np.object_]
     """What each prediction gave of the corrector's columns, shape (n, columns)."""
+    lane: NDArray[np.int64]
+    """The number of each prediction's model and version."""
 
     def take(self, which: NDArray[Any]) -> Labels:
         """Some of them, by their numbers or a mask."""
@@ -40,8 +42,10 @@ def on_their_way(
     labelled: NDArray[np.bool_],
     given: NDArray[np.object_],
     known: NDArray[np.float32],
+    lanes: NDArray[np.int64],
 ) -> Labels:
-    """The labels of a chunk's rows, of those that are given one; ``known`` is of each row."""
+    """The labels of a chunk's rows, of those that are given one; ``known`` is of each row, as are
+    ``lanes``, the numbers of their models and versions."""
     which = np.flatnonzero(labelled)
     rows = which + chunk.first
     time = asked = rows
@@ -49,7 +53,7 @@ def on_their_way(
         time, asked = chunk.label_time[which], chunk.time[which]
     due = rows + 1 + (delay or 0)
     P, y = chunk.P[which], chunk.y[which]
-    return Labels(due, time, asked, rows, P, y, known[which], given[which])
+    return Labels(due, time, asked, rows, P, y, known[which], given[which], lanes[which])
 
 
 def join(parts: list[Labels]) -> Labels:

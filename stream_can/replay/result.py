@@ -12,6 +12,7 @@ from stream_can.method.asking import LabelRequests
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.episodes import milliseconds, told
+from stream_can.replay.models import Models
 from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import Step
 from stream_can.scores import FLOOR, Scores
@@ -58,7 +59,8 @@ class Replay:
     Parameters
     ----------
     corrector
-        The one the steps went through; its ``corrector`` is the state after the last row.
+        The one the steps went through, or those of several models; after the last row ``corrector``
+        is its state.
     requests
         What asked for labels, where they were asked for.
     alarm
@@ -68,11 +70,15 @@ class Replay:
 
     def __init__(
         self,
-        corrector: Corrector,
+        corrector: Corrector | Models,
         requests: LabelRequests | None = None,
         alarm: Alarm | None = None,
     ) -> None:
-        self.corrector, self.requests = corrector, requests
+        self.models = corrector if isinstance(corrector, Models) else None
+        """Those of the recording, where it has several."""
+        self._one = corrector
+        self.requests = requests
+        corrector = self.corrector
         self.classes = list(corrector.classes)
         self.raw, self.corrected = Scores(), Scores()
         self.paths = {name: Scores() for name in corrector.paths}
@@ -103,12 +109,23 @@ class Replay:
         """Rows of each class that were wrong before and are right after."""
         self.made_wrong = np.zeros(len(self.classes), np.int64)
         """And the other way round."""
-        self.columns = {name: ColumnScores() for name in corrector.segments}
-        """Of each declared column, what became of the rows of its values."""
+        columns = [*corrector.segments, *([self.models.title] if self.models else ())]
+        self.columns = {name: ColumnScores() for name in columns}
+        """Of each declared column, and of the models, what became of the rows of its values."""
         self.sets = None if corrector.sets is None else SetScores(corrector.sets)
         """Prediction sets, and whether they kept what they promise, where there are any."""
         self.alarm = alarm
         """Notices when the classifier itself became worse, where it is watched."""
+
+    @property
+    def corrector(self) -> Corrector:
+        """What the steps went through; of several models that of the last row."""
+        return self._one.latest if isinstance(self._one, Models) else self._one
+
+    @property
+    def learned(self) -> int:
+        """Labels that were learned, by whatever model."""
+        return self.corrector.n_labels if self.models is None else self.models.n_labels
 
     def add(self, step: Step) -> None:
         """Count a step in, before the next one is taken: it reads the corrector's state."""
@@ -215,7 +232,7 @@ class Replay:
         return {
             "rows": self.rows,
             "labelled": self.raw.n,
-            "learned": corrector.n_labels,
+            "learned": self.learned,
             "classes": self.classes,
             "label_delay": self.delay,
             "raw": self.raw.summary(),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
 from stream_can.recording.recording import Recording
+from stream_can.replay.models import Models
 from stream_can.replay.result import Replay
 from stream_can.replay.steps import steps
 from stream_can.scores import Scores
@@ -26,6 +27,8 @@ def replay(
     requests: LabelRequests | None = None,
     explain: bool = True,
     rates: Iterable[float] = (),
+    model: str | None = None,
+    version: str | None = None,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> Replay:
     """Replay a recording through a corrector.
@@ -44,6 +47,9 @@ def replay(
         Other shares of the labels, each replayed once more from what `corrector` is now, for
         :attr:`Replay.rates` and, those below 1, for :attr:`Replay.asked_rates`; `label_rate`
         itself, or the budget of `requests`, joins them.
+    model, version
+        Columns that the recording was opened with (``segments``), which name the model and version
+        of each row: each has a corrector of its own, and begins with `corrector`.
     progress
         Is called after each step with the number of its rows.
 
@@ -74,7 +80,13 @@ def replay(
         )
     rates = list(rates)
     fresh = corrector.to_bytes() if rates or requests is not None else b""
-    result = _once(recording, corrector, label_delay, label_rate, seed, requests, explain, progress)
+
+    def several(start: Corrector) -> Corrector | Models:
+        named = model is not None or version is not None
+        return Models(start, model, version) if named else start
+
+    corrects = several(corrector)
+    result = _once(recording, corrects, label_delay, label_rate, seed, requests, explain, progress)
     at_random = None
     if requests is not None and result.coming:
         as_many = result.coming / result.possible
@@ -87,7 +99,7 @@ def replay(
         def others(rates: Iterable[float], ask: bool) -> dict[float, Scores]:
             return label_rates(
                 recording,
-                lambda: Corrector.from_bytes(fresh),
+                lambda: several(Corrector.from_bytes(fresh)),
                 rates,
                 ask=ask,
                 label_delay=label_delay,
@@ -97,7 +109,9 @@ def replay(
 
         played = label_rate if own is None else own
         found = others((rate for rate in rates if rate != played), False)
-        asked = others((rate for rate in rates if rate < 1 and rate != own), True)
+        asked: dict[float, Scores] = {}
+        if not isinstance(corrects, Models):
+            asked = others((rate for rate in rates if rate < 1 and rate != own), True)
         if own is None:
             found[label_rate] = result.corrected
         else:
@@ -110,7 +124,7 @@ def replay(
 
 def _once(
     recording: Recording,
-    corrector: Corrector,
+    corrector: Corrector | Models,
     label_delay: int | None,
     label_rate: float,
     seed: int,
@@ -141,7 +155,7 @@ def _once(
 
 def label_rates(
     recording: Recording,
-    start: Callable[[], Corrector],
+    start: Callable[[], Corrector | Models],
     rates: Iterable[float],
     *,
     ask: bool = False,

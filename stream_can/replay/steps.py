@@ -18,6 +18,7 @@ from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, gave_all, none_known
 from stream_can.recording.recording import Chunk, Recording, Segments, given_by
 from stream_can.replay.labels import Labels, join, on_their_way, split
+from stream_can.replay.models import Models
 
 __all__ = ["Arrivals", "Step", "check_arrival", "check_labels", "steps"]
 
@@ -90,7 +91,7 @@ def check_arrival(recording: Recording, label_delay: int | None) -> None:
 
 def steps(
     chunks: Iterable[Chunk],
-    corrector: Corrector,
+    corrector: Corrector | Models,
     *,
     label_delay: int | None = None,
     label_rate: float = 1.0,
@@ -105,7 +106,8 @@ def steps(
     chunks
         The rows in order: :meth:`Recording.chunks` or :func:`from_arrays`.
     corrector
-        Is taught; its state after a step is what the stream's corrector would have known.
+        Is taught; its state after a step is what the stream's corrector would have known. Or that
+        of each model.
     label_delay
         The label of row t - label_delay is learned after row t. None (or for chunks without times,
         0) where labels come at their own time: before a row, the labels of earlier rows whose time
@@ -125,17 +127,20 @@ def steps(
         64 rows each at first, more as the stream goes on, never more than 16,384.
     """
     check_labels(label_delay, label_rate)
+    models = corrector if isinstance(corrector, Models) else None
+    if models is not None and requests is not None:
+        raise ValueError("requests: of several models no labels are asked for")
     # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
     # some classes and keep those of others, since its uniforms also drew the classes.
     rng = np.random.default_rng([seed, *DRAW])
     waiting: list[Labels] = []
     for chunk in chunks:
         given = chunk.arrives & (rng.random(len(chunk.P)) < label_rate)
-        run = _Run(chunk, given, waiting, label_delay, requests, corrector)
+        run = _Run(chunk, given, waiting, label_delay, requests, corrector, models)
         start, end = chunk.first, chunk.first + len(chunk.P)
         while start < end:
             stop = min(end, start + _step(start))
-            yield run.step(start, stop, corrector, explain)
+            yield run.step(start, stop, explain)
             start = stop
         waiting = run.waiting()
 
@@ -154,17 +159,24 @@ class _Run:
         waiting: list[Labels],
         delay: int | None,
         requests: LabelRequests | None,
-        corrector: Corrector,
+        corrector: Corrector | Models,
+        models: Models | None,
     ) -> None:
-        self.columns, self.values = corrector.segments, _values(chunk, corrector.segments)
+        self.models = models
+        one = corrector.latest if isinstance(corrector, Models) else corrector
+        self.corrector = one
+        """What corrects; of several models one of them."""
+        self.lanes = np.zeros(len(chunk.P), np.int64) if models is None else models.of_rows(chunk)
+        self.columns, self.values = one.segments, _values(chunk, one.segments)
         self.chunk, self.requests, self.first = chunk, requests, chunk.first
         self.by_time = delay is None and chunk.time is not None
         # A delay in rows also makes labels due right after the last row. With times, or where
         # labels are asked for, only the next row shows that a label is due.
         until = self.first + len(chunk.P) - (self.by_time or requests is not None)
-        self.sets = corrector.sets is not None
-        self.known = none_known(len(chunk.P), corrector.n_sent, sets=self.sets)
-        parts = [*waiting, on_their_way(chunk, delay, given, self.values, self.known)]
+        self.sets = one.sets is not None
+        self.known = none_known(len(chunk.P), one.n_sent, sets=self.sets)
+        coming = on_their_way(chunk, delay, given, self.values, self.known, self.lanes)
+        parts = [*waiting, coming]
         self.labels, self.late = split(parts, chunk, self.by_time, until)
         self.done = 0
         self.given = given
@@ -177,7 +189,7 @@ class _Run:
         here = self.labels.row >= self.first
         self.own[self.labels.row[here] - self.first] = self.labels.due[here]
 
-    def step(self, start: int, stop: int, corrector: Corrector, explain: bool) -> Step:
+    def step(self, start: int, stop: int, explain: bool) -> Step:
         """Rows ``start`` to ``stop``; in one call, unless labels are asked for.
 
         Whether a row's label is asked for is known only after the row went by. So where one of the
@@ -188,10 +200,13 @@ class _Run:
         begin = start
         while begin < stop:
             until = stop if self.requests is None else self._before_own_labels(begin, stop)
-            played, labels = self._play(begin, until, corrector, explain)
+            if self.models is not None:
+                lanes = self.lanes[begin - self.first : until - self.first]
+                until = begin + self.models.until_new(lanes)
+            played, labels = self._play(begin, until, explain)
             parts.append(played)
             if self.sets and played.receipts is not None:
-                inside.append(corrector.sets_of(played.rows, played.receipts))
+                inside.append(self.corrector.sets_of(played.rows, played.receipts))
             arrived.append(labels)
             if self.requests is not None:
                 asked += self._ask(begin, played.rows)
@@ -216,10 +231,24 @@ class _Run:
                 (self.drawn if asks else self.given)[cut],
             ),
             asked,
-            given_by(chunk.segments, cut),
+            self._segments(cut),
             np.concatenate(inside) if self.sets else None,
-            learned.given if self.columns else None,
+            self._given(learned),
         )
+
+    def _segments(self, cut: slice) -> Segments | None:
+        """What rows give of columns, and of which model they are."""
+        found = given_by(self.chunk.segments, cut)
+        if self.models is None:
+            return found
+        return {**(found or {}), self.models.title: self.models.text_of(self.lanes[cut])}
+
+    def _given(self, learned: Labels) -> NDArray[np.object_] | None:
+        """The same of the predictions of the labels that came: of the corrector's columns, and of
+        which model they are."""
+        if self.models is None:
+            return learned.given if self.columns else None
+        return np.column_stack([learned.given, self.models.text_of(learned.lane)])
 
     def _before_own_labels(self, start: int, stop: int) -> int:
         """The end of a run of rows of which no label is learned before the run ends."""
@@ -227,9 +256,7 @@ class _Run:
         too_far = np.flatnonzero(first_due <= np.arange(start, stop))
         return start + int(too_far[0]) if len(too_far) else stop
 
-    def _play(
-        self, start: int, stop: int, corrector: Corrector, explain: bool
-    ) -> tuple[Played, Labels]:
+    def _play(self, start: int, stop: int, explain: bool) -> tuple[Played, Labels]:
         """Rows through the corrector, with the labels that come between them.
 
         Rows of earlier steps whose label comes now are handed over in front of the new rows, with
@@ -254,20 +281,20 @@ class _Run:
         if self.columns:
             values = np.concatenate([due.given[~here], self.values[cut]])
             segments = {name: values[:, i] for i, name in enumerate(self.columns)}
-        played = corrector.play(
-            np.concatenate([due.P[~here], P]),
-            due.y,
-            np.where(here, due.row - start + k, np.cumsum(~here) - 1),
-            due.due - start,
-            first=k,
-            known=due.known,
-            receipt=True,
-            explain=explain,
-            segments=segments,
-        )
+        rows = np.concatenate([due.P[~here], P])
+        of = np.where(here, due.row - start + k, np.cumsum(~here) - 1)
+        options: dict[str, Any] = {
+            "first": k, "known": due.known, "receipt": True, "explain": explain,
+            "segments": segments,
+        }  # fmt: skip
+        if self.models is None:
+            played = self.corrector.play(rows, due.y, of, due.due - start, **options)
+        else:
+            lanes = np.concatenate([due.lane[~here], self.lanes[cut]])
+            played = self.models.play(rows, due.y, of, due.due - start, lanes=lanes, **options)
         assert played.receipts is not None
         ys = np.maximum(self.chunk.y[cut], 0)
-        self.known[cut] = gave_all(played.receipts, ys, corrector.n_sent, sets=self.sets)
+        self.known[cut] = gave_all(played.receipts, ys, self.corrector.n_sent, sets=self.sets)
         return played, due
 
     def _ask(self, start: int, corrected: NDArray[np.float64]) -> list[LabelRequest]:
