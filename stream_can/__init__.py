@@ -5,7 +5,7 @@ from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.learner import Learner
 from stream_can.method.asking import LabelRequest, LabelRequests
-from stream_can.method.batch import batch_can
+from stream_can.method.batch import batch_can, multilabel_batch_can
 from stream_can.method.prior import laplace
 from stream_can.method.settings import CorrectorKeywords, label_noise
 from stream_can.method.uncertainty import any_topk_entropy, entropy, margin, topk_entropy
@@ -27,5 +27,6 @@ __all__ = [
     "label_noise",
     "laplace",
     "margin",
+    "multilabel_batch_can",
     "topk_entropy",
 ]

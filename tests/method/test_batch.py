@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_can import Corrector, InvalidPrediction, batch_can, laplace, topk_entropy
+from stream_can import (
+    Corrector,
+    InvalidPrediction,
+    batch_can,
+    laplace,
+    multilabel_batch_can,
+    topk_entropy,
+)
 from tests.strategies import rows
 
 pytestmark = pytest.mark.fast
@@ -138,3 +145,61 @@ def test_whole_numbers_are_integers():
 
 def test_an_empty_window():
     assert batch_can(np.empty((0, 3)), [0.2, 0.3, 0.5]).shape == (0, 3)
+
+
+# ---- several labels a row
+
+
+def entropy_of(p):
+    """In bits."""
+    return -sum(x * np.log2(x) for x in (p, 1 - p) if x > 0)
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda m: st.lists(
+            st.lists(st.floats(0, 1).map(lambda x: round(x, 3)), min_size=m, max_size=m),
+            min_size=1, max_size=8,
+        )
+    ),
+    st.integers(1, 4), st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([0.05, 0.3, 0.5]),
+)  # fmt: skip
+def test_several_labels_equal_the_paper_entry_by_entry(P, iterations, alpha, positive):
+    """Entries of all labels are one pool of rows of two classes."""
+    pool = [p for row in P for p in row]
+    confident = [[p, 1 - p] for p in pool if entropy_of(p) < 0.7]
+    options = {"iterations": iterations, "alpha": alpha, "threshold": 0.7}
+    out = multilabel_batch_can(P, positive, **options)
+    for given_, found in zip(pool, out.ravel().tolist(), strict=True):
+        if entropy_of(given_) < 0.7:
+            assert found == pytest.approx(given_, abs=1e-15)
+            continue
+        A0 = confident or np.eye(2)
+        q = [positive, 1 - positive]
+        expected = by_the_paper(A0, [given_, 1 - given_], q, iterations, alpha)[0]
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("P", "options", "error", "says"),
+    [
+        ([[0.2, 1.2]], {}, InvalidPrediction, "row 0, label 1: 1.2, expected 0 to 1"),
+        ([[0.2], [float("nan")]], {}, InvalidPrediction, "row 1, label 0: nan"),
+        ([0.2, 0.3], {}, InvalidPrediction, "expected \\(n, labels\\)"),
+        ([[0.2, 0.3]], {"positive": 1.5}, ValueError, "positive: 1.5, expected a share"),
+        ([[0.2, 0.3]], {"threshold": 2}, ValueError, "threshold: 2"),
+        ([[0.2, 0.3]], {"alpha": 0}, ValueError, "alpha: 0"),
+    ],
+)
+def test_several_labels_that_are_refused(P, options, error, says):
+    with pytest.raises(error, match=says):
+        multilabel_batch_can(P, **{"positive": 0.1} | options)
+
+
+def test_several_labels_leave_what_they_are_given():
+    P = np.random.default_rng(0).uniform(size=(30, 4))
+    before = P.copy()
+    out = multilabel_batch_can(P, 0.2)
+    assert (before == P).all()
+    assert out.shape == P.shape
+    assert multilabel_batch_can(np.empty((0, 4)), 0.2).shape == (0, 4)
