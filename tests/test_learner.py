@@ -267,6 +267,25 @@ def test_it_goes_on_asking_for_as_many_or_for_others():
         Learner.from_bytes(data, ["a", "b", "d"])
 
 
+def test_what_is_interrupted_is_not_kept(monkeypatch):
+    learner = Learner(Corrector(CLASSES))
+    P = np.random.default_rng(0).dirichlet(np.full(3, 0.5), 8)
+    learner.correct_many(range(4), P[:4])
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Corrector, "play", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            learner.play([4, 5, 3], P[4:7], [LateLabel(1, "a", 1), LateLabel(4, "b", 2)])
+    assert learner.waiting == 3  # of the four that were kept, one is predicted once more
+    assert learner.label_many([0, 4, 5, 3], ["a"] * 4) == ["learned", *["unknown"] * 3]
+    learner.correct(4, P[4])
+    assert learner.label(4, "a") == "learned"
+    assert Learner.from_bytes(learner.to_bytes()).to_bytes() == learner.to_bytes()
+
+
 def test_threads_share_it():
     learner = Learner(Corrector(CLASSES))
     P = np.random.default_rng(0).dirichlet(np.ones(3), 400)

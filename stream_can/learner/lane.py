@@ -91,6 +91,8 @@ class Rows(NamedTuple):
     """As they are sent, shape (n, m)."""
     sets: list[list[Any]] | None
     asked: list[Reason | None]
+    active: dict[Lane, None]
+    """The lanes that have rows or labels of the call."""
 
 
 class Lane:
@@ -179,6 +181,16 @@ class Lane:
             if one.entry is not None and one.entry.fair:
                 self._score(one.entry.blob[: 16 * m], one.y)
         self._numbers, self._entries, self._labels = [], [], []
+
+    def abandon(self) -> list[Recent]:
+        """Leave the run; the predictions of it that would be kept without their rows."""
+        left = [
+            entry
+            for entry in self._entries
+            if entry.at >= 0 and entry.id is not None and self.recent.get(entry.id) is entry
+        ]
+        self._numbers, self._entries, self._labels = [], [], []
+        return left
 
     def _learn_one(self, raw: Array) -> tuple[Array, NDArray[np.float32]]:
         """One label and no rows: the same bits, in less time."""

@@ -101,10 +101,9 @@ class Learner:
     and what was sent is judged. The first label of an id counts. What is corrected and learned is,
     to the bit, what the bare `Corrector` makes of the same rows, receipts and labels.
 
-    With models and versions each pair has a corrector of its own. A new version begins as its
-    predecessor's :meth:`Corrector.successor`, that of the version of its model with most labels of
-    late; a label that names no model teaches each that has
-    predicted its id. One object serves all threads.
+    With models and versions each pair has a corrector of its own. A new version begins as the
+    :meth:`Corrector.successor` of the version of its model with most labels of late; a label that
+    names no model teaches each that has predicted its id. One object serves all threads.
 
     Parameters
     ----------
@@ -358,10 +357,30 @@ class Learner:
             if given is not None and len(given) != n:
                 raise ValueError(f"{len(given)} {what} for {n} rows")
         taken = self._labels(labels, n)
-        call = Rows(raw, texts, np.empty(raw.shape), [[]] * n if self._sets else None, [None] * n)
+        sets: list[list[Any]] | None = [[]] * n if self._sets else None
+        call = Rows(raw, texts, np.empty(raw.shape), sets, [None] * n, {})
+        try:
+            outcomes = self._take(call, ids, names, name, times, taken)
+        except BaseException:  # such as Ctrl-C: what was not finished is not kept
+            for lane in call.active:
+                for entry in lane.abandon():
+                    self._drop(entry, lane)
+            raise
+        return Corrected(call.sent, call.sets, call.asked, outcomes)
+
+    def _take(
+        self,
+        call: Rows,
+        ids: list[Id | None],
+        names: Sequence[Name] | None,
+        name: Name,
+        times: Sequence[float | None] | None,
+        taken: list[_Taken],
+    ) -> list[Outcome]:
+        """The rows and labels of a call, in their order."""
         seen: list[tuple[Lane, Recent]] = []
         outcomes: list[Outcome] = []
-        lane, k = None, 0
+        n, lane, k = len(ids), None, 0
         for i in range(n + 1):
             while k < len(taken) and taken[k].one.due <= i:
                 outcomes.append(self._label(taken[k], seen, call))
@@ -376,7 +395,7 @@ class Learner:
                 lane = self._lane(name, call)
             seen.append((lane, self._predict(i, ids[i], lane, call)))
         self._run(call)
-        return Corrected(call.sent, call.sets, call.asked, outcomes)
+        return outcomes
 
     def _rows(
         self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None
@@ -437,7 +456,7 @@ class Learner:
         return found
 
     def _run(self, call: Rows) -> None:
-        for lane in self._lanes.values():
+        for lane in call.active:
             lane.run(call)
 
     def _now(self, time: float, call: Rows) -> None:
@@ -457,6 +476,7 @@ class Learner:
                 self._drop(old, lane)
             self._order[entry.number] = lane, entry
             self._size += entry.size
+        call.active[lane] = None
         lane.predict(number, entry)
         if id is not None and (held := self._held.take(id, lane.name)) is not None:
             self._teach(lane, entry, self._index[held.label], call)
@@ -498,7 +518,7 @@ class Learner:
         if found:
             return "learned" if waiting else "repeated"
         if row is not None:
-            self._lane(name, call).learn(y, None, row, given)
+            self._learn(self._lane(name, call), y, call, row, given)
             return "learned"
         if self._wait > 0 and one.time is not None and id is not None:
             lane_name = name if named else None
@@ -525,7 +545,20 @@ class Learner:
         """The label of a prediction has come: no other one counts."""
         if lane.tells and entry.at >= 0:
             lane.run(call)
+        call.active[lane] = None
         lane.learn(y, entry, row, given)
+
+    def _learn(
+        self,
+        lane: Lane,
+        y: int,
+        call: Rows,
+        row: bytes | None = None,
+        given: Given | None = None,
+    ) -> None:
+        """A label without its prediction."""
+        call.active[lane] = None
+        lane.learn(y, None, row, given)
 
     def _let_go(self, late: Held, call: Rows) -> None:
         """A label whose prediction did not come."""
@@ -535,7 +568,7 @@ class Learner:
     def _alone(self, y: int, call: Rows) -> None:
         """A label without its prediction: where one corrector is all there is, the class mix."""
         if [*self._lanes] in ([], [ONLY]):
-            self._lane(ONLY, call).learn(y, None)
+            self._learn(self._lane(ONLY, call), y, call)
 
     # ---- the whole state
 
