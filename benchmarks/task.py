@@ -28,7 +28,7 @@ COLUMNS = ("c0", "c1", "c2", "c3")
 
 def records(m: int) -> list[list[Any]]:
     """Predictions and the labels of those of the batch before."""
-    from stream_can.stream.records import Record
+    from stream_can.messages.records import Record
 
     rng, found = np.random.default_rng(0), []
     for batch in range(BATCHES):
@@ -50,8 +50,8 @@ def records(m: int) -> list[list[Any]]:
 def work() -> dict[str, list[float]]:
     """{case: [microseconds, bytes]} of the package that this Python has."""
     from stream_can import Corrector
+    from stream_can.messages.records import Record
     from stream_can.stream.entry import entries, settings
-    from stream_can.stream.records import Record
     from stream_can.stream.replica import Replica
     from stream_can.stream.task import Task
 

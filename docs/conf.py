@@ -74,6 +74,7 @@ napoleon_custom_sections = ["Returns", "Yields"]  # prose: the signature says th
 
 REFERENCE = {
     "corrector": ["stream_can"],
+    "learner": ["stream_can.learner"],
     "scores": ["stream_can.scores"],
     "alarm": ["stream_can.trust.alarm"],
     "sparse": ["stream_can.sparse"],
@@ -86,11 +87,13 @@ REFERENCE = {
     "stream": [
         "stream_can.stream.task",
         "stream_can.stream.replica",
-        "stream_can.stream.messages",
-        "stream_can.stream.codecs.codec",
-        "stream_can.stream.fields",
-        "stream_can.stream.forms",
         "stream_can.stream.requests",
+    ],
+    "messages": [
+        "stream_can.messages.messages",
+        "stream_can.messages.codecs.codec",
+        "stream_can.messages.fields",
+        "stream_can.messages.forms",
     ],
     "pipe": ["stream_can.pipe"],
     "kafka": ["stream_can.kafka"],

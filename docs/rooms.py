@@ -20,19 +20,22 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"serve": (0, 1), "compare": (2, 4)},
     {"kafka": (0, 1), "pipe": (1, 2), "river": (3, 3.27), "sklearn": (3.27, 3.56)},
     {"kafka.watch": (0, 1)},
-    {"kafka.client": (0, 1)},
+    {"kafka.client": (0.3, 1)},
     {"report": (2, 3)},
     {"replay": (2, 3)},
     {"recording": (2, 2.65), "spark": (2.65, 3)},
-    {"stream": (0, 2.3), "learner": (2.3, 2.65), "calibration": (3.56, 4)},
-    {"trust": (0, 0.35), "sparse": (0.35, 0.7), "corrector": (0.7, 3.56), "scores": (3.56, 4)},
+    {"stream": (0, 0.7)},
+    {"messages": (0.3, 2.3), "learner": (2.3, 2.65), "calibration": (3.56, 4)},
+    {"column_scores": (3.56, 4)},
+    {"corrector": (0, 3.56), "scores": (3.56, 4)},
+    {"trust": (0, 0.5), "sparse": (0.5, 1)},
     {"method": (0, 3.56), "change": (3.56, 4)},
     {"snapshot": (0, 1.3), "errors": (1.3, 2.7), "version": (2.7, 4)},
 )
 """From the top: the rooms, and where in the picture they begin and end. A module imports from its
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
 
-USED_BY_ALL = {"change", "learner", "method", "scores", "trust", *FLOORS[-1]}
+USED_BY_ALL = {"change", "column_scores", "learner", "method", "scores", "trust", *FLOORS[-1]}
 """Rooms that need no arrow from everywhere; ``method`` keeps the one from the corrector."""
 
 GAP, WIDTH = 18, 215
@@ -130,14 +133,19 @@ def arrows(found: list[Import]) -> list[tuple[str, str]]:
     """
     edges = {(room(i.importer), room(i.imported)) for i in found}
     edges = {(a, b) for a, b in edges if a != b and a and b}
-    edges = {(a, b) for a, b in edges if b not in USED_BY_ALL or (a, b) == ("corrector", "method")}
     reach = {a: {b for c, b in edges if c == a} for a, _ in edges}
     for names in reversed(FLOORS):  # below first
         for a in names:
-            reach[a] = set().union(reach.get(a, set()), *(reach[b] for b in reach.get(a, ())))
-    return sorted(
-        (a, b) for a, b in edges if not any(b in reach[c] for c in reach[a] if (a, c) in edges)
-    )
+            reach[a] = set().union(
+                reach.get(a, set()), *(reach.get(b, set()) for b in reach.get(a, ()))
+            )
+    left = {
+        (a, b)
+        for a, b in edges
+        if not any(b in reach.get(c, ()) for c in reach[a] if (a, c) in edges)
+    }
+    corrects = {edge for edge in edges if edge == ("corrector", "method")}
+    return sorted({(a, b) for a, b in left if b not in USED_BY_ALL} | corrects)
 
 
 def draw(source: Path = SOURCE) -> str:

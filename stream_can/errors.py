@@ -5,8 +5,8 @@ StreamCANError
 ├── UnknownClass               (ValueError) a label is none of the classes
 ├── SnapshotMismatch           (ValueError) bytes that are no snapshot, or one of another corrector
 ├── recording.InvalidRecording (ValueError) a file that cannot be replayed
-├── stream.forms.BadMessage    (ValueError) a message that cannot be read
-│   └── stream.codecs.avro.AvroSchemaError  no record of an Avro schema can be read or answered
+├── messages.forms.BadMessage  (ValueError) a message that cannot be read
+│   └── messages.codecs.avro.AvroSchemaError  no record of an Avro schema can be read or answered
 ├── stream.entry.BadEntry      (ValueError) a record of the learned log that cannot be read
 ├── stream.entry.NewerEntry                 a record of the log that needs a newer release
 ├── stream.replica.BegunAnew                the learned log of a task began anew

@@ -43,8 +43,8 @@ def test_every_module_is_in_a_room():
         ("pipe/run.py", "from stream_can.pipe import BadLine", "through its own package's __init_"),
         (
             "stream/task.py",
-            "from stream_can.stream.records import X",
-            "a circle: stream.records ->",
+            "from stream_can.stream.sent import X",
+            "a circle: stream.sent ->",
         ),
         ("stream/task.py", "from stream_can.corrector import Corrector", None),
         ("errors.py", "from stream_can.scores import Scores", "errors may not import scores"),
@@ -55,11 +55,11 @@ def test_every_module_is_in_a_room():
         ),
         (
             "method/kernel.pyx",
-            "cdef f():\n    from stream_can.stream.numbers cimport (\n        a as b\n    )",
-            "method.kernel, line 2: method may not import stream",
+            "cdef f():\n    from stream_can.messages.numbers cimport (\n        a as b\n    )",
+            "method.kernel, line 2: method may not import messages",
         ),
-        ("stream/numbers.pyx", "cimport stream_can.pipe.run as x", "stream may not import pipe"),
-        ("stream/numbers.pyx", "from stream_can.corrector import Corrector  # ours", None),
+        ("messages/numbers.pyx", "cimport stream_can.pipe.run as x", "messages may not import pi"),
+        ("messages/numbers.pyx", "from stream_can.corrector import Corrector  # ours", None),
     ],
 )
 def test_a_wrong_import_is_found(file, line, fault, tmp_path):
@@ -67,7 +67,7 @@ def test_a_wrong_import_is_found(file, line, fault, tmp_path):
         copy = tmp_path / path.relative_to(rooms.SOURCE)
         copy.parent.mkdir(exist_ok=True, parents=True)
         copy.write_text("")
-    (tmp_path / "stream" / "records.py").write_text("import stream_can.stream.task")
+    (tmp_path / "stream" / "sent.py").write_text("import stream_can.stream.task")
     (tmp_path / file).write_text(line)
     said = rooms.faults(rooms.imports(tmp_path))
     assert len(said) == (fault is not None)

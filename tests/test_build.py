@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream_can.stream import numbers
+from stream_can.messages import numbers
 
 pytestmark = pytest.mark.fast
 

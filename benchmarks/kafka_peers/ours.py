@@ -36,9 +36,9 @@ from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.transaction import Transaction
 from stream_can.kafka.partitions import Partitions
+from stream_can.messages.messages import Messages, Prediction
+from stream_can.messages.records import Output, Result
 from stream_can.stream.lane import VERSION_HEADER, Lane
-from stream_can.stream.messages import Messages, Prediction
-from stream_can.stream.records import Output, Result
 from stream_can.stream.task import Task
 
 

@@ -86,8 +86,8 @@ def pipe_command(
     validation
         A file as replay takes it, with validation rows to fit; only for a new state.
     """
+    from stream_can.messages.fields import Fields
     from stream_can.pipe.run import pipe
-    from stream_can.stream.fields import Fields
 
     names = names_of(classes)
     with argument_errors():

@@ -8,13 +8,13 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_can.cli.terminal import text_console
+from stream_can.column_scores import ColumnScores
 from stream_can.replay.names import readable
 from stream_can.replay.noise import TriedNoise, noise_in_words
 from stream_can.replay.result import Replay
 from stream_can.replay.tried import Tried, worth_in_words
 from stream_can.replay.verdict import errors, judge
 from stream_can.scores import Scores
-from stream_can.stream.values import ColumnScores
 
 __all__ = ["show_replay"]
 

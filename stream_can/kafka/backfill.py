@@ -23,9 +23,9 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.kafka.worker import Worker
+from stream_can.messages.naming import LaneName
 from stream_can.scores import Scores
 from stream_can.stream import entry
-from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.task import Counts, Record, Task
 

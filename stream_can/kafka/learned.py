@@ -22,9 +22,9 @@ from stream_can.kafka.client.log import LogReader
 from stream_can.kafka.restore import settled
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
+from stream_can.messages.naming import LaneName
+from stream_can.messages.records import place
 from stream_can.stream import entry
-from stream_can.stream.naming import LaneName
-from stream_can.stream.records import place
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 

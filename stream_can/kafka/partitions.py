@@ -28,8 +28,8 @@ from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.metrics import Metrics
+from stream_can.messages.records import Output, place
 from stream_can.stream.entry import LaneMark, entries
-from stream_can.stream.records import Output, place
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.stream.records import (
+from stream_can.messages.records import (
     Counts,
     Output,
     Result,

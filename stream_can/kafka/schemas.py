@@ -10,11 +10,11 @@ from typing import Any
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError
 from stream_can.kafka.client.registry import RefusedSchema, Registry, UnknownSchema
 from stream_can.kafka.settings import Settings, SettingsError
-from stream_can.stream.codecs.codec import Codec
-from stream_can.stream.codecs.framing import HEAD, Key, SchemaText, key_of, shown
-from stream_can.stream.codecs.json import JsonCodec
-from stream_can.stream.messages import BadMessage, Formats
-from stream_can.stream.records import Headers
+from stream_can.messages.codecs.codec import Codec
+from stream_can.messages.codecs.framing import HEAD, Key, SchemaText, key_of, shown
+from stream_can.messages.codecs.json import JsonCodec
+from stream_can.messages.messages import BadMessage, Formats
+from stream_can.messages.records import Headers
 
 __all__ = ["Asked", "RegistryAway", "RegistrySchemas", "check", "formats"]
 
@@ -32,7 +32,7 @@ class RegistryAway(RetryError):
 
 
 class RegistrySchemas:
-    """Schemas of a registry; see :class:`stream_can.stream.codecs.framing.Schemas`.
+    """Schemas of a registry; see :class:`stream_can.messages.codecs.framing.Schemas`.
 
     Parameters
     ----------
@@ -122,16 +122,16 @@ def _codec(
     try:
         match format:
             case "avro":
-                from stream_can.stream.codecs.avro import AvroCodec
-                from stream_can.stream.codecs.single_object import SchemaFile
+                from stream_can.messages.codecs.avro import AvroCodec
+                from stream_can.messages.codecs.single_object import SchemaFile
 
                 return AvroCodec(schemas or SchemaFile(s.avro_schema or ""), **fields)
             case "json-schema":
-                from stream_can.stream.codecs.json_schema import JsonSchemaCodec
+                from stream_can.messages.codecs.json_schema import JsonSchemaCodec
 
                 return JsonSchemaCodec(schemas, **fields)
             case "protobuf":
-                from stream_can.stream.codecs.protobuf import ProtobufCodec
+                from stream_can.messages.codecs.protobuf import ProtobufCodec
 
                 return ProtobufCodec(
                     schemas,

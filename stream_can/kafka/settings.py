@@ -24,11 +24,11 @@ from msgspec import Meta
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.options import PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
+from stream_can.messages.fields import Fields
 from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
-from stream_can.stream.fields import Fields
 from stream_can.stream.identity import Identity
 
 Name = str | int | float

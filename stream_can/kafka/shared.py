@@ -18,7 +18,7 @@ from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
 from stream_can.kafka.client.readers import Readers
-from stream_can.stream.naming import LaneName
+from stream_can.messages.naming import LaneName
 from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.terms import Terms
 from stream_can.stream.writers import StoredWriters, Writers

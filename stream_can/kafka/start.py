@@ -13,12 +13,12 @@ import numpy as np
 from stream_can.corrector import Corrector
 from stream_can.kafka.schemas import formats
 from stream_can.kafka.settings import SEGMENTS_MB, Settings, SettingsError
+from stream_can.messages.messages import Messages
 from stream_can.method.asking import LabelRequests
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.snapshot import MAGIC, match, read
 from stream_can.stream.entry import FleetTerms
 from stream_can.stream.lanes import Fleet
-from stream_can.stream.messages import Messages
 from stream_can.stream.replica import Replica
 from stream_can.stream.sets import without_sets
 from stream_can.stream.task import Task

@@ -1,7 +1,7 @@
 """A corrector with memory: predictions go by under their ids, labels come back by id."""
 
-from stream_can.learner.lane import Lane
 from stream_can.learner.late import LateLabel
-from stream_can.learner.learner import Corrected, Learner
+from stream_can.learner.learner import Corrected
+from stream_can.learner.learner import Learner as Learner
 
-__all__ = ["Corrected", "Lane", "LateLabel", "Learner"]
+__all__ = ["Corrected", "LateLabel"]

@@ -18,12 +18,12 @@ import fastavro
 from fastavro.write import Writer
 
 from stream_can.errors import StreamCANError
+from stream_can.messages.codecs.avro import program_of
+from stream_can.messages.codecs.framing import Key, SchemaText
+from stream_can.messages.forms import BadMessage
+from stream_can.messages.records import Headers
 from stream_can.pipe.lines import MOST, Stop
 from stream_can.pipe.output import write_all
-from stream_can.stream.codecs.avro import program_of
-from stream_can.stream.codecs.framing import Key, SchemaText
-from stream_can.stream.forms import BadMessage
-from stream_can.stream.records import Headers
 
 __all__ = ["Container", "NoContainer"]
 
@@ -69,7 +69,7 @@ class Block(NamedTuple):
 
 
 class Container:
-    """The container file that is read; see :class:`stream_can.stream.codecs.framing.Schemas`.
+    """The container file that is read; see :class:`stream_can.messages.codecs.framing.Schemas`.
 
     Parameters
     ----------

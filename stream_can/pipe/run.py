@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from stream_can.errors import StreamCANError
+from stream_can.messages.codecs.codec import Codec
+from stream_can.messages.fields import Fields
+from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, write_lines
 from stream_can.pipe.statefile import locked, open_state
 from stream_can.pipe.work import BadLine, Reading, Run, Saver
-from stream_can.stream.codecs.codec import Codec
-from stream_can.stream.fields import Fields
-from stream_can.stream.messages import JSON, Formats, Messages
 
 __all__ = ["pipe"]
 
@@ -177,7 +177,7 @@ def open_container(source: BinaryIO, stop: Stop) -> Any:
 
 def avro_codec(container: Any, fields: Fields, *, asks: bool) -> Codec:
     """What reads its records; BadMessage where they cannot be answered."""
-    from stream_can.stream.codecs.avro import AvroCodec
+    from stream_can.messages.codecs.avro import AvroCodec
 
     codec = AvroCodec(container, fields.probs, fields.raw, asks=asks)
     container.head(codec.answer(container.schema(0)))

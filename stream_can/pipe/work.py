@@ -17,17 +17,17 @@ from stream_can import snapshot
 from stream_can.errors import StreamCANError
 from stream_can.learner import LateLabel
 from stream_can.learner.lane import ONLY, Name
+from stream_can.messages.columns import table
+from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
+from stream_can.messages.naming import Naming
+from stream_can.messages.opening import Opened, open_records
+from stream_can.messages.opening import Reading as HowRead
+from stream_can.messages.records import Record
 from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import State
 from stream_can.scores import Scores
-from stream_can.stream.columns import table
-from stream_can.stream.messages import BadMessage, Label, Messages, Prediction
-from stream_can.stream.naming import Naming
-from stream_can.stream.opening import Opened, open_records
-from stream_can.stream.opening import Reading as HowRead
-from stream_can.stream.records import Record
 from stream_can.trust.alarm import Episode
 
 __all__ = ["BadLine", "Reading", "Run", "Saver"]

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
+from stream_can.messages.forms import BadMessage, Forms, LabelScore, Probs
 from stream_can.recording.table import DATES, InvalidRecording, Times
-from stream_can.stream.forms import BadMessage, Forms, LabelScore, Probs
 
 __all__ = ["classes_of", "parsed", "rows_of", "times_of"]
 

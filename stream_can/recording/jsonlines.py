@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.messages.numbers import read_array
 from stream_can.recording.cells import times_of
 from stream_can.recording.source import Source
 from stream_can.recording.table import Batch, InvalidRecording, Names, Times
-from stream_can.stream.numbers import read_array
 
 __all__ = ["JsonTable"]
 

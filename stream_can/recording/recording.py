@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.messages.forms import Forms
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import ClassIndex, class_names
 from stream_can.method.prior import laplace
@@ -21,7 +22,6 @@ from stream_can.recording.formats import open_table
 from stream_can.recording.layout import column_of_rows, find_layout, may_hold, no_column
 from stream_can.recording.source import open_source
 from stream_can.recording.table import DATES, InvalidRecording, Names, Times
-from stream_can.stream.forms import Forms
 
 __all__ = ["Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "given_by"]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.column_scores import ColumnScores, outcomes
 from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
 from stream_can.replay.classes import ClassScores
@@ -16,7 +17,6 @@ from stream_can.replay.models import Models
 from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import Step
 from stream_can.scores import FLOOR, Scores
-from stream_can.stream.values import ColumnScores, outcomes
 from stream_can.trust.alarm import Alarm
 
 __all__ = ["Moment", "Replay"]

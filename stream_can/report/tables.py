@@ -6,11 +6,11 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
+from stream_can.column_scores import ColumnScores
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.verdict import errors
 from stream_can.scores import Scores
-from stream_can.stream.values import ColumnScores
 
 __all__ = ["classes", "facts", "paths", "tiles", "values"]
 

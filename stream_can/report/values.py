@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from stream_can.column_scores import ColumnScores
 from stream_can.replay.names import readable
 from stream_can.report.svg import AFTER, INK, MUTED, Key
-from stream_can.stream.values import ColumnScores
 
 __all__ = ["gains"]
 

@@ -30,10 +30,10 @@ import msgspec
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import shared
-from stream_can.stream.columns import Given
+from stream_can.messages.columns import Given
+from stream_can.messages.naming import LaneName
+from stream_can.messages.records import Record
 from stream_can.stream.entry import BadEntry, NewerEntry
-from stream_can.stream.naming import LaneName
-from stream_can.stream.records import Record
 from stream_can.stream.replica import Replica
 from stream_can.version import __version__
 

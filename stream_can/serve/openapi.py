@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from stream_can.messages.codecs.codec import SET
 from stream_can.serve.settings import ServeSettings
-from stream_can.stream.codecs.codec import SET
 from stream_can.version import __version__
 
 if TYPE_CHECKING:

@@ -26,6 +26,9 @@ from stream_can.kafka.start import Start
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.look import Look
 from stream_can.kafka.watch.metrics import Metrics
+from stream_can.messages.messages import BadMessage
+from stream_can.messages.naming import LaneName
+from stream_can.messages.records import Output, Record, Result, place
 from stream_can.method.state import rows_at_once
 from stream_can.serve.journal import (
     LOG,
@@ -40,10 +43,7 @@ from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.together import Together
 from stream_can.stream import entry
 from stream_can.stream.entry import entries
-from stream_can.stream.messages import BadMessage
-from stream_can.stream.naming import LaneName
 from stream_can.stream.recent import Recent
-from stream_can.stream.records import Output, Record, Result, place
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import RequestMessage
 from stream_can.stream.task import Task

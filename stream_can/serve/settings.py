@@ -14,8 +14,8 @@ from msgspec import Meta
 
 from stream_can.kafka import loading, settings
 from stream_can.kafka.settings import Option, Settings
+from stream_can.messages.fields import HEADER
 from stream_can.method.settings import SETTINGS
-from stream_can.stream.fields import HEADER
 
 __all__ = ["LABELS", "ServeSettings", "load", "options"]
 

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from stream_can.kafka.start import Start
+from stream_can.messages.records import Record
 from stream_can.serve.journal import Away, Journal, Shared, StateError
 from stream_can.serve.replicas import Topics
 from stream_can.serve.settings import LABELS, ServeSettings
-from stream_can.stream.records import Record
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.column_scores import HITS, LOSSES, ColumnScores, outcomes
 from stream_can.corrector import Corrector
+from stream_can.messages.columns import Given, Table, table
+from stream_can.messages.messages import Label, Prediction
+from stream_can.messages.records import Output
 from stream_can.method.receipts import ROWS, gave, gave_row, joined
 from stream_can.scores import Scores
-from stream_can.stream.columns import Given, Table, table
 from stream_can.stream.entry import OpenPart
-from stream_can.stream.messages import Label, Prediction
 from stream_can.stream.recent import Recent, raw_bytes, row_bytes
-from stream_can.stream.records import Output
-from stream_can.stream.values import HITS, LOSSES, ColumnScores, outcomes
 from stream_can.trust.sets import Ticket
 
 __all__ = ["Batch", "Watched"]

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.messages.columns import Given, Table, length
+from stream_can.messages.naming import LaneName
 from stream_can.method import receipts
 from stream_can.method import sums as decayed
 from stream_can.method.checks import checked
-from stream_can.stream.columns import Given, Table, length
 from stream_can.stream.identity import Identity
-from stream_can.stream.naming import LaneName
 from stream_can.stream.sets import LogSets, Opened, Told, learn, opened_sets, packed_sets
 from stream_can.trust.sets import Belief, PredictionSets
 from stream_can.version import __version__

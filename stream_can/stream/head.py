@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
-from stream_can.stream.records import Counts
+from stream_can.messages.records import Counts
 from stream_can.version import __version__
 
 __all__ = ["FORMAT", "TaskHead", "read_head"]

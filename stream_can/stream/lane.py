@@ -13,18 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.column_scores import ColumnScores
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
-from stream_can.method.asking import LabelRequest, LabelRequests
-from stream_can.method.receipts import blank
-from stream_can.method.rows import rounded
-from stream_can.scores import Scores
-from stream_can.stream.batch import Batch, SetOf, Watched
-from stream_can.stream.columns import table
-from stream_can.stream.entry import LaneMark, OpenPart
-from stream_can.stream.fields import Fields
-from stream_can.stream.marks import Marks
-from stream_can.stream.messages import (
+from stream_can.messages.columns import table
+from stream_can.messages.fields import Fields
+from stream_can.messages.messages import (
     JSON,
     BadMessage,
     Formats,
@@ -32,15 +26,21 @@ from stream_can.stream.messages import (
     Messages,
     Prediction,
 )
-from stream_can.stream.naming import UNNAMED, LaneName
-from stream_can.stream.opening import Opened, Reading, open_records
+from stream_can.messages.naming import UNNAMED, LaneName
+from stream_can.messages.opening import Opened, Reading, open_records
+from stream_can.messages.records import Header, Output, Source, headers_of
+from stream_can.method.asking import LabelRequest, LabelRequests
+from stream_can.method.receipts import blank
+from stream_can.method.rows import rounded
+from stream_can.scores import Scores
+from stream_can.stream.batch import Batch, SetOf, Watched
+from stream_can.stream.entry import LaneMark, OpenPart
+from stream_can.stream.marks import Marks
 from stream_can.stream.recent import Bound, Recent, RecentPredictions
-from stream_can.stream.records import Header, Output, Source, headers_of
 from stream_can.stream.replica import BegunAnew, Replica
 from stream_can.stream.requests import OpenRequests, request_record
 from stream_can.stream.sent import sent_rows
 from stream_can.stream.sets import Told, sets_under
-from stream_can.stream.values import ColumnScores
 from stream_can.trust.sets import PredictionSets, Ticket
 from stream_can.version import __version__
 

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
+from stream_can.messages.messages import BadMessage, Label
+from stream_can.messages.naming import LaneName, Naming
+from stream_can.messages.opening import BOTH_NULL, Opened, Reading
+from stream_can.messages.records import Output, Source
 from stream_can.scores import FLOOR
 from stream_can.stream.entry import LaneMark, OpenPart
 from stream_can.stream.lane import Lane
-from stream_can.stream.messages import BadMessage, Label
-from stream_can.stream.naming import LaneName, Naming
-from stream_can.stream.opening import BOTH_NULL, Opened, Reading
 from stream_can.stream.recent import Bound, Recent
-from stream_can.stream.records import Output, Source
 from stream_can.stream.replica import Replica
 from stream_can.stream.versions import Comparison, Pair, Versions
 

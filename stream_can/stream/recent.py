@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import SnapshotMismatch
+from stream_can.messages.columns import Given, length
 from stream_can.method.checks import bad_rows
 from stream_can.method.receipts import ROWS, blank, kept, size
-from stream_can.stream.columns import Given, length
 from stream_can.stream.marks import Marks
 from stream_can.trust.sets import Ticket
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.messages.naming import UNNAMED, LaneName
+from stream_can.messages.records import Source, place
 from stream_can.stream import entry
-from stream_can.stream.naming import UNNAMED, LaneName
-from stream_can.stream.records import Source, place
 from stream_can.stream.sets import sets_under
 from stream_can.stream.terms import Terms
 from stream_can.stream.writers import Writers

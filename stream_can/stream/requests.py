@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from stream_can.messages.records import Header, Output
 from stream_can.method.asking import LabelRequest
-from stream_can.stream.records import Header, Output
 
 __all__ = [
     "MARK_SIZE", "REASON_HEADER",

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
+from stream_can.messages.messages import BadMessage, Messages
+from stream_can.messages.records import Source
 from stream_can.method.checks import bad_rows
 from stream_can.method.rows import divided
-from stream_can.stream.messages import BadMessage, Messages
-from stream_can.stream.records import Source
 
 __all__ = ["Sent", "sent_rows"]
 

@@ -47,23 +47,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can import snapshot
+from stream_can.column_scores import ColumnScores
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
-from stream_can.method.asking import LabelRequests
-from stream_can.method.promise import miss_of
-from stream_can.scores import Scores
-from stream_can.stream.batch import Watched
-from stream_can.stream.entry import LaneMark, OpenPart
-from stream_can.stream.fields import Fields
-from stream_can.stream.head import FORMAT, read_head
-from stream_can.stream.lane import Lane
-from stream_can.stream.lanes import Fleet, Lanes, Several
-from stream_can.stream.marks import Marks
-from stream_can.stream.messages import JSON, Formats, Label, Messages, Prediction
-from stream_can.stream.naming import LaneName, Naming
-from stream_can.stream.opening import Reading
-from stream_can.stream.recent import Bound
-from stream_can.stream.records import (
+from stream_can.messages.fields import Fields
+from stream_can.messages.messages import JSON, Formats, Label, Messages, Prediction
+from stream_can.messages.naming import LaneName, Naming
+from stream_can.messages.opening import Reading
+from stream_can.messages.records import (
     Counts,
     Output,
     Record,
@@ -73,10 +64,19 @@ from stream_can.stream.records import (
     headers_of,
     place,
 )
+from stream_can.method.asking import LabelRequests
+from stream_can.method.promise import miss_of
+from stream_can.scores import Scores
+from stream_can.stream.batch import Watched
+from stream_can.stream.entry import LaneMark, OpenPart
+from stream_can.stream.head import FORMAT, read_head
+from stream_can.stream.lane import Lane
+from stream_can.stream.lanes import Fleet, Lanes, Several
+from stream_can.stream.marks import Marks
+from stream_can.stream.recent import Bound
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import MARK_SIZE
 from stream_can.stream.sets import sets_under
-from stream_can.stream.values import ColumnScores
 from stream_can.trust.sets import PredictionSets
 
 __all__ = ["Counts", "Output", "Record", "Result", "Task"]
@@ -90,7 +90,7 @@ class Task:
     corrector
         The corrector to start from, which the task owns from now on; or the replica of a learned
         log, which it shares. Its columns are where the messages have them, see
-        ``stream_can.stream.columns``.
+        ``stream_can.messages.columns``.
     fields
         Where in the messages everything is.
     formats

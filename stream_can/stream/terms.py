@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from stream_can.corrector import Corrector
+from stream_can.messages.records import Source
 from stream_can.method.promise import miss_of
 from stream_can.stream.entry import BadEntry, FleetTerms, LogEntry
 from stream_can.stream.identity import Identity
-from stream_can.stream.records import Source
 
 __all__ = ["Terms", "digest"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.change import Changes, change
+from stream_can.messages.naming import LaneName
 from stream_can.scores import FLOOR
-from stream_can.stream.naming import LaneName
 from stream_can.stream.recent import Recent
 
 __all__ = ["Comparison", "Pair", "Versions"]

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.messages.naming import LaneName
 from stream_can.stream.marks import Marks
-from stream_can.stream.naming import LaneName
 
 __all__ = ["StoredWriters", "Writers"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import fastavro
 
-from stream_can.stream.codecs.framing import Key, SchemaText, key_of
-from stream_can.stream.forms import BadMessage
+from stream_can.messages.codecs.framing import Key, SchemaText, key_of
+from stream_can.messages.forms import BadMessage
 
 
 class InMemory:

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector, InvalidPrediction, UnknownClass
+from stream_can.messages.codecs.avro import AvroCodec, output_schema
+from stream_can.messages.codecs.framing import SchemaText
+from stream_can.messages.codecs.json import JsonCodec
+from stream_can.messages.codecs.single_object import SchemaFile, single
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
+from stream_can.messages.records import Record
 from stream_can.method.asking import LabelRequests
-from stream_can.stream.codecs.avro import AvroCodec, output_schema
-from stream_can.stream.codecs.framing import SchemaText
-from stream_can.stream.codecs.json import JsonCodec
-from stream_can.stream.codecs.single_object import SchemaFile, single
-from stream_can.stream.messages import BadMessage, Fields, Formats, Messages
-from stream_can.stream.records import Record
 from stream_can.stream.task import Task
 from tests.codecs.schemas import InMemory, decoded, encoded
 from tests.examples import examples

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_can.stream.codecs.avro import output_schema
-from stream_can.stream.codecs.framing import SchemaText
+from stream_can.messages.codecs.avro import output_schema
+from stream_can.messages.codecs.framing import SchemaText
 
 pytestmark = pytest.mark.fast
 

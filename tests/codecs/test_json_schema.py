@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
-from stream_can.stream.codecs.framing import SchemaText
-from stream_can.stream.codecs.json_schema import JsonSchemaCodec, output_schema
-from stream_can.stream.messages import BadMessage, Fields, Formats, Messages
-from stream_can.stream.records import Record
+from stream_can.messages.codecs.framing import SchemaText
+from stream_can.messages.codecs.json_schema import JsonSchemaCodec, output_schema
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
+from stream_can.messages.records import Record
 from stream_can.stream.task import Task
 from tests.codecs.schemas import InMemory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf import descriptor_pb2
 
-from stream_can.stream.codecs.proto_source import source
+from stream_can.messages.codecs.proto_source import source
 
 pytestmark = pytest.mark.fast
 

@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector, InvalidPrediction, UnknownClass
+from stream_can.messages.codecs.framing import GUID_HEADER, SchemaText
+from stream_can.messages.codecs.protobuf import ProtobufCodec
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
+from stream_can.messages.records import Record
 from stream_can.method.asking import LabelRequests
-from stream_can.stream.codecs.framing import GUID_HEADER, SchemaText
-from stream_can.stream.codecs.protobuf import ProtobufCodec
-from stream_can.stream.messages import BadMessage, Fields, Formats, Messages
-from stream_can.stream.records import Record
 from stream_can.stream.task import Task
 from tests.codecs.schemas import InMemory
 

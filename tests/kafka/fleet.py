@@ -19,8 +19,8 @@ import numpy as np
 
 from stream_can.kafka import Settings
 from stream_can.kafka.start import Start
+from stream_can.messages.naming import LaneName
 from stream_can.stream import entry
-from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Replica
 from tests.kafka import streams
 from tests.kafka.streams import STAMP, App, label

@@ -19,7 +19,7 @@ from kafka.record.util import calc_crc32c
 
 from stream_can.kafka.client import appending, unpacking
 from stream_can.kafka.client.guards import DamagedBatch
-from stream_can.stream.records import Output
+from stream_can.messages.records import Output
 
 pytestmark = pytest.mark.fast
 

@@ -15,7 +15,7 @@ from stream_can.kafka.client import appending
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.stream.records import Output
+from stream_can.messages.records import Output
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, label, prediction, run_once
 from tests.kafka.topics import produce, read

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stream_can.stream.records import Record
+from stream_can.messages.records import Record
 from tests.kafka import formats
 from tests.kafka.broker.broker import HERE, Broker, Served, jars, libraries
 from tests.kafka.streams import App, label, prediction, run_once

@@ -24,7 +24,7 @@ from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.labelling.pending import PendingRequests
 from stream_can.kafka.labelling.server import LabellingServer
 from stream_can.kafka.settings import Settings
-from stream_can.stream.fields import Fields
+from stream_can.messages.fields import Fields
 from stream_can.stream.task import Record, Task
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker

@@ -20,7 +20,7 @@ from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
 from stream_can.kafka.settings import ModelSettings
 from stream_can.kafka.watch.status import Status
-from stream_can.stream.naming import LaneName
+from stream_can.messages.naming import LaneName
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser
 from tests.cli.command import stream_can as command

@@ -26,6 +26,7 @@ from rich.console import Console
 from stream_can import Corrector
 from stream_can.cli.main import main
 from stream_can.cli.watch import laid_out
+from stream_can.column_scores import ColumnScores, outcomes
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.history import History, Ring, Slots
 from stream_can.kafka.watch.letters import KEPT, letter, without_payload
@@ -35,9 +36,8 @@ from stream_can.kafka.watch.metrics import Committed, Metrics
 from stream_can.kafka.watch.port import Port
 from stream_can.kafka.watch.shown import shown
 from stream_can.kafka.watch.status import Status
-from stream_can.stream.records import Counts, Output, Record
+from stream_can.messages.records import Counts, Output, Record
 from stream_can.stream.replica import Replica
-from stream_can.stream.values import ColumnScores, outcomes
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.served import answer, ready

@@ -25,9 +25,9 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from stream_can import Corrector
 from stream_can.kafka import SettingsError, shared
+from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.serve import load
 from stream_can.stream import entry
-from stream_can.stream.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker

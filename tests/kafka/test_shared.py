@@ -7,7 +7,7 @@ import pytest
 from stream_can import Corrector
 from stream_can.kafka import restore
 from stream_can.kafka.shared import is_shared, key, nearest_first, pack, unpack
-from stream_can.stream.naming import UNNAMED, LaneName
+from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Replica
 from stream_can.stream.terms import Terms
 from stream_can.stream.writers import Writers

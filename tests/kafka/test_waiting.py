@@ -9,7 +9,7 @@ import pytest
 
 from stream_can.kafka import waiting as waiting_module
 from stream_can.kafka.waiting import MOST_BYTES, Waiting
-from stream_can.stream.records import Record
+from stream_can.messages.records import Record
 
 pytestmark = pytest.mark.fast
 

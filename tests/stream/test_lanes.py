@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector, LabelRequests
+from stream_can.messages.fields import Fields
+from stream_can.messages.naming import LaneName
 from stream_can.stream import entry
 from stream_can.stream.entry import FleetTerms
-from stream_can.stream.fields import Fields
 from stream_can.stream.head import read_head
 from stream_can.stream.identity import Identity
 from stream_can.stream.lanes import Fleet
-from stream_can.stream.naming import LaneName
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
 from stream_can.stream.versions import Comparison

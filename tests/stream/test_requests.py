@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector, LabelRequests
-from stream_can.stream.fields import Fields
+from stream_can.messages.fields import Fields
 from stream_can.stream.requests import REASON_HEADER, RequestMessage
 from stream_can.stream.task import Task
 from tests.stream.records import CLASSES, bare, batches, label, new, prediction, record_streams

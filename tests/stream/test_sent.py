@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
+from stream_can.messages.fields import Fields
+from stream_can.messages.records import Output, Record
 from stream_can.method.asking import LabelRequests
-from stream_can.stream.fields import Fields
-from stream_can.stream.records import Output, Record
 from stream_can.stream.task import Task
 
 CLASSES = ["a", "b", "c"]

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, LabelRequests, SnapshotMismatch
 from stream_can.kafka import shared
+from stream_can.messages.fields import Fields
+from stream_can.messages.naming import LaneName
+from stream_can.messages.records import Record
 from stream_can.method.promise import miss_of
 from stream_can.stream import entry
 from stream_can.stream.entry import FleetTerms, entries
-from stream_can.stream.fields import Fields
 from stream_can.stream.identity import Identity
 from stream_can.stream.lanes import Fleet
-from stream_can.stream.naming import LaneName
-from stream_can.stream.records import Record
 from stream_can.stream.replica import Replica
 from stream_can.stream.sets import LogSets, Told, opened_sets, packed_sets
 from stream_can.stream.task import Task

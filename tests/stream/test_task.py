@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import stream_can
 from stream_can import Corrector, SnapshotMismatch, snapshot
+from stream_can.messages.fields import Fields
 from stream_can.stream import entry
-from stream_can.stream.fields import Fields
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Record, Task
 from tests.stream.records import (

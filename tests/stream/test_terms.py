@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from stream_can import Corrector
+from stream_can.messages.records import Record
 from stream_can.stream import entry
 from stream_can.stream.identity import Identity
-from stream_can.stream.records import Record
 from stream_can.stream.replica import Replica
 from stream_can.stream.terms import Terms
 

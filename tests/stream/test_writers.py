@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.errors import SnapshotMismatch
+from stream_can.messages.naming import UNNAMED, LaneName
+from stream_can.messages.records import Record
 from stream_can.method.receipts import gave
 from stream_can.stream import entry
 from stream_can.stream.entry import FleetTerms, LaneMark, OpenPart, entries
 from stream_can.stream.identity import Identity
-from stream_can.stream.naming import UNNAMED, LaneName
-from stream_can.stream.records import Record
 from stream_can.stream.replica import Replica
 from stream_can.stream.writers import MOST_WRITERS, WINDOW, StoredWriters, Writers
 

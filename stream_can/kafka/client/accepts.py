@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from stream_can.kafka.client.options import MESSAGE_BYTES
-from stream_can.stream.records import Output
+from stream_can.messages.records import Output
 
 OVERHEAD_BYTES = 1_024
 """What a batch with one record weighs beside its key, value and headers, generously."""

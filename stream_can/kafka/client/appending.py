@@ -17,7 +17,7 @@ from kafka.producer.future import FutureRecordMetadata
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from stream_can.stream.records import Header, Output
+from stream_can.messages.records import Header, Output
 
 PARTS: dict[str, tuple[str, ...]] = {
     "": ("_accumulator", "_sender", "_transaction_manager"),

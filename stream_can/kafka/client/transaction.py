@@ -28,7 +28,7 @@ from stream_can.kafka.client.guards import (
     within,
 )
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
-from stream_can.stream.records import Output
+from stream_can.messages.records import Output
 
 
 class Offset(NamedTuple):

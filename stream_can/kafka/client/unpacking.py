@@ -21,7 +21,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from stream_can.kafka.client.guards import DamagedBatch
-from stream_can.stream.records import Record
+from stream_can.messages.records import Record
 
 log = logging.getLogger(__name__)
 

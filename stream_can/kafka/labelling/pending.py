@@ -23,8 +23,8 @@ from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError,
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
-from stream_can.stream.fields import HEADER
-from stream_can.stream.messages import BadMessage, Messages
+from stream_can.messages.fields import HEADER
+from stream_can.messages.messages import BadMessage, Messages
 from stream_can.stream.requests import RequestMessage
 
 __all__ = ["NotOpen", "Pending", "PendingRequests"]

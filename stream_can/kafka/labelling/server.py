@@ -31,7 +31,7 @@ from stream_can.errors import UnknownClass
 from stream_can.kafka.client.guards import ClientError, DeniedError
 from stream_can.kafka.labelling.pending import NotOpen, Pending
 from stream_can.kafka.watch.server import Handler, Server
-from stream_can.stream.codecs.codec import ASKED
+from stream_can.messages.codecs.codec import ASKED
 
 __all__ = ["LabellingServer"]
 

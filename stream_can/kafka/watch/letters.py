@@ -7,7 +7,7 @@ from collections.abc import Container
 
 from msgspec import Struct
 
-from stream_can.stream.records import Output
+from stream_can.messages.records import Output
 
 KEPT = 20
 QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.change import Change
+from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
 from stream_can.corrector import Corrector
 from stream_can.kafka.watch.health import Health
 from stream_can.kafka.watch.history import Slots
@@ -37,9 +38,8 @@ from stream_can.kafka.watch.status import (
     Worse,
 )
 from stream_can.kafka.watch.table import age
-from stream_can.stream.naming import UNNAMED, LaneName
+from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Begun, Replica
-from stream_can.stream.values import HEAVIEST, ColumnScores, ValueScores
 from stream_can.stream.versions import Comparison, Pair
 from stream_can.trust.alarm import Alarm
 from stream_can.version import __version__

@@ -18,17 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
+from stream_can.column_scores import ColumnScores
 from stream_can.kafka.watch import table
 from stream_can.kafka.watch.history import History
 from stream_can.kafka.watch.letters import KEPT, Letter, letter
 from stream_can.kafka.watch.table import SIDES, Commit
+from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.stream.batch import Watched
 from stream_can.stream.lane import MOST_VALUES
-from stream_can.stream.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Replica
 from stream_can.stream.requests import reason_of
 from stream_can.stream.task import Result, Task
-from stream_can.stream.values import ColumnScores
 from stream_can.stream.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.trust.alarm import Alarm
 from stream_can.version import __version__

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import fastavro
 
-from stream_can.stream.codecs.framing import Key, SchemaText
-from stream_can.stream.forms import BadMessage
+from stream_can.messages.codecs.framing import Key, SchemaText
+from stream_can.messages.forms import BadMessage
 
 if TYPE_CHECKING:
-    from stream_can.stream.records import Headers
+    from stream_can.messages.records import Headers
 
 __all__ = ["SchemaFile", "single"]
 

@@ -28,9 +28,9 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.stream.codecs.codec import ASKED
-from stream_can.stream.codecs.framing import GUID_HEADER, Key, Schemas, SchemaText, shown
-from stream_can.stream.codecs.walk import (
+from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.framing import GUID_HEADER, Key, Schemas, SchemaText, shown
+from stream_can.messages.codecs.walk import (
     Kind,
     Walker,
     place_map,
@@ -38,11 +38,11 @@ from stream_can.stream.codecs.walk import (
     read_map,
     read_numbers,
 )
-from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
+from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
 
 if TYPE_CHECKING:
-    from stream_can.stream.codecs.codec import Prediction
-    from stream_can.stream.records import Headers
+    from stream_can.messages.codecs.codec import Prediction
+    from stream_can.messages.records import Headers
 
     Row = array[float]
 

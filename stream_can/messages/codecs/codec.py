@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from stream_can.stream.columns import Given
-from stream_can.stream.forms import Form, Forms
+from stream_can.messages.columns import Given
+from stream_can.messages.forms import Form, Forms
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stream_can.stream.codecs.framing import Key, SchemaText
-    from stream_can.stream.records import Headers
+    from stream_can.messages.codecs.framing import Key, SchemaText
+    from stream_can.messages.records import Headers
 
     Row = array[float]
 else:

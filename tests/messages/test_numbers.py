@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stream_can.stream import numbers
+from stream_can.messages import numbers
 
 pytestmark = pytest.mark.fast
 

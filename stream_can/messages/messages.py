@@ -1,9 +1,9 @@
 """A message <-> a row, a label.
 
 A prediction is a message with the probabilities in one field, in one of the forms of
-:mod:`stream_can.stream.forms`. It is written back as the same message with the corrected
+:mod:`stream_can.messages.forms`. It is written back as the same message with the corrected
 probabilities in that field, in the same form, and the original beside it; every other value stays
-as it is. How that is done is its format's: see :mod:`stream_can.stream.codecs`.
+as it is. How that is done is its format's: see :mod:`stream_can.messages.codecs`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
+from stream_can.messages.codecs.codec import ASKED, Codec, Prediction
+from stream_can.messages.codecs.json import UNREADABLE, JsonCodec
+from stream_can.messages.columns import Columns, Given, header_bytes
+from stream_can.messages.fields import HEADER, Fields
+from stream_can.messages.forms import BadMessage, Forms, Largest
 from stream_can.method.classes import ClassIndex
-from stream_can.stream.codecs.codec import ASKED, Codec, Prediction
-from stream_can.stream.codecs.json import UNREADABLE, JsonCodec
-from stream_can.stream.columns import Columns, Given, header_bytes
-from stream_can.stream.fields import HEADER, Fields
-from stream_can.stream.forms import BadMessage, Forms, Largest
 
 if TYPE_CHECKING:
-    from stream_can.stream.records import Headers
+    from stream_can.messages.records import Headers
 
     Row = array[float]
 else:
@@ -78,7 +78,7 @@ class Messages:
     train
         The training prior, shape (m,), for what the k largest leave; uniform where not given.
     columns
-        The declared columns; see ``stream_can.stream.columns``.
+        The declared columns; see ``stream_can.messages.columns``.
     formats
         In which the messages come.
 

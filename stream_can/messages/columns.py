@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stream_can.messages.fields import HEADER
 from stream_can.method.segments import text_of
-from stream_can.stream.fields import HEADER
 
 if TYPE_CHECKING:
-    from stream_can.stream.records import Headers
+    from stream_can.messages.records import Headers
 
 __all__ = ["Columns", "Given", "Table", "header_bytes", "length", "table"]
 

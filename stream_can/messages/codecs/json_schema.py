@@ -15,14 +15,14 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from stream_can.stream.codecs.codec import ASKED
-from stream_can.stream.codecs.framing import GUID_HEADER, Key, Schemas, SchemaText, shown
-from stream_can.stream.codecs.json import JsonCodec
-from stream_can.stream.forms import BadMessage
+from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.framing import GUID_HEADER, Key, Schemas, SchemaText, shown
+from stream_can.messages.codecs.json import JsonCodec
+from stream_can.messages.forms import BadMessage
 
 if TYPE_CHECKING:
-    from stream_can.stream.codecs.codec import Prediction
-    from stream_can.stream.records import Headers
+    from stream_can.messages.codecs.codec import Prediction
+    from stream_can.messages.records import Headers
 
 __all__ = ["JsonSchemaCodec", "output_schema"]
 

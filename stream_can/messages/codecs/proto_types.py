@@ -12,8 +12,8 @@ from google.protobuf import (  # type: ignore[import-untyped]
 )
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from stream_can.stream.codecs.codec import ASKED
-from stream_can.stream.codecs.proto_shapes import (
+from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.proto_shapes import (
     F,
     NumberMap,
     NumberMessage,

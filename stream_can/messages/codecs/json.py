@@ -16,14 +16,14 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.stream.codecs.codec import ASKED, SET
-from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore
-from stream_can.stream.numbers import array_texts, read_array
+from stream_can.messages.codecs.codec import ASKED, SET
+from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore
+from stream_can.messages.numbers import array_texts, read_array
 
 if TYPE_CHECKING:
-    from stream_can.stream.codecs.codec import Prediction
-    from stream_can.stream.codecs.framing import Key, SchemaText
-    from stream_can.stream.records import Headers
+    from stream_can.messages.codecs.codec import Prediction
+    from stream_can.messages.codecs.framing import Key, SchemaText
+    from stream_can.messages.records import Headers
 
     Row = array[float]
 

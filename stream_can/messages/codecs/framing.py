@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
-from stream_can.stream.columns import header_bytes
-from stream_can.stream.forms import BadMessage
+from stream_can.messages.columns import header_bytes
+from stream_can.messages.forms import BadMessage
 
 if TYPE_CHECKING:
-    from stream_can.stream.records import Headers
+    from stream_can.messages.records import Headers
 
 __all__ = ["GUID_HEADER", "Key", "SchemaText", "Schemas", "key_of", "shown"]
 

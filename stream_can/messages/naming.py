@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stream_can.stream.columns import Columns
-from stream_can.stream.fields import Fields
-from stream_can.stream.forms import BadMessage
+from stream_can.messages.columns import Columns
+from stream_can.messages.fields import Fields
+from stream_can.messages.forms import BadMessage
 
 if TYPE_CHECKING:
-    from stream_can.stream.records import Headers
+    from stream_can.messages.records import Headers
 
 Names = tuple[str | None, str | None]
 """Model and version, as far as they are given."""

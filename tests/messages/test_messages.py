@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_can import UnknownClass
-from stream_can.stream.messages import BadMessage, Fields, Messages
-from stream_can.stream.records import Record, error_headers
+from stream_can.messages.messages import BadMessage, Fields, Messages
+from stream_can.messages.records import Record, error_headers
 
 pytestmark = pytest.mark.fast
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector
+from stream_can.messages.fields import Fields
+from stream_can.messages.forms import Forms
+from stream_can.messages.messages import Messages
 from stream_can.method.rows import divided, rounded
-from stream_can.stream.fields import Fields
-from stream_can.stream.forms import Forms
-from stream_can.stream.messages import Messages
 from stream_can.stream.task import Record, Task
 
 pytestmark = pytest.mark.fast

@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import UnknownClass
-from stream_can.method.classes import json_name
-from stream_can.stream.codecs.codec import ASKED
-from stream_can.stream.codecs.framing import GUID, GUID_HEADER, Key, Schemas, SchemaText, shown
-from stream_can.stream.codecs.proto_shapes import (
+from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.framing import GUID, GUID_HEADER, Key, Schemas, SchemaText, shown
+from stream_can.messages.codecs.proto_shapes import (
     INTEGERS,
     Entries,
     F,
@@ -45,14 +44,15 @@ from stream_can.stream.codecs.proto_shapes import (
     repeats,
     require_shape,
 )
-from stream_can.stream.codecs.proto_source import source
-from stream_can.stream.codecs.proto_types import messages_of, output_types
-from stream_can.stream.columns import header_bytes
-from stream_can.stream.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
+from stream_can.messages.codecs.proto_source import source
+from stream_can.messages.codecs.proto_types import messages_of, output_types
+from stream_can.messages.columns import header_bytes
+from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
+from stream_can.method.classes import json_name
 
 if TYPE_CHECKING:
-    from stream_can.stream.codecs.codec import Prediction
-    from stream_can.stream.records import Headers
+    from stream_can.messages.codecs.codec import Prediction
+    from stream_can.messages.records import Headers
 
     Row = array[float]
 

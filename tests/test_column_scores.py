@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector
+from stream_can.column_scores import ColumnScores, outcomes
 from stream_can.method.asking import LabelRequests
 from stream_can.stream.lane import MOST_VALUES
 from stream_can.stream.task import Task
-from stream_can.stream.values import ColumnScores, outcomes
 from tests.stream.records import (
     CLASSES,
     COLUMNS,

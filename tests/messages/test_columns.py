@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
-from stream_can.stream.columns import LONGEST
-from stream_can.stream.fields import Fields
-from stream_can.stream.messages import Messages
+from stream_can.messages.columns import LONGEST
+from stream_can.messages.fields import Fields
+from stream_can.messages.messages import Messages
 from stream_can.stream.recent import RecentPredictions
 from stream_can.stream.task import Task
 from tests.stream.records import label, prediction

@@ -2,7 +2,7 @@
 
 What a format knows is where in a message something stands, what numbers are there, and how they are
 replaced. What it means (a row of the classes, a label, an id, the name of a model) is the same in
-all formats, and stands in :mod:`stream_can.stream.messages`.
+all formats, and stands in :mod:`stream_can.messages.messages`.
 
 - ``codec``: what each of them can do
 - ``json``: JSON objects

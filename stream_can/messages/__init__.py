@@ -1,0 +1,1 @@
+"""Bytes to rows, ids, labels and columns, and back."""
