@@ -43,12 +43,12 @@ exclude_patterns = ["package.md"]  # what a package index shows
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(?!stream_can).*"),  # types in signatures: mostly of other packages
-    ("py:class", r"stream_can\.stream\.records\.Source"),  # whatever has a record's attributes
-    ("py:class", r"stream_can\.stream\.forms\.Form"),  # how one message has its probabilities
+    ("py:class", r"stream_can\.messages\.records\.Source"),  # whatever has a record's attributes
+    ("py:class", r"stream_can\.messages\.forms\.Form"),  # how one message has its probabilities
     ("py:exc", r"NewerEntry"),  # errors.py has it
     ("py:class", r"stream_can\.trust\.sets\.PredictionSets"),  # of a log
     ("py:class", r"stream_can\.stream\.lane\.Lane"),  # what of a task is no position
-    ("py:class", r"stream_can\.stream\.naming\.LaneName"),  # a model and its version
+    ("py:class", r"stream_can\.messages\.naming\.LaneName"),  # a model and its version
     ("py:class", r"stream_can\.method\.sums\.Part"),  # a row of sums: for those who add them up
 ]
 html_theme = "furo"
