@@ -195,7 +195,7 @@ def use_task(found: Task) -> None:
         for output in result.outputs:
             check_rows(np.array(json.loads(output.value)["probs"]))
     use_corrector(found.corrector)
-    found.to_bytes(recent=True)
+    found.to_bytes()
 
 
 def use_learner(found: Learner) -> None:
@@ -210,7 +210,7 @@ def use_learner(found: Learner) -> None:
     assert found.scores.keys() == {*found.models}
     for data in found.correctors.values():
         use_corrector(Corrector.from_bytes(data))
-    Learner.from_bytes(found.to_bytes())
+    found.to_bytes()
 
 
 def main() -> None:

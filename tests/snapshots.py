@@ -163,14 +163,10 @@ WITH_COLUMNS: dict[str, Callable[[], Corrector]] = {
 }
 TASKS: dict[str, Callable[[Path], bytes]] = {
     "task": lambda folder: taken().to_bytes(),
-    "task-recent": lambda folder: taken().to_bytes(recent=True),
-    "task-recent-bounded": lambda folder: taken(recent_bytes=200).to_bytes(recent=True),
-    "task-new": lambda folder: Task(Corrector(NAMES), labels_topic="labels").to_bytes(recent=True),
+    "task-new": lambda folder: Task(Corrector(NAMES), labels_topic="labels").to_bytes(),
 }
 TASKS_WITH_COLUMNS: dict[str, Callable[[Path], bytes]] = {
     "columns-task": lambda folder: taken(COLUMNS).to_bytes(),
-    "columns-task-recent": lambda folder: taken(COLUMNS).to_bytes(recent=True),
-    "columns-task-bounded": lambda folder: taken(COLUMNS, recent_bytes=200).to_bytes(recent=True),
 }
 
 

@@ -106,18 +106,6 @@ def test_where_nobody_reads_them_nothing_is_counted():
     assert task.lane.take_values() == {}
 
 
-def test_labels_in_the_message_itself_count():
-    task = Task(Corrector(CLASSES, segments=["x"]), labelled=True, count_values=True)
-    row = [0.2, 0.3, 0.5005]  # which is divided by its sum
-    task.handle([prediction(i, row, x=i % 2, label="c") for i in range(5)])
-    task.handle([prediction(5, [0.2, 0.3, 0.5], x=1)])
-    zero, one = task.lane.take_values()["x"].values()
-    assert (zero.value, zero.rows, zero.labels, zero.scored) == ("0", 3, 3, 3)
-    assert (one.value, one.rows, one.labels, one.scored) == ("1", 3, 2, 2)
-    assert zero.accuracy[0] == 1
-    assert zero.calibration[0] == pytest.approx(0.5 / 1.0005, rel=1e-9)
-
-
 def test_labels_that_are_no_fair_sample_count_and_are_not_scored():
     """None is asked for at random here: labels come all the same."""
     task = new(Corrector(CLASSES, segments=["x"]), requests=LabelRequests(0.01), count_values=True)

@@ -47,8 +47,8 @@ def test_a_corrector_goes_on_bit_for_bit(kind):
 @pytest.mark.parametrize("kind", sorted(mutations.TASKS))
 def test_a_task_goes_on_byte_for_byte(kind):
     data = snapshots.kinds()[kind]
-    recent = bool(snapshot.decode(data)[0]["ids"] is not None)
-    assert Task.from_bytes(data, labels_topic="labels").to_bytes(recent=recent) == data
+    again = Task.from_bytes(data, labels_topic="labels")
+    assert again.to_bytes() == data
 
 
 def test_every_byte_of_the_header_counts():
@@ -158,7 +158,7 @@ def test_other_payloads_are_refused(payload):
 
 
 def test_heads_of_tasks_are_typed(tmp_path):
-    head, arrays = snapshot.decode(snapshots.taken().to_bytes(recent=True))
+    head, arrays = snapshot.decode(snapshots.taken().to_bytes())
     file = tmp_path / "state"
     for fields, why in [
         ({"task": 2}, "task format 2, and stream_can .* reads 3 alone"),
@@ -170,7 +170,6 @@ def test_heads_of_tasks_are_typed(tmp_path):
         ({"corrector": b""}, "0 bytes, too short to be one"),
         ({"corrector": snapshots.taken().to_bytes()}, "a task's"),
         ({"corrector": Corrector([1, "1"]).to_bytes()}, "classes: two are '1' in JSON"),
-        ({"ids": "abc"}, r"Expected `array \| null`, got `str`"),
     ]:
         data = snapshot.encode(head | fields, arrays)
         with pytest.raises(SnapshotMismatch, match=why):
@@ -185,41 +184,6 @@ def test_a_learner_goes_on_byte_for_byte(kind):
     data = snapshots.kinds()[kind]
     again = State.from_bytes(data) if kind == "pipe" else Learner.from_bytes(data)
     assert again.to_bytes() == data
-
-
-@pytest.mark.parametrize(
-    ("at", "value", "why"),
-    [
-        (0, math.nan, "offsets and timestamps"),
-        (0, 0.5, "offsets and timestamps"),
-        (1, math.inf, "offsets and timestamps"),
-        (0, 20, "offset is not below 20"),
-        (2, 0.9, "recent prediction 3: probabilities sum to"),
-        (2, math.nan, "recent prediction 3: entry 0 is nan"),
-        (5, math.nan, "corrected row"),
-        (5, 7, "corrected row"),
-    ],
-)
-def test_recent_predictions_are_checked(at, value, why):
-    head, arrays = snapshot.decode(snapshots.taken().to_bytes(recent=True))
-    arrays["recent"][3, at] = value
-    with pytest.raises(SnapshotMismatch, match=why):
-        Task.from_bytes(snapshot.encode(head, arrays), labels_topic="labels")
-    with pytest.raises(SnapshotMismatch, match="20 ids of recent predictions, rows none"):
-        Task.from_bytes(snapshot.encode(head, {}), labels_topic="labels")
-
-
-def test_what_recent_predictions_gave_of_columns_is_checked():
-    head, arrays = snapshot.decode(snapshots.taken(snapshots.COLUMNS).to_bytes(recent=True))
-    given = head["given"]
-    for wrong in (None, [], given[1:], [*given[1:], ["a"]], [*given[1:], ["a", "b", "c"]]):
-        with pytest.raises(SnapshotMismatch, match="of columns, expected 20 times 2 values"):
-            Task.from_bytes(snapshot.encode(head | {"given": wrong}, arrays), labels_topic="labels")
-    with pytest.raises(SnapshotMismatch, match=r"\$.given"):
-        Task.from_bytes(snapshot.encode(head | {"given": [[1, 2]]}, arrays), labels_topic="labels")
-    plain, arrays = snapshot.decode(snapshots.taken().to_bytes(recent=True))
-    with pytest.raises(SnapshotMismatch, match="of columns"):
-        Task.from_bytes(snapshot.encode(plain | {"given": given}, arrays), labels_topic="labels")
 
 
 def test_other_bytes_are_refused():

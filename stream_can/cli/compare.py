@@ -19,6 +19,7 @@ from stream_can.compare.rivals import BOTH, rivals
 from stream_can.compare.stream import Stream, load
 from stream_can.compare.verdict import best, highlighted, verdict
 from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 from stream_can.replay.steps import check_labels
@@ -90,6 +91,8 @@ def compare_command(
     with argument_errors():
         check_labels(label_delay, 1)
         settings = corrector.settings()
+        if "sets" in settings:
+            raise StreamCANError("--sets: rivals make none; stream-can replay --sets has ours")
         playing = rivals(refit_every, **settings)
         recording = Recording(file, time=time, label_time=label_time, **form)
         held = None if validation is None else Recording(validation, **form)

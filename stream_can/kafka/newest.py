@@ -77,7 +77,7 @@ def newest(
                                 },
                             )
                         continue
-                    head, _ = read_head(record.value)
+                    head = read_head(record.value)
                     if head.corrector is not None:
                         found[name] = Corrector.from_bytes(head.corrector), head.stream
                         continue

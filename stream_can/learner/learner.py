@@ -34,7 +34,7 @@ from stream_can.learner.lane import (
 from stream_can.learner.late import Held, HeldLabels, LateLabel
 from stream_can.method.asking import LabelRequests
 from stream_can.method.checks import bad_rows
-from stream_can.method.receipts import size
+from stream_can.method.receipts import TAIL, size
 from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
 from stream_can.scores import Scores
@@ -688,10 +688,10 @@ class Learner:
         _require_rows(rows.reshape(2 * n, m))
         receipts = data[:, 4 * m :]
         known = size(m, stored.n_sent)
+        shares = receipts[:, : receipts.shape[1] - (TAIL if stored.sets is not None else 0)]
         with np.errstate(invalid="ignore"):
-            fits = (receipts[:, : known - 1] >= 0) & (receipts[:, : known - 1] <= 1.001)
-        _require((fits | np.isnan(receipts[:, : known - 1])).all(), "a receipt")
-        _require(not np.isinf(receipts).any(), "a receipt")
+            fits = (shares >= 0) & (shares <= 1.001)
+        _require((fits | np.isnan(shares)).all() and not np.isinf(receipts).any(), "a receipt")
         if stored.sets != lane.corrector.sets:  # of the sets of another promise nothing is known
             was, data = data, np.full((n, lane.width // 4), np.nan, np.float32)
             data[:, : 4 * m + known] = was[:, : 4 * m + known]
@@ -829,7 +829,7 @@ def _require_rows(rows: Array) -> None:
 
 def _scores(sums: NDArray[Any]) -> Scores:
     right = sums.dtype == np.float64 and sums.shape == Scores().sums().shape
-    _require(right and np.isfinite(sums).all() and (sums[0, :2] >= 0).all(), "scores")
+    _require(right and (np.abs(sums) < 2.0**53).all() and (sums[:, 0] >= 0).all(), "scores")
     return Scores.from_sums(sums)
 
 

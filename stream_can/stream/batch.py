@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -45,11 +45,6 @@ def _unknown() -> None:
     """Of a label without its prediction."""
 
 
-def _carried(sent: Array, tickets: Sequence[Ticket], of: int) -> tuple[bytes, Ticket]:
-    """Of a label that its prediction carries."""
-    return sent[of].tobytes(), tickets[of]
-
-
 class Batch:
     """Predictions to correct and labels to learn, gathered for one call of the compiled loop.
 
@@ -79,25 +74,15 @@ class Batch:
         self._places: list[tuple[int, int]] = []
         # The kept prediction of each label, where there is one.
         self._owners: list[Recent | None] = []
-        # To be scored: kept predictions whose labels came, and those that carry their own.
+        # To be scored: kept predictions whose labels came.
         self._joined: list[tuple[Recent, int]] = []
-        self._labelled: list[tuple[int, int]] = []
 
     def predict(self, prediction: Prediction, output: Output, entry: Recent | None) -> None:
-        """A prediction, to be corrected here; ``entry`` where it is kept for its label.
-
-        The label that its message carries, where there is one, is learned right after it.
-        """
+        """A prediction, to be corrected here; ``entry`` where it is kept for its label."""
         number = len(self.predictions)
         self.predictions.append((prediction, output, entry))
         if entry is not None:
             entry.number = number
-        if prediction.label is not None:
-            self._labels.append((prediction.label, number, True, number + 1))
-            self._receipts.append(None)
-            self._places.append((-1, -1))
-            self._owners.append(None)
-            self._labelled.append((number, prediction.label))
 
     def join(self, label: Label, entry: Recent) -> None:
         """A label whose prediction is kept: what was sent is scored."""
@@ -214,14 +199,10 @@ class Batch:
             if entry is not None:
                 entry.ticket = ticket
 
-    def label_sets(self, sent: Array, tickets: Sequence[Ticket]) -> Iterator[SetOf]:
-        """Of each label what is known of its prediction's set, once ``tickets`` are those of all
-        predictions before it."""
-        for (y, of, here, due), owner in zip(self._labels, self._owners, strict=True):
-            if owner is None and here:
-                yield SetOf(due, y, partial(_carried, sent, tickets, of))
-            else:
-                yield SetOf(due, y, _unknown if owner is None else owner.set_sent)
+    def label_sets(self) -> Iterator[SetOf]:
+        """Of each label what is known of its prediction's set, once all before it have theirs."""
+        for (y, _, _, due), owner in zip(self._labels, self._owners, strict=True):
+            yield SetOf(due, y, _unknown if owner is None else owner.set_sent)
 
     def known(self) -> list[tuple[bytes, bytes, int, Given | None, int]]:
         """Of the kept predictions whose labels came and that are known as sent: the raw row, the
@@ -233,40 +214,28 @@ class Batch:
             if (was := entry.sent) is not None
         ]
 
-    def watched(self, P: Array, sent: Array) -> Watched | None:
+    def watched(self) -> Watched | None:
         """What the alarm learns of the predictions whose labels came and that are known as sent;
         None where there are none. After :meth:`keep`."""
         rows = self.known()
-        raw = [self._matrix([row for row, *_ in rows])]
-        after, ys = [self._matrix([row for _, row, *_ in rows])], [y for _, _, y, *_ in rows]
-        times = [time for *_, time in rows]
-        for number, y in self._labelled:
-            raw.append(P[number : number + 1])
-            after.append(sent[number : number + 1])
-            ys.append(y)
-            times.append(self.predictions[number][1].timestamp)
-        if not ys:
+        if not rows:
             return None
-        both = np.concatenate(raw)
+        raw, after, ys, _, times = zip(*rows, strict=True)
+        both = self._matrix(raw)
         both = both / both.sum(axis=1, keepdims=True)
-        found = outcomes(both, np.concatenate(after), np.array(ys))
+        found = outcomes(both, self._matrix(after), np.array(ys))
         wrong, loss = 1 - found[:, HITS : HITS + 2], found[:, LOSSES : LOSSES + 2]
         return wrong, loss, np.array(times, np.float64)
 
-    def score(self, P: Array, sent: Array, before: Scores, after: Scores, values: Values) -> None:
+    def score(self, before: Scores, after: Scores, values: Values) -> None:
         """Add the predictions whose labels came to the scores; after :meth:`keep`."""
         if known := self.known():
             raw, was_sent, ys, given, _ = zip(*known, strict=True)
             add(self._matrix(raw), self._matrix(was_sent), ys, given, before, after, values)
-        if self._labelled:
-            numbers, ys = zip(*self._labelled, strict=True)
-            at = list(numbers)
-            add(P[at], sent[at], ys, self._given(at), before, after, values)
 
     def count(self, values: Values) -> None:
         """Add the predictions, and the labels whose prediction is known, to their values."""
-        labels = [entry.given for entry, _ in self._joined]
-        learned = table(self._columns, labels + self._given(n for n, _ in self._labelled))
+        learned = table(self._columns, [entry.given for entry, _ in self._joined])
         for name, column in values.items():
             column.came(self._came[name])
             column.learned(learned[name])

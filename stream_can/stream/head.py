@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
@@ -35,15 +34,12 @@ class TaskHead(msgspec.Struct):
     next_label: Position
     oldest: Position
     counts: Counts
-    ids: list[bytes] | None
     folded_to: Position = msgspec.field(default=0, name="learned")
     """The offset of the learned log up to which the task had folded."""
     requests: bytes | None = None
     lanes: list[tuple[str, str, bytes | None]] = []
     """Model, version, and where the label requests of that lane stood; of those that had requests,
     or that the learned log did not have by then."""
-    given: list[tuple[str | None, ...]] | None = None
-    """What the recent predictions gave of the columns, where some are declared."""
     labelled: tuple[Position, bytes] | None = None
     """Which of the recent predictions have had their label: :meth:`Marks.dump`."""
     sets: bytes | None = None
@@ -59,15 +55,15 @@ class TaskHead(msgspec.Struct):
         }
 
 
-def read_head(data: bytes) -> tuple[TaskHead, dict[str, NDArray[Any]]]:
-    """The head of a task's snapshot, and the arrays beside it.
+def read_head(data: bytes) -> TaskHead:
+    """The head of a task's snapshot.
 
     Raises
     ------
     SnapshotMismatch
         The bytes are truncated, corrupt, of another version or no task's.
     """
-    content, arrays = snapshot.decode(data)
+    content, _ = snapshot.decode(data)
     if "task" not in content:
         raise SnapshotMismatch("snapshot: a corrector's alone, without the positions of a stream")
     if snapshot.typed(content, TaskFormat).task != FORMAT:
@@ -80,4 +76,4 @@ def read_head(data: bytes) -> tuple[TaskHead, dict[str, NDArray[Any]]]:
         raise SnapshotMismatch(
             f"snapshot: oldest {head.oldest} is behind next_prediction {head.next_prediction}"
         )
-    return head, arrays
+    return head

@@ -333,13 +333,13 @@ class Lane:
         for (_, output, _), value in zip(batch.predictions, values, strict=True):
             output.value = value
         if self.name == UNNAMED:
-            batch.score(P, Q, self.raw_scores, self.sent_scores, self._values)
-            if self.watches and (watched := batch.watched(P, Q)) is not None:
+            batch.score(self.raw_scores, self.sent_scores, self._values)
+            if self.watches and (watched := batch.watched()) is not None:
                 self.watched.append(watched)
         else:
             self.known = batch.known()
             if self._values:
-                batch.score(P, Q, Scores(), Scores(), self._values)
+                batch.score(Scores(), Scores(), self._values)
         if self._values:
             batch.count(self._values)
         if self.requests is None:
@@ -388,7 +388,7 @@ class Lane:
             tickets = [Ticket(theta, first + i) for i, theta in enumerate(thetas.tolist())]
             part.belief.add(Q)
             batch.sent_with(0, tickets)
-            told = [self._set_of_label(one) for one in batch.label_sets(Q, tickets)]
+            told = [self._set_of_label(one) for one in batch.label_sets()]
             part.told[len(part.told) - len(told) :] = told
         self._set_tally[:2] += len(Q), inside.sum()
         return inside
@@ -404,7 +404,7 @@ class Lane:
                 tickets.extend(made)
                 batch.sent_with(first, made)
 
-        for one in batch.label_sets(Q, tickets):
+        for one in batch.label_sets():
             make(one.due)
             if (told := self._set_of_label(one)) is not None:
                 sets.learn_known(*told)

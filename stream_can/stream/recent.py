@@ -8,9 +8,8 @@ score it once its label comes.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any
 
@@ -18,11 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.errors import SnapshotMismatch
 from stream_can.messages.columns import Given, length
-from stream_can.method.checks import bad_rows
-from stream_can.method.receipts import ROWS, blank, kept, size
-from stream_can.stream.marks import Marks
+from stream_can.method.receipts import ROWS, blank, kept
 from stream_can.trust.sets import Ticket
 
 __all__ = ["Bound", "Recent", "RecentPredictions", "raw_bytes", "row_bytes"]
@@ -31,9 +27,6 @@ Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 
 UNKNOWN = np.array(np.nan).tobytes()
-
-HEAD = 2
-"""Numbers before the rows in a snapshot: offset and timestamp, exact in a float64 up to 2^53."""
 
 
 class Recent(msgspec.Struct, gc=False):
@@ -242,115 +235,3 @@ class RecentPredictions:
     def __iter__(self) -> Iterator[tuple[bytes, Recent]]:
         """Ids and predictions, oldest first."""
         return iter(self._entries.items())
-
-    def dump(self) -> tuple[list[bytes], Array, Receipts]:
-        """The ids, oldest first, a row for each, shape (n, 2 + 2 m): offset, timestamp, the raw row
-        and the corrected one, and the receipts, a row each; NaN where one is not known."""
-        entries, n, m = self._entries.values(), len(self._entries), self._m
-        width = size(m, self._n_sent)
-        row = np.dtype([("raw and sent", np.float64, 2 * m), ("receipt", np.float32, width)])
-        rows = np.frombuffer(b"".join([entry.rows for entry in entries]), row)
-        block = np.empty((n, HEAD + 2 * m))
-        block[:, 0] = [entry.offset for entry in entries]
-        block[:, 1] = [entry.timestamp for entry in entries]
-        block[:, HEAD:] = rows["raw and sent"]
-        block[[not entry.fair for entry in entries], HEAD + m :] = np.nan
-        return list(self._entries), block, rows["receipt"].copy()
-
-    def dump_given(self) -> list[Given] | None:
-        """What each gave of the columns, oldest first; None where none are declared."""
-        return [entry.given or () for entry in self._entries.values()] if self._columns else None
-
-    def dump_tickets(self) -> Array | None:
-        """What each one's prediction set was made with, shape (n, 2), NaN where that is not known;
-        None where none is."""
-        found = [entry.ticket or (math.nan, math.nan) for entry in self._entries.values()]
-        tickets = np.array(found, np.float64).reshape(-1, 2)
-        return None if np.isnan(tickets).all() else tickets
-
-    def load_tickets(self, tickets: NDArray[Any]) -> None:
-        """Know again what :meth:`dump_tickets` returned of the predictions that :meth:`load` kept.
-
-        Raises
-        ------
-        SnapshotMismatch
-            They are none.
-        """
-        n, rows = len(self._entries), tickets[:, 1:] if tickets.ndim == 2 else tickets
-        if tickets.dtype != np.float64 or tickets.ndim != 2 or tickets.shape[1] != 2:
-            raise SnapshotMismatch("snapshot: prediction sets of recent predictions")
-        known = ~np.isnan(tickets).any(axis=1)
-        if len(tickets) < n or not (rows[known] >= 0).all() or (rows[known] % 1).any():
-            raise SnapshotMismatch("snapshot: prediction sets of recent predictions")
-        kept = zip(self._entries.values(), tickets[len(tickets) - n :], strict=True)
-        for entry, (theta, row) in kept:
-            if not math.isnan(row):
-                entry.ticket = Ticket(float(theta), int(row))
-
-    def load(
-        self,
-        ids: Sequence[bytes],
-        block: NDArray[Any] | None,
-        receipts: NDArray[Any] | None,
-        end: int,
-        given: Sequence[Given] | None = None,
-        labelled: Marks | None = None,
-    ) -> None:
-        """Keep what :meth:`dump` and :meth:`dump_given` returned, or as much as the bound allows.
-
-        ``labelled`` are the offsets of those that have had their label.
-
-        Raises
-        ------
-        SnapshotMismatch
-            Where that is no block of predictions with offsets below ``end``.
-        """
-        m = self._m
-        expected = (len(ids), HEAD + 2 * m)
-        if block is None or block.dtype != np.float64 or block.shape != expected:
-            what = "none" if block is None else f"{block.dtype} of shape {block.shape}"
-            raise SnapshotMismatch(
-                f"snapshot: {len(ids)} ids of recent predictions, rows {what}, expected {expected}"
-            )
-        numbers, raw, sent = np.split(block, [HEAD, HEAD + m], axis=1)
-        offsets = numbers[:, 0]
-        if not (abs(numbers) < 2.0**63).all() or (numbers % 1).any():
-            raise SnapshotMismatch("snapshot: offsets and timestamps of recent predictions")
-        if not ((offsets >= 0) & (offsets < end)).all():
-            raise SnapshotMismatch(f"snapshot: a recent prediction's offset is not below {end}")
-        for number, reason in bad_rows(np.ascontiguousarray(raw)).items():
-            raise SnapshotMismatch(f"snapshot: recent prediction {number}: {reason}")
-        # Rounded to a few digits, what was sent need not sum to 1.
-        if not (((sent >= 0) & (sent <= 1.001)) | np.isnan(sent).all(axis=1, keepdims=True)).all():
-            raise SnapshotMismatch("snapshot: a recent prediction's corrected row")
-        shape = len(ids), size(m, self._n_sent)
-        if receipts is None or receipts.dtype != np.float32 or receipts.shape != shape:
-            what = "none" if receipts is None else f"{receipts.dtype} of shape {receipts.shape}"
-            raise SnapshotMismatch(
-                f"snapshot: receipts of recent predictions are {what}, expected float32 of shape"
-                f" {shape}"
-            )
-        if [*map(len, given or ())] != [self._columns] * (len(ids) if self._columns else 0):
-            raise SnapshotMismatch(
-                f"snapshot: what recent predictions gave of columns, expected {len(ids)} times"
-                f" {self._columns} values"
-            )
-        unknown = np.isnan(receipts).all(axis=1, keepdims=True)
-        if not (((receipts >= 0) & (receipts <= 1.001)) | unknown).all():
-            raise SnapshotMismatch("snapshot: a recent prediction's receipt")
-        # One NaN for all: it is looked for by its bytes.
-        sent = np.where(np.isnan(sent), np.nan, sent)
-        receipts = np.where(unknown, np.float32(np.nan), receipts)
-        places, stamps = numbers.astype(np.int64).T.tolist()
-        rows = row_bytes(raw, sent, receipts)
-        each: Sequence[Given | None] = given or [None] * len(ids)
-        for name, offset, timestamp, data, one in zip(ids, places, stamps, rows, each, strict=True):
-            kept = Recent(
-                offset,
-                timestamp,
-                m,
-                rows=data,
-                given=one,
-                labelled=labelled is not None and offset in labelled,
-            )
-            self.add(name, kept)

@@ -18,8 +18,7 @@ How it is used::
 - ``task.next_prediction`` and ``task.next_label`` are the offsets to continue from.
 - ``to_bytes()`` leaves the recent predictions out and names the first of them instead: after
   ``from_bytes``, pass the prediction records from ``task.oldest`` up to, not including,
-  ``task.next_prediction`` to ``task.rebuild``, in one or more calls. ``to_bytes(recent=True)``
-  holds them.
+  ``task.next_prediction`` to ``task.rebuild``, in one or more calls.
 - ``task.counts`` counts since the state began (it is in the snapshot); ``task.raw_scores`` and
   ``task.sent_scores`` score, before and after, the predictions whose labels came to this object, if
   it sent them or ``task.lane.recall`` was given their outputs; ``result.delays`` has each joined
@@ -44,7 +43,6 @@ from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.column_scores import ColumnScores
@@ -98,8 +96,6 @@ class Task:
     labels_topic
         The topic whose records are labels; None where there are none: then no recent predictions
         are kept.
-    labelled
-        Whether a prediction's message may carry its own label: corrected first, then learned.
     recent_bytes
         Bound of the recent predictions, each counted as 8 m + length of its id, and of the values
         that it gives of columns. Must not change while a stream runs if its outputs are to be
@@ -136,7 +132,6 @@ class Task:
         fields: Fields | None = None,
         formats: Formats = JSON,
         labels_topic: str | None = None,
-        labelled: bool = False,
         recent_bytes: int = 64 << 20,
         max_bytes: int | None = None,
         errors: Literal["dead-letter", "fail", "refuse"] = "dead-letter",
@@ -152,8 +147,6 @@ class Task:
             raise ValueError(f"errors: {errors!r}, expected 'dead-letter', 'fail' or 'refuse'")
         if recent_bytes < 0:
             raise ValueError(f"recent_bytes: {recent_bytes}, expected 0 or more")
-        if requests is not None and labelled:
-            raise ValueError("requests: the predictions carry their own labels")
         if requests is not None and max_bytes is not None:
             max_bytes -= MARK_SIZE
         begin = next_prediction, next_label
@@ -162,8 +155,6 @@ class Task:
         named = fields is not None and (fields.model is not None or fields.version is not None)
         if named and not isinstance(corrector, Replica):
             raise ValueError("model, version: a task with lanes learns from the replica of a log")
-        if named and labelled:
-            raise ValueError("labelled: with lanes, labels come in a topic of their own")
         bound = Bound(recent_bytes) if named else None
         self.marks = Marks(next_prediction)
         """Which of the recent predictions have had their label."""
@@ -193,7 +184,7 @@ class Task:
         self.lanes = Lanes(make, replica, naming, fleet, bound, begin)
         self.next_prediction, self.next_label = next_prediction, next_label
         self.counts = Counts()
-        self.reading, self._errors = Reading(labels_topic, labelled, max_bytes), errors
+        self.reading, self._errors = Reading(labels_topic, False, max_bytes), errors
         self._learn_below = learn_share * 2**32
         self._rebuild_from: int | None = None
         self.learned_offset = 0
@@ -264,9 +255,6 @@ class Task:
                         result.faults.append((record, says.fault))
                     result.outputs.append(lane.predict(record, says))
                     counts.corrected += 1
-                    if says.label is not None:
-                        counts.labels += 1
-                        counts.matched += 1
                 case Label() if lane.repeats(says.id):
                     counts.repeated += 1
                 case Label() if says.by_id and lane.recent.get(says.id) is None:
@@ -409,29 +397,15 @@ class Task:
 
     # ---- the whole state
 
-    def to_bytes(self, *, recent: bool = False) -> bytes:
-        """Corrector, positions and counts as versioned, checksummed bytes.
-
-        Parameters
-        ----------
-        recent
-            Whether to hold the recent predictions too. Without them ``from_bytes`` needs
-            ``rebuild``.
-        """
+    def to_bytes(self) -> bytes:
+        """Corrector, positions and counts as versioned, checksummed bytes, without the recent
+        predictions: ``from_bytes`` needs ``rebuild``."""
         if self.lanes.named:
             raise ValueError("a task with lanes has `positions`; what it learned is in its log")
-        ids: list[bytes] | None = None
-        arrays: dict[str, NDArray[Any]] = {"recent": np.empty((0, 0))}
-        if recent:
-            ids, arrays["recent"], arrays["receipts"] = self.lane.recent.dump()
-            if (tickets := self.lane.recent.dump_tickets()) is not None:
-                arrays["tickets"] = tickets
-        head = self._head(self.corrector.to_bytes(), ids, 0)
-        if recent and (given := self.lane.recent.dump_given()) is not None:
-            head["given"] = given
+        head = self._head(self.corrector.to_bytes(), 0)
         if self.lane.sets is not None:
             head["sets"] = self.lane.sets.to_bytes()
-        return snapshot.encode(head, arrays)
+        return snapshot.encode(head, {})
 
     def positions(self, folded_to: int = 0) -> bytes:
         """Positions and counts, for ``from_bytes`` with the replica of a learned log.
@@ -447,11 +421,9 @@ class Task:
             The task is ``stale``.
         """
         self.lane.require_current()
-        return snapshot.encode(self._head(None, None, folded_to), {})
+        return snapshot.encode(self._head(None, folded_to), {})
 
-    def _head(
-        self, corrector: bytes | None, ids: list[bytes] | None, folded_to: int
-    ) -> dict[str, Any]:
+    def _head(self, corrector: bytes | None, folded_to: int) -> dict[str, Any]:
         """What a snapshot says beside its arrays; `stream_can.stream.head` reads it."""
         counts = msgspec.to_builtins(self.counts)
         if not self.counts.repeated:  # as before there were any
@@ -463,7 +435,6 @@ class Task:
             "next_label": self.next_label,
             "oldest": self.oldest,
             "counts": counts,
-            "ids": ids,
             "learned": folded_to,
         }
         if self.lanes.named:
@@ -505,7 +476,7 @@ class Task:
             Where the bytes are truncated, corrupt, of another version or no task's, or do not match
             ``classes`` or ``settings``.
         """
-        head, arrays = read_head(data)
+        head = read_head(data)
         if head.corrector is None and replica is None:
             raise SnapshotMismatch("snapshot: positions alone; what was learned is in a log")
         if head.corrector is not None and replica is not None:
@@ -527,20 +498,13 @@ class Task:
         )
         self.counts, self.learned_offset = head.counts, head.folded_to
         self.marks.load(head.labelled, head.oldest, head.next_prediction)
-        lane, tickets = self.lane, None
+        lane = self.lane
         if lane.sets is not None and head.sets is not None:
             stored = PredictionSets.from_bytes(head.sets)
             lane.sets = sets_under(options.get("sets"), lane.corrector, stored)
-            if lane.sets is stored and "tickets" in arrays:
-                tickets = arrays["tickets"]
         if lane.requests is not None and head.requests is not None:
             lane.requests = lane.requests.resumed(head.requests)
         self.lanes.stored = {LaneName(*names): data for *names, data in head.lanes}
-        if head.ids is not None:
-            kept = (arrays.get("recent"), arrays.get("receipts"))
-            lane.recent.load(head.ids, *kept, head.next_prediction, head.given, self.marks)
-            if tickets is not None:
-                lane.recent.load_tickets(tickets)
-        elif self.reading.labels_topic is not None and head.oldest < self.next_prediction:
+        if self.reading.labels_topic is not None and head.oldest < self.next_prediction:
             self._rebuild_from = head.oldest
         return self

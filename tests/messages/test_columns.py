@@ -138,16 +138,6 @@ def test_the_predictions_values_count_and_not_those_that_came_with_its_label():
     assert list(task.corrector.segment_values("x")) == ["then", "echoed"]
 
 
-def test_lines_that_carry_their_own_labels_teach_their_values():
-    task = Task(Corrector(["a", "b"], segments=["x"]), labelled=True)
-    task.handle([prediction(i, ROW, x=i % 2, label="b") for i in range(4)])
-    plain = Corrector(["a", "b"], segments=["x"])
-    for i in range(4):
-        _, receipt = plain.process_one(ROW, receipt=True, segments={"x": i % 2})
-        plain.learn_one(ROW, "b", receipt=receipt, segments={"x": i % 2})
-    assert task.corrector.to_bytes() == plain.to_bytes()
-
-
 def test_values_count_among_the_bytes_of_recent_predictions():
     """8 m + the id + the texts; so two processes drop the same ones."""
     task = Task(

@@ -29,6 +29,19 @@ def new(corrector=None, **options):
     return Task(corrector or Corrector(CLASSES), labels_topic="labels", **options)
 
 
+def kept(task):
+    """The recent predictions, each with all that is known of it."""
+    return [
+        (id, one.offset, one.timestamp, one.rows, one.given, one.labelled, one.fair)
+        for id, one in task.lane.recent
+    ]
+
+
+def whole(task):
+    """All that a task would go on from."""
+    return task.to_bytes(), kept(task)
+
+
 def bare(outputs):
     return [(o.key, o.value, o.headers, o.timestamp) for o in outputs]
 

@@ -566,7 +566,7 @@ def test_a_lane_that_nobody_has_read_back_yet_is_rebuilt():
     log.commit(again)
     assert again.counts.matched == 1
     assert log.replica.lane(LaneName("new", "1")).corrector.n_labels == 1
-    assert read_head(again.positions())[0].lanes == []
+    assert read_head(again.positions()).lanes == []
 
 
 def test_a_log_that_begins_anew_drops_the_lanes_but_those_that_are_kept():

@@ -25,10 +25,12 @@ from tests.stream.records import (
     M,
     bare,
     batches,
+    kept,
     label,
     new,
     prediction,
     record_streams,
+    whole,
 )
 
 pytestmark = pytest.mark.fast
@@ -149,25 +151,8 @@ def test_cut_anywhere_the_bytes_are_the_same(records, cuts, recent_bytes, column
     assert bare(letters) == bare(expected.dead_letters)
     assert delays == expected.delays
     assert parts.to_bytes() == whole.to_bytes()
-    assert parts.to_bytes(recent=True) == whole.to_bytes(recent=True)
+    assert kept(parts) == kept(whole)
     assert parts.sent_scores.n == whole.sent_scores.n
-
-
-@given(record_streams(), st.integers(0, 40), st.sampled_from([60, 1 << 20]), any_columns)
-def test_a_restored_task_continues_bit_for_bit(records, cut, recent_bytes, columns):
-    options = {"recent_bytes": recent_bytes}
-    whole, first = (new(Corrector(CLASSES, segments=columns), **options) for _ in range(2))
-    whole.handle(records[:cut])
-    first.handle(records[:cut])
-    data = first.to_bytes(recent=True)
-    second = Task.from_bytes(data, classes=CLASSES, labels_topic="labels", **options)
-    assert second.oldest == first.oldest
-    assert second.to_bytes() == first.to_bytes()
-    a, b = whole.handle(records[cut:]), second.handle(records[cut:])
-    assert bare(a.outputs) == bare(b.outputs)
-    assert bare(a.dead_letters) == bare(b.dead_letters)
-    assert a.delays == b.delays
-    assert whole.to_bytes() == second.to_bytes()
 
 
 def labels_of(task):
@@ -330,7 +315,7 @@ def test_fail_stops_at_the_first_bad_record(value, at):
     assert bare(result.outputs) == bare(expected.outputs)
     assert result.dead_letters == []
     assert result.stopped[0] is records[at]
-    assert task.to_bytes(recent=True) == before.to_bytes(recent=True)
+    assert whole(task) == whole(before)
     assert before.next_prediction == at
 
 
@@ -343,7 +328,7 @@ def test_fail_stops_at_the_first_bad_label(value):
     result = task.handle([*start, *good, bad, label(4, "c", b"k")])
     before.handle([*start, *good])
     assert result.stopped[0] is bad
-    assert task.to_bytes(recent=True) == before.to_bytes(recent=True)
+    assert whole(task) == whole(before)
     assert task.sent_scores.n == 2
 
 
@@ -404,10 +389,9 @@ def test_the_first_label_of_an_id_counts():
     _, receipt = corrector.process_one(p, receipt=True)
     corrector.learn_one(p, "a", receipt=receipt)
     assert task.corrector.to_bytes() == corrector.to_bytes()
-    whole = Task.from_bytes(task.to_bytes(recent=True), labels_topic="labels")
     rebuilt = Task.from_bytes(task.to_bytes(), labels_topic="labels")
     rebuilt.rebuild([prediction(0, p, b"k")])
-    for one in (task, whole, rebuilt):
+    for one in (task, rebuilt):
         one.handle([label(2, "b", b"k"), label(3, "b", b"k", raw=p)])
         assert one.corrector.to_bytes() == corrector.to_bytes()
         assert one.sent_scores.n == (one is task)
@@ -460,31 +444,6 @@ def test_the_oldest_predictions_go_first_at_8_m_and_the_id():
     assert len(result.delays) == 2
 
 
-def test_labelled_lines_are_corrected_first_then_learned():
-    rng = np.random.default_rng(1)
-    task = Task(Corrector(CLASSES), labelled=True)
-    corrector = Corrector(CLASSES)
-    records, expected, known = [], [], 0
-    for i, p in enumerate(rng.dirichlet(np.ones(M), 30).tolist()):
-        name = CLASSES[i % 3] if i % 5 else None
-        if i == 7:
-            p = [1, 1, 1]
-        if i == 8:
-            name = "z"
-        records.append(prediction(i, p, None, **({"label": name} if i % 2 or name else {})))
-        if i not in (7, 8):
-            row, receipt = corrector.process_one(p, receipt=True)
-            expected.append(row.tolist())
-            if name:
-                corrector.learn_one(p, name, receipt=receipt)
-                known += 1
-    result = task.handle(records)
-    assert [json.loads(o.value)["probs"] for o in result.outputs] == expected
-    assert task.corrector.to_bytes() == corrector.to_bytes()
-    assert [dict(d.headers)["__connect.errors.offset"] for d in result.dead_letters] == [b"7", b"8"]
-    assert task.counts.matched == task.sent_scores.n == known
-
-
 @pytest.mark.parametrize("records", [
     [prediction(1, [1, 0, 0]), prediction(1, [1, 0, 0])],
     [prediction(0, [1, 0, 0])],
@@ -513,8 +472,8 @@ def test_without_labels_nothing_is_kept_and_no_position_is_told():
 def test_a_snapshot_that_does_not_fit_is_refused():
     task = new()
     task.handle([prediction(0, [0.2, 0.3, 0.5], b"k")])
-    data = task.to_bytes(recent=True)
-    assert Task.from_bytes(data, labels_topic="labels").to_bytes(recent=True) == data
+    data = task.to_bytes()
+    assert Task.from_bytes(data, labels_topic="labels").to_bytes() == data
     for n in (0, 10, len(data) // 2, len(data) - 1):
         with pytest.raises(SnapshotMismatch):
             Task.from_bytes(data[:n])
@@ -530,10 +489,8 @@ def test_a_snapshot_that_does_not_fit_is_refused():
     head, arrays = snapshot.decode(data)
     with pytest.raises(SnapshotMismatch, match=r"task format 4, and stream_can .* reads 3 alone"):
         Task.from_bytes(snapshot.encode(head | {"task": 4}, arrays))
-    with pytest.raises(SnapshotMismatch, match="2 ids of recent predictions"):
-        Task.from_bytes(snapshot.encode(head | {"ids": [b"a", b"b"]}, arrays))
     fresh = new()
-    assert Task.from_bytes(fresh.to_bytes(recent=True)).counts == fresh.counts
+    assert Task.from_bytes(fresh.to_bytes()).counts == fresh.counts
     for name in head:
         if name not in ("task", "learned"):
             less = {k: v for k, v in head.items() if k != name}
