@@ -208,8 +208,8 @@ def use_learner(found: Learner) -> None:
         check_rows(found.correct_many(range(6), P, model="a", times=[50.0] * 6).rows)
     assert found.bytes_kept >= 0
     assert found.scores.keys() == {*found.models}
-    for data in found.correctors.values():
-        use_corrector(Corrector.from_bytes(data))
+    for lane in found._lanes.values():
+        use_corrector(lane.corrector)
     found.to_bytes()
 
 
