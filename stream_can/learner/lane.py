@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
+from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, gave_all, none_known, size
 from stream_can.method.segments import Texts
 from stream_can.scores import Scores
@@ -172,7 +173,9 @@ class Lane:
         else:
             call.sent[numbers] = rows
         if call.sets is not None and numbers:
-            for number, names in zip(numbers, self._sets(rows, receipts), strict=True):
+            inside = self.corrector.sets_of(rows, receipts)
+            found = names_in_sets(inside, rows.astype(np.float32), self.corrector.classes)
+            for number, names in zip(numbers, found, strict=True):
                 call.sets[number] = names
         if self.asks is not None:
             self._ask(rows, call.asked)
@@ -263,15 +266,6 @@ class Lane:
         )
         assert played.receipts is not None
         return played.rows, played.receipts
-
-    def _sets(self, rows: Array, receipts: NDArray[np.float32]) -> list[list[Any]]:
-        """The names in the set of each row, the likeliest first."""
-        inside, classes = self.corrector.sets_of(rows, receipts), self.corrector.classes
-        which, columns = inside.nonzero()
-        order = np.lexsort((columns, -rows[which, columns].astype(np.float32), which))
-        names = [classes[k] for k in columns[order].tolist()]
-        ends = inside.sum(axis=1).cumsum().tolist()
-        return [names[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def _ask(self, rows: Array, asked: list[Reason | None]) -> None:
         """Ask for the labels of some rows of the run: those that a label could name."""

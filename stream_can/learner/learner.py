@@ -567,7 +567,7 @@ class Learner:
 
     def _alone(self, y: int, call: Rows) -> None:
         """A label without its prediction: where one corrector is all there is, the class mix."""
-        if [*self._lanes] in ([], [ONLY]):
+        if self._lanes.keys() <= {ONLY}:
             self._learn(self._lane(ONLY, call), y, call)
 
     # ---- the whole state

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
+from typing import Any
 
-__all__ = ["miss_of"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["miss_of", "names_in_sets"]
 
 
 def miss_of(promised: float) -> float:
@@ -32,3 +37,14 @@ def miss_of(promised: float) -> float:
             f"sets: {promised!r}, expected the share that sets promise, above 0 and below 1: 0.9"
         )
     return miss
+
+
+def names_in_sets(
+    inside: NDArray[np.bool_], rows: NDArray[np.floating[Any]], classes: Sequence[Any]
+) -> list[list[Any]]:
+    """The names of the classes in the set of each row, the likeliest first; shapes (n, m)."""
+    which, columns = inside.nonzero()
+    order = np.lexsort((columns, -rows[which, columns], which))
+    names = [classes[k] for k in columns[order].tolist()]
+    ends = inside.sum(axis=1).cumsum().tolist()
+    return [names[start:end] for start, end in zip([0, *ends], ends, strict=False)]

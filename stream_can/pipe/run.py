@@ -18,7 +18,7 @@ from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, write_lines
 from stream_can.pipe.statefile import locked, open_state
-from stream_can.pipe.work import BadLine, Reading, Run, Saver
+from stream_can.pipe.work import BadLine, HowRead, Run, Saver
 
 __all__ = ["pipe"]
 
@@ -141,13 +141,13 @@ def pipe(
             if dead_letters is not None:
                 letters = stack.enter_context(open(dead_letters, "ab", buffering=0))
             saver = Saver(kept, path, save_every)
-            reading = Reading(messages, labelled, stops=errors == "fail")
+            how = HowRead(messages, labelled, stops=errors == "fail")
             if container is None:
-                run = Run(saver, reading, partial(write_lines, sink), letters, skip)
+                run = Run(saver, how, partial(write_lines, sink), letters, skip)
                 inputs = read_lines(source, stop, saver.seconds_left)
             else:
                 write = container.writer(sink)
-                run = Run(saver, reading, write, letters, skip, lines=False)
+                run = Run(saver, how, write, letters, skip, lines=False)
                 inputs = container.records(saver.seconds_left)
             for lines in inputs:
                 run.take(lines)

@@ -124,14 +124,12 @@ class State:
             It is none of these, damaged, or does not match the classes or settings.
         """
         content = snapshot.decode(data)[0]
-        settings |= {"recent_mb": recent_mb, "ask": ask}
-        if "pipe" in content:
-            head = snapshot.typed(content, StateHead)
-            learner = Learner.from_bytes(head.learner, classes, **settings)
-            return cls(learner, head.lines, head.counts)
-        if "learner" in content:
-            return cls(Learner.from_bytes(data, classes, **settings))
-        del settings["recent_mb"], settings["ask"]
+        if "pipe" in content or "learner" in content:
+            head = snapshot.typed(content, StateHead) if "pipe" in content else None
+            learner = Learner.from_bytes(
+                head.learner if head else data, classes, recent_mb=recent_mb, ask=ask, **settings
+            )
+            return cls(learner, head.lines, head.counts) if head else cls(learner)
         corrector = Corrector.from_bytes(data, classes, **settings)
         mb = 64 if recent_mb is None else recent_mb
         return cls(Learner(corrector, recent_mb=mb, ask=None if ask == "as before" else ask))

@@ -20,8 +20,7 @@ from stream_can.learner.lane import ONLY, Name
 from stream_can.messages.columns import table
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.naming import Naming
-from stream_can.messages.opening import Opened, open_records
-from stream_can.messages.opening import Reading as HowRead
+from stream_can.messages.opening import Opened, Reading, open_records
 from stream_can.messages.records import Record
 from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
@@ -30,7 +29,7 @@ from stream_can.pipe.statefile import State
 from stream_can.scores import Scores
 from stream_can.trust.alarm import Episode
 
-__all__ = ["BadLine", "Reading", "Run", "Saver"]
+__all__ = ["BadLine", "HowRead", "Run", "Saver"]
 
 LABELS, PREDICTIONS = "labels", "predictions"
 MOST_MODELS = 1000
@@ -84,7 +83,7 @@ class BadLine(StreamCANError):
     """The line at which ``errors="fail"`` stopped."""
 
 
-class Reading(NamedTuple):
+class HowRead(NamedTuple):
     """How lines are read."""
 
     messages: Messages
@@ -103,7 +102,7 @@ class Run:
     def __init__(
         self,
         saver: Saver,
-        reading: Reading,
+        how: HowRead,
         write: Callable[[list[bytes]], None],
         letters: BinaryIO,
         skip: bool,
@@ -111,7 +110,7 @@ class Run:
         lines: bool = True,
     ) -> None:
         self.saver, self.state, self.learner = saver, saver.state, saver.state.learner
-        self.messages, self.labelled, self.stops = reading
+        self.messages, self.labelled, self.stops = how
         self.write, self.letters = write, letters
         self.of_lines, self.unit = lines, "line" if lines else "record"
         self.covered = self.state.lines
@@ -192,8 +191,8 @@ class Run:
             message, kind = self.kind(line)
             records.append(Record(kind, 0, number, 0, None, line))
             given.append(message)
-        how = HowRead(None if self.labelled else LABELS, self.labelled, None)
-        opened, P, off = open_records(records, self.messages, how, given)
+        reading = Reading(None if self.labelled else LABELS, self.labelled, None)
+        opened, P, off = open_records(records, self.messages, reading, given)
         if off:
             self.normalised += off
             if not self.told_of_sums:

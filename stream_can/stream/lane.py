@@ -30,6 +30,7 @@ from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.messages.opening import Opened, Reading, open_records
 from stream_can.messages.records import Header, Output, Source, headers_of
 from stream_can.method.asking import LabelRequest, LabelRequests
+from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import blank
 from stream_can.method.rows import rounded
 from stream_can.scores import Scores
@@ -327,7 +328,8 @@ class Lane:
                 fair = {i for i, (_, request) in asked.items() if request.reason == "random"}
             batch.keep(P, Q, receipts, fair)
         if (inside := self._make_sets(batch, Q)) is not None:
-            for prediction, found in zip(predictions, self._named(inside, Q), strict=True):
+            names = names_in_sets(inside, Q, self.messages.classes)
+            for prediction, found in zip(predictions, names, strict=True):
                 prediction.set = found
         values = self.messages.write_all(predictions, Q)
         for (_, output, _), value in zip(batch.predictions, values, strict=True):
@@ -422,14 +424,6 @@ class Lane:
         self._set_tally[2] += 1
         self._set_tally[3] += not missed or p == np.frombuffer(row).max()
         return Told(p, missed, ticket.row)
-
-    def _named(self, inside: NDArray[np.bool_], Q: Array) -> list[list[Any]]:
-        """The names in each set, the likeliest first."""
-        rows, columns = inside.nonzero()
-        order = np.lexsort((columns, -Q[rows, columns], rows))
-        names = [self.messages.classes[k] for k in columns[order].tolist()]
-        ends = inside.sum(axis=1).cumsum().tolist()
-        return [names[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def forget(self, next_prediction: int) -> None:
         """Give up the requests whose predictions are not kept any more."""
