@@ -78,6 +78,7 @@ REFERENCE = {
     "scores": ["stream_can.scores"],
     "alarm": ["stream_can.trust.alarm"],
     "sparse": ["stream_can.sparse"],
+    "multilabel": ["stream_can.multilabel"],
     "recordings": ["stream_can.recording", "stream_can.replay", "stream_can.report"],
     "snapshot": ["stream_can.snapshot"],
     "calibration": ["stream_can.calibration"],

@@ -28,14 +28,16 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"messages": (0.3, 2.3), "learner": (2.3, 2.65), "calibration": (3.56, 4)},
     {"column_scores": (3.56, 4)},
     {"corrector": (0, 3.56), "scores": (3.56, 4)},
-    {"trust": (0, 0.5), "sparse": (0.5, 1)},
+    {"trust": (0, 0.5), "sparse": (0.5, 1), "multilabel": (1, 1.5)},
     {"method": (0, 3.56), "change": (3.56, 4)},
     {"snapshot": (0, 1.3), "errors": (1.3, 2.7), "version": (2.7, 4)},
 )
 """From the top: the rooms, and where in the picture they begin and end. A module imports from its
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
 
-USED_BY_ALL = {"change", "column_scores", "learner", "method", "scores", "trust", *FLOORS[-1]}
+USED_BY_ALL = {
+    "change", "column_scores", "learner", "method", "multilabel", "scores", "trust", *FLOORS[-1]
+}  # fmt: skip
 """Rooms that need no arrow from everywhere; ``method`` keeps the one from the corrector."""
 
 GAP, WIDTH = 18, 215

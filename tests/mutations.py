@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from stream_can import Corrector, Learner, SnapshotMismatch, snapshot
+from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.statefile import State
 from stream_can.stream.task import Task
 from tests import snapshots
@@ -181,6 +182,20 @@ def use_corrector(corrector: Corrector) -> None:
     corrector.to_bytes()
 
 
+def use_several(corrector: MultiLabelCorrector) -> None:
+    if corrector.labels != tuple(snapshots.NAMES):
+        return
+    P, Y = snapshots.several(7)
+    for _ in range(2):
+        rows, receipts = corrector.process_many(P, receipt=True)
+        assert ((rows >= 0) & (rows <= 1)).all(), rows
+        corrector.learn_many(P, Y, receipts=receipts)
+        corrector.learn_many(None, Y)
+        assert 0 <= corrector.threshold <= 1
+    corrector.successor()
+    corrector.to_bytes()
+
+
 def use_task(found: Task) -> None:
     if len(found.corrector.classes) == 3:
         start = max(found.next_prediction, found.next_label)
@@ -200,7 +215,13 @@ def use_task(found: Task) -> None:
 
 def use_learner(found: Learner) -> None:
     P, _ = snapshots.stream(3, 6, seed=3)
-    if found.classes == tuple(snapshots.NAMES):
+    several = any(isinstance(x.kind.corrector, MultiLabelCorrector) for x in found._lanes.values())
+    if several and found.classes == tuple(snapshots.NAMES):
+        for model in ("a", "b"):
+            found.correct_many(range(35, 41), P, model=model)
+        found.label_many(range(20, 41), [{"bee": True}] * 21)
+        found.correct_many(["soon"], P[:1], model="a", times=[50.0])
+    elif found.classes == tuple(snapshots.NAMES):
         given = snapshots.values(found.segments, 6)
         for model in ("a", "b"):
             check_rows(found.correct_many(range(35, 41), P, columns=given, model=model).rows)
@@ -209,7 +230,8 @@ def use_learner(found: Learner) -> None:
     assert found.bytes_kept >= 0
     assert found.scores.keys() == {*found.models}
     for lane in found._lanes.values():
-        use_corrector(lane.corrector)
+        one = lane.kind.corrector
+        use_several(one) if isinstance(one, MultiLabelCorrector) else use_corrector(one)
     found.to_bytes()
 
 
@@ -234,6 +256,8 @@ def main() -> None:
                     learner = Learner.from_bytes(data)
                 elif kind in TASKS:
                     found = Task.from_bytes(data, labels_topic="labels")
+                elif kind in snapshots.SEVERAL:
+                    several = MultiLabelCorrector.from_bytes(data)
                 else:
                     corrector = Corrector.from_bytes(data)
             except SnapshotMismatch:
@@ -242,6 +266,8 @@ def main() -> None:
             seen[f"{mutation.__name__} taken"] += 1
             if kind in LEARNERS:
                 use_learner(learner)
+            elif kind in snapshots.SEVERAL:
+                use_several(several)
             else:
                 use_task(found) if kind in TASKS else use_corrector(corrector)
         except BaseException as error:

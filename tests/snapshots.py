@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from stream_can import Corrector, Learner
+from stream_can.multilabel import MultiLabelCorrector
 from stream_can.stream.task import Record, Task
 
 PATHS = ["raw", "can", "temperature", "temperature+can"]
@@ -182,7 +183,37 @@ def learner(columns: Sequence[str] = (), **options: Any) -> Learner:
     return found
 
 
+def several(seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of several labels, and labels of which some are not known, shape (40, 3)."""
+    rng = np.random.default_rng(seed)
+    P = rng.beta(0.4, 0.6, (40, 3))
+    return P, np.where(rng.random(P.shape) < 0.3, -1, rng.random(P.shape) < P).astype(np.int8)
+
+
+def lived_several() -> MultiLabelCorrector:
+    corrector = MultiLabelCorrector(NAMES, train_counts=[5, 50, 20], train_rows=90)
+    P, Y = several()
+    corrector.learn_many(P, Y, receipts=corrector.process_many(P, receipt=True)[1])
+    return corrector
+
+
+def learner_of_several() -> Learner:
+    """With predictions that wait, some labelled in part, of two models, and labels held."""
+    found = Learner(lived_several(), label_wait=9)
+    P, Y = several(6)
+    for model in ("a", "b"):
+        found.correct_many(range(40), P, model=model, times=[float(i) for i in range(40)])
+        found.label_many(range(25), list(Y[:25]), model=model)
+    found.label("soon", ["ant"], time=39.0)
+    return found
+
+
+SEVERAL: dict[str, Callable[[Path], bytes]] = {
+    "several": lambda folder: lived_several().to_bytes(),
+    "several-new": lambda folder: MultiLabelCorrector(NAMES).to_bytes(),
+}
 LEARNERS: dict[str, Callable[[Path], bytes]] = {
+    "learner-several": lambda folder: learner_of_several().to_bytes(),
     "learner": lambda folder: learner().to_bytes(),
     "learner-new": lambda folder: Learner(Corrector(NAMES)).to_bytes(),
     "learner-columns": lambda folder: learner(COLUMNS, recent_mb=0.01).to_bytes(),
@@ -194,9 +225,9 @@ LEARNERS: dict[str, Callable[[Path], bytes]] = {
 @cache
 def kinds() -> dict[str, bytes]:
     """A snapshot of each kind; of tasks by the names in ``TASKS`` and ``TASKS_WITH_COLUMNS``,
-    of learners by those in ``LEARNERS``."""
+    of learners by those in ``LEARNERS``, of correctors of several labels in ``SEVERAL``."""
     found = {kind: make().to_bytes() for kind, make in (CORRECTORS | WITH_COLUMNS).items()}
     with tempfile.TemporaryDirectory() as folder:
-        for kind, make_bytes in (TASKS | TASKS_WITH_COLUMNS | LEARNERS).items():
+        for kind, make_bytes in (TASKS | TASKS_WITH_COLUMNS | LEARNERS | SEVERAL).items():
             found[kind] = make_bytes(Path(folder))
     return found

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from stream_can.learner.lane import Id, Name
+from stream_can.learner.kinds import Id
+from stream_can.learner.lane import Name
 
 __all__ = ["Held", "HeldLabels", "LateLabel"]
 

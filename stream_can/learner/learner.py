@@ -5,39 +5,22 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
-from stream_can import snapshot
 from stream_can.corrector import Corrector
-from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
-from stream_can.learner.lane import (
-    ONLY,
-    TOGETHER,
-    Given,
-    Id,
-    Judged,
-    Lane,
-    Name,
-    Reason,
-    Recent,
-    Rows,
-    predecessor,
-    size_of,
-    width_of,
-)
+from stream_can.learner import saved
+from stream_can.learner.dense import Dense
+from stream_can.learner.kinds import Given, Id, Kind, Reason, Recent
+from stream_can.learner.lane import ONLY, Call, Lane, Name, predecessor, size_of
 from stream_can.learner.late import Held, HeldLabels, LateLabel
+from stream_can.learner.several import Several
 from stream_can.method.asking import LabelRequests
-from stream_can.method.checks import bad_rows
-from stream_can.method.receipts import TAIL, size
-from stream_can.method.rows import as_float64
-from stream_can.method.segments import Texts
-from stream_can.scores import Scores
+from stream_can.multilabel import MultiLabelCorrector
 from stream_can.trust.alarm import Alarm, Episode
 from stream_can.trust.locking import one_at_a_time
 
@@ -56,42 +39,22 @@ class Corrected(NamedTuple):
     rows: Array
     """The rows, corrected, shape (n, m)."""
     sets: list[list[Any]] | None
-    """Of each row the names of the classes in its prediction set, the likeliest first; None where
-    the corrector makes none."""
+    """Of each row the names of the classes in its prediction set, the likeliest first; of several
+    labels those that it is said to have, see `MultiLabelCorrector.decide`; None where the corrector
+    makes none."""
     asked: list[Reason | None]
     """Why the label of each row is wanted, "random" or "margin"; None where it is not."""
     outcomes: list[Outcome]
     """What became of each label, see :meth:`Learner.label`."""
 
 
-Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
+Correctors = Corrector | MultiLabelCorrector
+"""What a learner can be of."""
 
 
-class LaneHead(msgspec.Struct):
-    """What a snapshot says of a model and version beside its arrays."""
-
-    lane: tuple[str | None, str | None]
-    corrector: bytes
-    asks: bytes | None
-    alarm: bytes
-    ids: list[Any]
-    columns: list[Given | None] | None
-    requests: list[tuple[Any, Reason]]
-    pending: list[tuple[bytes, int]]
-
-
-class LearnerHead(msgspec.Struct):
-    """What a snapshot says beside its arrays."""
-
-    learner: Literal[1]
-    start: bytes
-    recent_mb: float
-    ask: float | None
-    label_wait: float
-    clock: Finite | None
-    number: Annotated[int, Meta(ge=0, le=2**62)]
-    lanes: list[LaneHead]
-    held: list[Held]
+def kind_of(corrector: Correctors) -> Kind:
+    """A corrector as a learner uses it."""
+    return Several(corrector) if isinstance(corrector, MultiLabelCorrector) else Dense(corrector)
 
 
 class Learner:
@@ -108,8 +71,8 @@ class Learner:
     Parameters
     ----------
     corrector
-        What corrects, also one that has learned; it is the learner's from here on. With models what
-        each of them begins with.
+        What corrects, a `Corrector` or a `MultiLabelCorrector`, also one that has learned; it is
+        the learner's from here on. With models what each of them begins with.
     recent_mb
         Memory for predictions that wait for their label, in MiB, ids included: 16 m bytes, 4 for
         each number of a receipt, the id, its columns, and 480; the oldest go. 0 keeps none.
@@ -138,7 +101,7 @@ class Learner:
 
     def __init__(
         self,
-        corrector: Corrector,
+        corrector: Correctors,
         *,
         recent_mb: float = 64,
         ask: float | None = None,
@@ -148,33 +111,33 @@ class Learner:
             raise ValueError(f"recent_mb: {recent_mb!r}, expected a number, 0 or more")
         if not 0 <= label_wait < math.inf:
             raise ValueError(f"label_wait: {label_wait!r}, expected seconds, 0 or more")
+        kind = kind_of(corrector)
         if ask is not None:
             LabelRequests(ask)  # refuses what is no share
+            if not kind.may_ask:
+                raise ValueError("ask: not of rows of several labels")
         self._lock = threading.RLock()
-        self._start: Corrector | None = corrector
+        self._start: Kind | None = kind
         """What begins, until a model does."""
         self._begin = corrector.to_bytes()
         self._ask, self._wait = ask, float(label_wait)
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
-        self._classes, self._index, self._columns = (
-            corrector.classes, corrector._index, corrector.segments,
-        )  # fmt: skip
-        self._sets = corrector.sets is not None
         self._lanes: dict[Name, Lane] = {}
         self._order: OrderedDict[int, tuple[Lane, Recent]] = OrderedDict()
         """Of each kept prediction, by its running number, where it is; oldest first."""
         self._held = HeldLabels()
         self._size = self._number = 0
         self._clock = -math.inf
+        self._changed = 0
 
     @classmethod
-    def of(cls, corrector: Corrector, correctors: Mapping[Name, Corrector], **options: Any) -> Self:
+    def of(cls, corrector: Correctors, correctors: Mapping[Name, Any], **options: Any) -> Self:
         """A learner that has a corrector for these (model, version) already; others begin with
         ``corrector``, or as a successor in their model."""
         self = cls(corrector, **options)
         for name, one in correctors.items():
             asks = None if self._ask is None else LabelRequests(self._ask)
-            self._lanes[name] = Lane(name, one, asks)
+            self._lanes[name] = Lane(name, kind_of(one), asks)
             self._start = None
         return self
 
@@ -215,11 +178,9 @@ class Learner:
         InvalidPrediction, ValueError, TypeError
             Row, columns or id cannot be used; nothing has changed.
         """
-        raw = as_float64(p, self._index)
-        if raw.shape != (len(self._classes),):
-            self._like.correct_one(raw)  # which says what is wrong
+        rows = self._like.row(p)
         row: Array = self._play(
-            [id], raw[None], (), _one(columns), (model, version), [time]
+            [id], rows, (), _one(columns), (model, version), [time]
         ).rows[0]  # fmt: skip
         return row
 
@@ -347,8 +308,8 @@ class Learner:
         lanes: Sequence[Name] | Name | None,
         times: Sequence[float | None] | None,
     ) -> Corrected:
-        n = len(ids)
-        raw, texts = self._rows(n, P, columns)
+        n, like = len(ids), self._like
+        rows = like.rows(n, P, columns)
         for id in ids:
             _check_id(id)
         name: Name = lanes if isinstance(lanes, tuple) else ONLY
@@ -357,8 +318,8 @@ class Learner:
             if given is not None and len(given) != n:
                 raise ValueError(f"{len(given)} {what} for {n} rows")
         taken = self._labels(labels, n)
-        sets: list[list[Any]] | None = [[]] * n if self._sets else None
-        call = Rows(raw, texts, np.empty(raw.shape), sets, [None] * n, {})
+        sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
+        call = Call(n, rows, like.blank(n), sets, [None] * n, {})
         try:
             outcomes = self._take(call, ids, names, name, times, taken)
         except BaseException:  # such as Ctrl-C: what was not finished is not kept
@@ -370,7 +331,7 @@ class Learner:
 
     def _take(
         self,
-        call: Rows,
+        call: Call,
         ids: list[Id | None],
         names: Sequence[Name] | None,
         name: Name,
@@ -397,27 +358,12 @@ class Learner:
         self._run(call)
         return outcomes
 
-    def _rows(
-        self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None
-    ) -> tuple[Array, Texts | None]:
-        """The rows of a call and what they give of the columns, checked."""
-        m = len(self._classes)
-        raw = np.empty((0, m)) if P is None else as_float64(P, self._index)
-        texts = None if columns is None else self._like._texts(columns)
-        fits = raw.ndim == 2 and raw.shape[1] == m and not bad_rows(raw)
-        if fits and len(raw) != n:
-            raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
-        if not fits or any(one is not None and len(one) != n for one in texts or ()):
-            self._like.correct_many(raw, segments=columns)  # which says why
-        return raw, texts
-
     def _labels(self, labels: Sequence[LateLabel], n: int) -> list[_Taken]:
         """The labels of a call, checked."""
-        taken, due = [], 0
+        taken, due, like = list[_Taken](), 0, self._like
         for one in labels:
             _check_id(one.id)
-            if one.label not in self._index:
-                raise UnknownClass(f"label of {one.id!r}: {one.label!r} is none of the classes")
+            y = like.label(one.label, one.id)
             if not due <= one.due <= n or (one.of is not None and not 0 <= one.of < one.due):
                 raise ValueError(
                     f"label of {one.id!r}: due before row {one.due}, expected {due} to {n},"
@@ -425,53 +371,51 @@ class Learner:
                 )
             row = given = None
             if one.row is not None:
-                raw = as_float64(one.row, self._index)[None]
-                columns = _one(one.columns)
-                raw, texts = self._rows(1, raw, columns)
-                row, given = raw.tobytes(), _given(texts, 0)
+                rows = like.rows(1, like.row(one.row), _one(one.columns))
+                row, given = like.raw(rows, 0), like.given(rows, 0)
             due = one.due
-            taken.append(_Taken(one, self._index[one.label], row, given))
+            taken.append(_Taken(one, y, row, given))
         return taken
 
     @property
-    def _like(self) -> Corrector:
-        """A corrector that takes what all take."""
-        return self._start or next(iter(self._lanes.values())).corrector
+    def _like(self) -> Kind:
+        """What knows the rows and labels of all."""
+        return self._start or next(iter(self._lanes.values())).kind
 
-    def _lane(self, name: Name, call: Rows) -> Lane:
+    def _lane(self, name: Name, call: Call) -> Lane:
         """What corrects a model and version; a new one begins as its predecessor's successor."""
         found = self._lanes.get(name)
         if found is not None:
             return found
         self._run(call)
-        before = predecessor(name, {other: one.corrector for other, one in self._lanes.items()})
+        before = predecessor(name, {k: one.kind.corrector for k, one in self._lanes.items()})
         if before is not None:
-            corrector = before.successor()
+            kind = kind_of(before.successor())
         elif self._start is not None:
-            corrector, self._start = self._start, None
+            kind, self._start = self._start, None
         else:
-            corrector = Corrector.from_bytes(self._begin)
+            kind = kind_of(saved.corrector(self._begin))
         asks = None if self._ask is None else LabelRequests(self._ask)
-        self._lanes[name] = found = Lane(name, corrector, asks)
+        self._lanes[name] = found = Lane(name, kind, asks)
         return found
 
-    def _run(self, call: Rows) -> None:
+    def _run(self, call: Call) -> None:
         for lane in call.active:
             lane.run(call)
 
-    def _now(self, time: float, call: Rows) -> None:
+    def _now(self, time: float, call: Call) -> None:
         """A prediction of this time comes: what waited for others long enough waits no longer."""
         self._clock = max(self._clock, time)
         while (late := self._held.take_due(self._clock - self._wait)) is not None:
             self._let_go(late, call)
 
-    def _predict(self, number: int, id: Id | None, lane: Lane, call: Rows) -> Recent:
+    def _predict(self, number: int, id: Id | None, lane: Lane, call: Call) -> Recent:
         """A row of a call."""
-        given = _given(call.texts, number)
+        given = lane.kind.given(call.rows, number)
         entry = Recent(id, self._number, 0, given)
         self._number += 1
         if id is not None:
-            entry.size = size_of(id, lane.width, given)
+            entry.size = size_of(id, lane.kind.width, given)
             if (old := lane.recent.get(id)) is not None:
                 self._drop(old, lane)
             self._order[entry.number] = lane, entry
@@ -479,7 +423,7 @@ class Learner:
         call.active[lane] = None
         lane.predict(number, entry)
         if id is not None and (held := self._held.take(id, lane.name)) is not None:
-            self._teach(lane, entry, self._index[held.label], call)
+            self._teach(lane, entry, lane.kind.label(held.label, id), call)
         self._forget()
         return entry
 
@@ -495,28 +439,24 @@ class Learner:
         self._size -= entry.size
         lane.requests.pop(entry.id, None)  # type: ignore[arg-type]
 
-    def _label(self, taken: _Taken, rows: list[tuple[Lane, Recent]], call: Rows) -> Outcome:
+    def _label(self, taken: _Taken, rows: list[tuple[Lane, Recent]], call: Call) -> Outcome:
         """A label of a call; ``rows`` are those of the call that came before it."""
         one, y, row, given = taken.one, taken.y, taken.row, taken.given
         id, name = one.id, (one.model, one.version)
         if one.of is not None:
-            own = rows[one.of]
-            if own[1].labelled:
-                return "repeated"
-            self._teach(*own, y, call)
-            return "learned"
+            return "learned" if self._teach(*rows[one.of], y, call) else "repeated"
         named = name != ONLY
         found = [
             (lane, entry)
             for lane in self._lanes.values()
             if (not named or is_of(lane.name, name)) and (entry := lane.recent.get(id)) is not None  # type: ignore[arg-type]
         ]
-        waiting = [(lane, entry) for lane, entry in found if not entry.labelled]
-        for lane, entry in waiting:
-            brings = row is not None and row != lane.raw_of(entry, call)
-            self._teach(lane, entry, y, call, row if brings else None, given)
         if found:
-            return "learned" if waiting else "repeated"
+            learned = False
+            for lane, entry in found:
+                brings = row is not None and row != lane.raw_of(entry, call)
+                learned |= self._teach(lane, entry, y, call, row if brings else None, given)
+            return "learned" if learned else "repeated"
         if row is not None:
             self._learn(self._lane(name, call), y, call, row, given)
             return "learned"
@@ -524,7 +464,8 @@ class Learner:
             lane_name = name if named else None
             if self._held.has(id, lane_name):
                 return "repeated"
-            late = Held(float(one.time), self._number, id, one.label, lane_name)
+            held = self._like.held(y)
+            late = Held(float(one.time), self._number, id, held, lane_name)
             self._number += 1
             if (oldest := self._held.add(late)) is not None:
                 self._let_go(oldest, call)
@@ -537,22 +478,28 @@ class Learner:
         self,
         lane: Lane,
         entry: Recent,
-        y: int,
-        call: Rows,
+        y: Any,
+        call: Call,
         row: bytes | None = None,
         given: Given | None = None,
-    ) -> None:
-        """The label of a prediction has come: no other one counts."""
+    ) -> bool:
+        """A label of a prediction has come; False where it says nothing new."""
+        new, known, differs = lane.kind.news(entry.known, y)
+        self._changed += differs
+        if new is None:
+            return False
         if lane.tells and entry.at >= 0:
             lane.run(call)
         call.active[lane] = None
-        lane.learn(y, entry, row, given)
+        entry.known = known
+        lane.learn(new, entry, row, given)
+        return True
 
     def _learn(
         self,
         lane: Lane,
-        y: int,
-        call: Rows,
+        y: Any,
+        call: Call,
         row: bytes | None = None,
         given: Given | None = None,
     ) -> None:
@@ -560,12 +507,12 @@ class Learner:
         call.active[lane] = None
         lane.learn(y, None, row, given)
 
-    def _let_go(self, late: Held, call: Rows) -> None:
+    def _let_go(self, late: Held, call: Call) -> None:
         """A label whose prediction did not come."""
         if late.lane is None:
-            self._alone(self._index[late.label], call)
+            self._alone(self._like.label(late.label, late.id), call)
 
-    def _alone(self, y: int, call: Rows) -> None:
+    def _alone(self, y: Any, call: Call) -> None:
         """A label without its prediction: where one corrector is all there is, the class mix."""
         if self._lanes.keys() <= {ONLY}:
             self._learn(self._lane(ONLY, call), y, call)
@@ -576,30 +523,14 @@ class Learner:
     def to_bytes(self) -> bytes:
         """Correctors, predictions that wait, scores, requests and held labels, versioned and
         checksummed."""
-        lanes, arrays = [], {}
-        for k, lane in enumerate(self._lanes.values()):
-            recent = list(lane.recent.values())
-            data = np.frombuffer(b"".join([one.blob for one in recent]), "<f4")
-            arrays[f"recent.{k}"] = data.reshape(len(recent), lane.width // 4)
-            numbers = [(one.number, one.fair, one.labelled) for one in recent]
-            arrays[f"numbers.{k}"] = np.array(numbers, np.int64).reshape(-1, 3)
-            lanes.append(
-                LaneHead(
-                    lane.name, lane.corrector.to_bytes(),
-                    None if lane.asks is None else lane.asks.to_bytes(),
-                    lane.judged.alarm.to_bytes(), list(lane.recent),
-                    [one.columns for one in recent] if self._columns else None,
-                    list(lane.requests.items()), lane.pending,
-                )
-            )  # fmt: skip
-            arrays[f"raw.{k}"] = lane.judged.raw.sums()
-            arrays[f"sent.{k}"] = lane.judged.sent.sums()
-        clock = None if math.isinf(self._clock) else self._clock
-        head = LearnerHead(
-            1, self._begin, self._mb, self._ask, self._wait, clock, self._number, lanes,
-            self._held.all(),
+        return saved.written(
+            saved.Head(
+                1, self._begin, self._mb, self._ask, self._wait,
+                None if math.isinf(self._clock) else self._clock, self._number, [],
+                self._held.all(), self._changed,
+            ),
+            self._lanes.values(),
         )  # fmt: skip
-        return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
 
     @classmethod
     def from_bytes(
@@ -618,7 +549,7 @@ class Learner:
         data
             What ``to_bytes`` returned.
         classes, **settings
-            As for :meth:`Corrector.from_bytes`.
+            As for ``from_bytes`` of its corrector.
         recent_mb, ask
             In place of the snapshot's.
 
@@ -628,93 +559,65 @@ class Learner:
             The bytes are truncated, corrupt, of another version or none of a learner, or of other
             classes or columns.
         """
-        head, arrays = snapshot.of_kind(data, "learner", "learner", LearnerHead)
-
-        def corrector(data: bytes) -> Corrector:
-            return Corrector.from_bytes(data, classes, **settings)
-
-        try:
+        head, arrays = saved.opened(data)
+        with saved.refused():
             self = cls(
-                corrector(head.start),
+                saved.corrector(head.start, classes, settings),
                 recent_mb=head.recent_mb if recent_mb is None else recent_mb,
                 ask=head.ask if ask == "as before" else ask,
                 label_wait=head.label_wait,
             )
             for number, one in enumerate(head.lanes):
-                self._restore(one, number, arrays, corrector)
+                self._restore(one, number, arrays, classes, settings)
             for held in head.held:
-                if held.label not in self._index:
-                    raise ValueError(f"a held label of class {held.label!r}")
+                self._like.label(held.label, held.id)
                 self._held.add(held)
-        except (ValueError, KeyError, TypeError) as error:
-            raise SnapshotMismatch(f"snapshot: {error}") from None
         if self._lanes:
             self._start = None
         self._order = OrderedDict(sorted(self._order.items()))
         kept = sum(len(lane.recent) for lane in self._lanes.values())
-        if len(self._order) < kept or max(self._order, default=-1) >= head.number:
-            raise SnapshotMismatch("snapshot: the numbers of recent predictions")
-        self._number = head.number
+        with saved.refused():
+            saved.require(
+                len(self._order) == kept and max(self._order, default=-1) < head.number,
+                "the numbers of recent predictions",
+            )
+        self._number, self._changed = head.number, head.changed
         self._clock = -math.inf if head.clock is None else head.clock
         self._forget()
         return self
 
     def _restore(
         self,
-        head: LaneHead,
+        head: saved.LaneHead,
         k: int,
         arrays: dict[str, NDArray[Any]],
-        corrector: Callable[[bytes], Corrector],
+        classes: int | Iterable[Hashable] | None,
+        settings: dict[str, Any],
     ) -> None:
-        stored = Corrector.from_bytes(head.corrector)
-        m, n = len(stored.classes), len(head.ids)
-        _require(stored.classes == self._classes, "the classes of a model")
-        lane = Lane(head.lane, corrector(head.corrector), None)
+        stored = kind_of(saved.corrector(head.corrector))
+        saved.require(stored.classes == self.classes, "the classes of a model")
+        kind = kind_of(saved.corrector(head.corrector, classes, settings))
+        saved.require(type(kind) is type(self._like), "a model of another kind")
+        lane = Lane(head.lane, kind, None)
         if self._ask is not None:
             lane.asks = LabelRequests(self._ask)
             if head.asks is not None:
                 lane.asks = lane.asks.resumed(head.asks)
             lane.requests = dict(head.requests)
-        lane.pending = head.pending
-        lane.judged = Judged(
-            _scores(arrays[f"raw.{k}"]), _scores(arrays[f"sent.{k}"]), Alarm.from_bytes(head.alarm)
-        )
-        data, numbers = arrays[f"recent.{k}"], arrays[f"numbers.{k}"]
-        _require(data.dtype == np.float32 and numbers.dtype == np.int64, "recent predictions")
-        _require(data.shape == (n, width_of(stored) // 4), "the size of recent predictions")
-        _require(numbers.shape == (n, 3), "the numbers of recent predictions")
-        _require((np.diff(numbers[:, 0], prepend=-1) > 0).all(), "their order")
-        rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
-        _require_rows(rows.reshape(2 * n, m))
-        receipts = data[:, 4 * m :]
-        known = size(m, stored.n_sent)
-        shares = receipts[:, : receipts.shape[1] - (TAIL if stored.sets is not None else 0)]
-        with np.errstate(invalid="ignore"):
-            fits = (shares >= 0) & (shares <= 1.001)
-        _require((fits | np.isnan(shares)).all() and not np.isinf(receipts).any(), "a receipt")
-        if stored.sets != lane.corrector.sets:  # of the sets of another promise nothing is known
-            was, data = data, np.full((n, lane.width // 4), np.nan, np.float32)
-            data[:, : 4 * m + known] = was[:, : 4 * m + known]
-        every, width = data.astype("<f4").tobytes(), lane.width
-        columns = head.columns or [None] * n
-        for i, (id, given, (number, fair, labelled)) in enumerate(
-            zip(head.ids, columns, numbers.tolist(), strict=True)
-        ):
-            _check_id(id)
-            _require(given is None or len(given) == len(self._columns), "columns")
-            blob = every[i * width : (i + 1) * width]
-            much = size_of(id, width, given)
-            one = Recent(id, number, much, given, -1, blob, bool(fair), bool(labelled))
-            lane.recent[id] = one
+        for number, one in saved.recents(head, k, arrays, kind, stored, len(kind.columns)):
+            _check_id(one.id)
+            one.size = size_of(one.id, kind.width, one.columns)  # type: ignore[arg-type]
+            lane.recent[one.id] = one  # type: ignore[index]
             self._order[number] = lane, one
-            self._size += much
-        _require(len(lane.recent) == n and None not in lane.recent, "two predictions of an id")
-        _require(lane.requests.keys() <= lane.recent.keys(), "a request without its prediction")
-        _require(len(lane.pending) < TOGETHER, "scores")
-        for both, y in lane.pending:
-            _require(len(both) == 16 * m and 0 <= y < m, "scores")
-            _require_rows(np.frombuffer(both).reshape(2, m))
-        _require(lane.name not in self._lanes, "two models of a name")
+            self._size += one.size
+        saved.require(None not in lane.recent, "a prediction without an id")
+        saved.require(len(lane.recent) == len(head.ids), "two predictions of an id")
+        saved.require(
+            lane.requests.keys() <= lane.recent.keys(), "a request without its prediction"
+        )
+        lane.pending = saved.pending(head, kind)
+        lane.judged = kind.load_judged(arrays[f"raw.{k}"], arrays[f"sent.{k}"], head.alarm)
+        saved.require(lane.name not in self._lanes, "two models of a name")
         self._lanes[lane.name] = lane
 
     # ---- to look inside
@@ -722,12 +625,12 @@ class Learner:
     @property
     def classes(self) -> tuple[Any, ...]:
         """The names of the classes, in the order of the columns of a row."""
-        return self._classes
+        return self._like.classes
 
     @property
     def segments(self) -> tuple[str, ...]:
         """The declared columns."""
-        return self._columns
+        return self._like.columns
 
     @property
     def sets(self) -> float | None:
@@ -736,8 +639,15 @@ class Learner:
 
     @property
     def train_prior(self) -> Array:
-        """The training prior, shape (m,), of what every model begins with."""
-        return self._like.train_prior
+        """The training prior, shape (m,), of what every model begins with; of several labels the
+        share of training rows that had each."""
+        corrector = self._like.corrector
+        prior: Array = (
+            corrector.train_shares
+            if isinstance(corrector, MultiLabelCorrector)
+            else corrector.train_prior
+        )
+        return prior
 
     @property
     def ask(self) -> float | None:
@@ -755,23 +665,26 @@ class Learner:
     @one_at_a_time
     def episodes(self) -> dict[Name, Episode]:
         """Of each (model, version) that is worse than before, since when and how much."""
-        found = {name: lane.judged.alarm.episode for name, lane in self._lanes.items()}
+        alarms = {name: lane.judged.alarm for name, lane in self._lanes.items()}
+        found = {name: one.episode for name, one in alarms.items() if one is not None}
         return {name: one for name, one in found.items() if one is not None}
 
     @property
     @one_at_a_time
-    def scores(self) -> dict[Name, tuple[Scores, Scores]]:
-        """Of each (model, version), (None, None) without, the scores of labelled predictions as
-        they came and as they were sent."""
+    def scores(self) -> dict[Name, tuple[Any, Any]]:
+        """Of each (model, version), (None, None) without, the `Scores` of labelled predictions as
+        they came and as they were sent; of several labels `LabelScores`."""
         found = {name: lane.now for name, lane in self._lanes.items()}
         return {name: (now.raw, now.sent) for name, now in found.items()}
 
     @property
     @one_at_a_time
     def alarms(self) -> dict[Name, Alarm]:
-        """Of each (model, version), the 20 with most labels, whether the classifier became
-        worse."""
-        found = {name: lane.now for name, lane in self._lanes.items()}
+        """Of each (model, version), the 20 with most labels, whether the classifier became worse;
+        of several labels nothing says so."""
+        found = {
+            name: lane.now for name, lane in self._lanes.items() if lane.judged.alarm is not None
+        }
         most = sorted(found, key=lambda name: -found[name].raw.n)[:MOST_ALARMS]
         return {name: found[name].alarm for name in most}
 
@@ -786,8 +699,14 @@ class Learner:
     def correctors(self) -> dict[Name, bytes]:
         """The snapshot of each corrector; before the first prediction of what all begin with."""
         if self._start is not None:
-            return {ONLY: self._start.to_bytes()}
-        return {name: lane.corrector.to_bytes() for name, lane in self._lanes.items()}
+            return {ONLY: self._start.corrector.to_bytes()}
+        return {name: lane.kind.corrector.to_bytes() for name, lane in self._lanes.items()}
+
+    @property
+    def changed_labels(self) -> int:
+        """Labels that said otherwise than an earlier one of their prediction; they count for
+        nothing."""
+        return self._changed
 
     @property
     @one_at_a_time
@@ -811,26 +730,9 @@ class _Taken(msgspec.Struct, gc=False):
     """A label of a call, checked."""
 
     one: LateLabel
-    y: int
+    y: Any
     row: bytes | None
     given: Given | None
-
-
-def _require(fits: Any, what: str) -> None:
-    """Of a snapshot."""
-    if not fits:
-        raise ValueError(f"of a learner: {what}")
-
-
-def _require_rows(rows: Array) -> None:
-    for i, why in bad_rows(np.ascontiguousarray(rows)).items():
-        raise ValueError(f"of a learner: row {i}: {why}")
-
-
-def _scores(sums: NDArray[Any]) -> Scores:
-    right = sums.dtype == np.float64 and sums.shape == Scores().sums().shape
-    _require(right and (np.abs(sums) < 2.0**53).all() and (sums[:, 0] >= 0).all(), "scores")
-    return Scores.from_sums(sums)
 
 
 def _check_id(id: Any) -> None:
@@ -840,11 +742,6 @@ def _check_id(id: Any) -> None:
         raise TypeError(f"id: {id!r}, expected a text, an integer or bytes")
     if isinstance(id, int) and not -(2**63) <= id < 2**64:
         raise ValueError(f"id: {id}, expected an integer of 64 bits, or a text")
-
-
-def _given(texts: Texts | None, i: int) -> Given | None:
-    """What a row gives of the columns."""
-    return None if texts is None else tuple([None if one is None else one[i] for one in texts])
 
 
 def _one(columns: Mapping[str, Any] | None) -> dict[str, list[Any]] | None:

@@ -19,6 +19,7 @@ from stream_can.method.checks cimport memory, memory32, open_rows
 from stream_can.method.class_mix cimport (
     Chain, counted, fold_mix, follow_mix, inverse_mean, observe_mix,
 )
+from stream_can.method.judging cimport one_sided, share_back, trusted
 from stream_can.method.lock cimport Lock, a_fork_waits, enter_rows, leave_rows
 from stream_can.method.newton cimport newton
 from stream_can.method.sets cimport (
@@ -771,12 +772,11 @@ cdef class Model:
         """Lambda: how much of the correction goes out for a row whose likeliest class is j."""
         cdef double agree = self.guards.agreement[0], differ = self.guards.agreement[1]
         cdef double sure = self.guards.agreement[2], n = self.guards.labelled[self.m]
-        cdef double N = self.mean[self.m], expected, by
-        if (agree == 0 and sure > SPARE) or (differ == 0 and agree - sure > SPARE):
+        cdef double N = self.mean[self.m]
+        if one_sided(agree, sure, differ, agree - sure, SPARE):
             return 0.0  # only corrections come back, or only confirmations
-        expected = n * self.guards.predicted[j] / N if N > 0 else 0.0
-        by = 4 * (self.guards.labelled[j] + 1) / (expected + 1)
-        return by if by < 1 else 1.0
+        return trusted(self.guards.labelled[j],
+                       n * self.guards.predicted[j] / N if N > 0 else 0.0)
 
     cdef const double *sent_row(self, int i) noexcept nogil:
         """One of the rows that what is sent is mixed from, but for the calibrated one."""
@@ -1005,7 +1005,6 @@ cdef class Model:
         """Bayes' rule over the paths, with a share 1 / (n + 2) back to where they began."""
         cdef Py_ssize_t i
         cdef Base *base
-        cdef double total, share
         if self.n_paths == 1:
             weights[0] = 1
             return
@@ -1016,11 +1015,8 @@ cdef class Model:
             if base.can >= 0:
                 weights[base.can] *= self.likelihood(
                     base.normalised[y] if base.uncertain else base.r[y])
-        share = 1.0 / (self.counts[2] + 2)
-        total = sum_of(weights, self.n_paths)
-        for i in range(self.n_paths):
-            weights[i] = (1 - share) * (weights[i] / total)
-            weights[i] += share * start[i]
+        share_back(weights, sum_of(weights, self.n_paths), 1.0 / (self.counts[2] + 2), start,
+                   self.n_paths)
 
     # ---- Labels of which a share eps is wrong: (1-eps) u + eps/m for u
 

@@ -4,6 +4,24 @@
 
 #include "vectormath.h"
 
+/* u less what solves left step = gradient, each clipped at its limit; both are used up. */
+static void step_by(double *u, double *gradient, double *left, int n, const double *limit, int given) {
+    for (int i = 0; i < n; i++) /* positive definite: no pivots */
+        for (int j = i + 1; j < n; j++) {
+            double by = left[j * n + i] / left[i * n + i];
+            for (int k = i; k < n; k++) left[j * n + k] -= by * left[i * n + k];
+            gradient[j] -= by * gradient[i];
+        }
+    for (int i = n - 1; i >= 0; i--) {
+        for (int j = i + 1; j < n; j++) gradient[i] -= left[i * n + j] * gradient[j];
+        gradient[i] /= left[i * n + i];
+    }
+    for (int i = 0; i < n; i++) {
+        double most = limit[i < given ? i : given - 1], v = u[i] - gradient[i];
+        u[i] = v < -most ? -most : v > most ? most : v;
+    }
+}
+
 /* One Newton step of u, whose n features are the rows of F, shape (n, m), which are centred here.
  *
  * K is the upper triangle of the decayed curvature, row by row; work holds n (n + 1) + m numbers. How firmly each u is held
@@ -28,20 +46,7 @@ static void newton(double *u, double *K, double *F, int n, const double *r, len_
         }
         left[i * n + i] += precision[i < given ? i : given - 1] + 1e-9;
     }
-    for (int i = 0; i < n; i++) /* positive definite: no pivots */
-        for (int j = i + 1; j < n; j++) {
-            double by = left[j * n + i] / left[i * n + i];
-            for (int k = i; k < n; k++) left[j * n + k] -= by * left[i * n + k];
-            gradient[j] -= by * gradient[i];
-        }
-    for (int i = n - 1; i >= 0; i--) {
-        for (int j = i + 1; j < n; j++) gradient[i] -= left[i * n + j] * gradient[j];
-        gradient[i] /= left[i * n + i];
-    }
-    for (int i = 0; i < n; i++) {
-        double most = limit[i < given ? i : given - 1], v = u[i] - gradient[i];
-        u[i] = v < -most ? -most : v > most ? most : v;
-    }
+    step_by(u, gradient, left, n, limit, given);
 }
 
 #endif

@@ -62,7 +62,9 @@ def _offsets(values: NDArray[Any], curvature: NDArray[Any], d: float) -> NDArray
     return np.clip(wide * d * (H + a) / (d * H + a), -MOST_C, MOST_C).astype(values.dtype)
 
 
-def balanced(u: NDArray[Any], K: NDArray[Any], d: float) -> NDArray[Any]:
+def balanced(
+    u: NDArray[Any], K: NDArray[Any], d: float, precision: Sequence[float] | None = None
+) -> NDArray[Any]:
     """u <- (d Q + Lambda)^-1 d (Q + Lambda) u; K is the upper triangle of Q, row by row.
 
     Plain elimination, a product at a time: LAPACK and sum() have other bits on other machines and
@@ -73,7 +75,7 @@ def balanced(u: NDArray[Any], K: NDArray[Any], d: float) -> NDArray[Any]:
     for i in range(n):
         for j in range(i, n):
             Q[i][j] = Q[j][i] = next(numbers)
-    prior, old = [PRECISION_B] + [PRECISION_T] * (n - 1), u.tolist()
+    prior, old = precision or [PRECISION_B] + [PRECISION_T] * (n - 1), u.tolist()
     x, left = [p * v for p, v in zip(prior, old, strict=True)], [[d * q for q in row] for row in Q]
     for i in range(n):
         left[i][i] += prior[i]

@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
+from stream_can.method.judging cimport one_sided, share_back, trusted
 from stream_can.method.lock cimport Lock, a_fork_waits, enter_rows, leave_rows
 from stream_can.method.newton cimport newton
 from stream_can.method.uncertain cimport uncertainty_of
@@ -508,12 +509,10 @@ cdef class Model:
         """Lambda."""
         cdef Numbers *of = &self.of
         cdef Cell *cell = self.row.cells[self.row.speaker[0]]
-        cdef double expected, by
-        if (of.agree == 0 and of.sure > SPARE) or (of.differ == 0 and of.agree - of.sure > SPARE):
+        if one_sided(of.agree, of.sure, of.differ, of.agree - of.sure, SPARE):
             return 0.0
-        expected = of.labelled * (cell.N / of.scale) / of.rows if of.rows > 0 else 0.0
-        by = 4 * (cell.n / of.scale + 1) / (expected + 1)
-        return by if by < 1 else 1.0
+        return trusted(cell.n / of.scale,
+                       of.labelled * (cell.N / of.scale) / of.rows if of.rows > 0 else 0.0)
 
     # ---- the tail: what a class has that is not listed
 
@@ -705,9 +704,7 @@ cdef class Model:
         for i in range(PATHS):
             of.weights[i] *= max(row.r[i][entry], LIKELIHOOD_FLOOR)
             total += of.weights[i]
-        h = 1 / (of.agree + of.differ + 2)
-        for i in range(PATHS):
-            of.weights[i] = (1 - h) * (of.weights[i] / total) + h * START[i]
+        share_back(of.weights, total, 1 / (of.agree + of.differ + 2), START, PATHS)
         self.step(of.temperature, of.temperature_Q, 1, row.r[0], entry)
         self.step(of.vector, of.vector_Q, 4, row.r[1], entry)
         self.step(of.matrix, of.matrix_Q, 4, row.r[2], entry)

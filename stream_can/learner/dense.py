@@ -1,0 +1,310 @@
+"""Dense: a `Corrector` as a learner uses it. Rows are probability vectors, labels are classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.corrector import Corrector
+from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.learner.kinds import Given, Judged, Label, Made, News
+from stream_can.method.checks import bad_rows
+from stream_can.method.promise import names_in_sets
+from stream_can.method.receipts import NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
+from stream_can.method.rows import as_float64
+from stream_can.method.segments import Texts
+from stream_can.scores import Scores
+from stream_can.trust.alarm import Alarm
+
+__all__ = ["Dense", "blobs_of"]
+
+Array = NDArray[np.float64]
+
+
+class DenseRows(NamedTuple):
+    """Rows, and what they give of the declared columns."""
+
+    raw: Array
+    texts: Texts | None
+
+
+class Dense:
+    """A corrector, its rows and its labels."""
+
+    may_ask = True
+
+    def __init__(self, corrector: Corrector) -> None:
+        self.corrector = corrector
+        self.classes, self.columns, self.sets = (
+            corrector.classes, corrector.segments, corrector.sets,
+        )  # fmt: skip
+        self.makes_sets = self.sets is not None
+        m = len(self.classes)
+        self.both = 16 * m
+        self.width = self.both + 4 * size(m, corrector.n_sent, sets=self.sets is not None)
+
+    # ---- rows
+
+    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> DenseRows:
+        """The n rows of a call with what they give of the columns, checked; P may be None."""
+        m = len(self.classes)
+        raw = np.empty((0, m)) if P is None else as_float64(P, self.corrector._index)
+        texts = None if columns is None else self.corrector._texts(columns)
+        fits = raw.ndim == 2 and raw.shape[1] == m and not bad_rows(raw)
+        if fits and len(raw) != n:
+            raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
+        if not fits or any(one is not None and len(one) != n for one in texts or ()):
+            self.corrector.correct_many(raw, segments=columns)  # which says why
+        return DenseRows(raw, texts)
+
+    def row(self, p: Any) -> Array:
+        """One row as the rows of a call, checked."""
+        raw = as_float64(p, self.corrector._index)
+        if raw.shape != (len(self.classes),):
+            self.corrector.correct_one(raw)  # which says what is wrong
+        return raw[None]
+
+    def cut(self, rows: DenseRows, numbers: Sequence[int]) -> DenseRows:
+        """Some of them."""
+        texts = rows.texts
+        if texts is not None:
+            texts = [None if one is None else [one[i] for i in numbers] for one in texts]
+        return DenseRows(rows.raw[numbers], texts)
+
+    def raw(self, rows: DenseRows, i: int) -> bytes:
+        """One of them as a blob begins with it."""
+        row: Array = rows.raw[i]
+        return row.tobytes()
+
+    def raw_of(self, blob: bytes) -> bytes:
+        """The row of a blob."""
+        return blob[: 8 * len(self.classes)]
+
+    def given(self, rows: DenseRows, i: int) -> Given | None:
+        """What one of them gives of the columns."""
+        if rows.texts is None:
+            return None
+        return tuple([None if one is None else one[i] for one in rows.texts])
+
+    def blank(self, n: int) -> Array:
+        """Room for what is sent of n rows."""
+        return np.empty((n, len(self.classes)))
+
+    def put(self, room: Array, numbers: Sequence[int] | None, sent: Array) -> None:
+        """What is sent of some of them, or of all."""
+        room[slice(None) if numbers is None else numbers] = sent
+
+    # ---- labels
+
+    def label(self, label: Any, id: Any) -> int:
+        """The index of a class."""
+        index = self.corrector._index
+        if label not in index:
+            raise UnknownClass(f"label of {id!r}: {label!r} is none of the classes")
+        return index[label]
+
+    def held(self, y: int) -> Any:
+        """A label for a snapshot: the class."""
+        return self.classes[y]
+
+    def news(self, known: int | None, y: int) -> News:
+        """The first label of a prediction counts."""
+        return News(y, y, False) if known is None else News(None, known, known != y)
+
+    # ---- the corrector
+
+    def run(self, rows: DenseRows, labels: Sequence[Label]) -> Made:
+        """Correct rows and learn labels, in order."""
+        raw, corrector = rows.raw, self.corrector
+        if not labels:
+            given = _named(self.columns, rows.texts)
+            sent, receipts = corrector.process_many(raw, receipt=True, segments=given)
+        elif len(labels) == 1 and not len(raw):
+            self._learn_one(labels[0])
+            return Made(raw, [], None)
+        else:
+            sent, receipts = self._play(rows, labels)
+        sets = None
+        if self.sets is not None and len(raw):
+            inside = corrector.sets_of(sent, receipts)
+            sets = names_in_sets(inside, sent.astype(np.float32), self.classes)
+        return Made(sent, blobs_of(raw, sent, receipts), sets)
+
+    def _learn_one(self, one: Label) -> None:
+        """One label and no rows: the same bits, in less time."""
+        y, entry, row, given = one.y, one.entry, one.row, one.given
+        corrector = self.corrector
+        label, m = self.classes[y], len(self.classes)
+        if row is not None:
+            p = np.frombuffer(row)
+            corrector.learn_one(p, label, segments=_values(self.columns, given))
+        elif entry is None:
+            corrector.learn_one(None, label)
+        else:
+            receipt = np.frombuffer(entry.blob, np.float32, offset=16 * m)
+            if not entry.fair and self.sets is not None:
+                receipt = receipt.copy()
+                receipt[OF_ROW] = NOT_FAIR
+            columns = _values(self.columns, entry.columns)
+            p = np.frombuffer(entry.blob, np.float64, m)
+            corrector.learn_one(p, label, receipt=receipt, segments=columns)
+
+    def _play(self, rows: DenseRows, labels: Sequence[Label]) -> tuple[Array, NDArray[np.float32]]:
+        """Rows and labels through the corrector; what was sent, and receipts."""
+        raw, texts = rows
+        corrector = self.corrector
+        m, n_sent = len(self.classes), corrector.n_sent
+        known = none_known(len(labels), n_sent, sets=self.sets is not None)
+        earlier: list[bytes] = []
+        columns: list[Given | None] = []
+        of, kept, receipts = [-1] * len(labels), list[int](), list[bytes]()
+        unfair = list[bool]()
+        for i, label in enumerate(labels):
+            entry, row, given = label.entry, label.row, label.given
+            if row is not None:
+                of[i] = len(earlier)
+                earlier.append(row)
+                columns.append(given)
+            elif entry is not None and entry.at >= 0:
+                of[i] = -2 - entry.at  # behind the earlier rows
+            elif entry is not None:
+                of[i] = len(earlier)
+                earlier.append(entry.blob[: 8 * m])
+                columns.append(entry.columns)
+                receipts.append(entry.blob[16 * m :])
+                kept.append(i)
+                unfair.append(not entry.fair)
+        ys = np.array([one.y for one in labels], np.int64)
+        at = np.array(of, np.int64)
+        first = len(earlier)
+        at = np.where(at < -1, first - 2 - at, at)
+        if kept:
+            data = np.frombuffer(b"".join(receipts), np.float32).reshape(len(kept), -1)
+            given_ = gave_all(data, ys[kept], n_sent, sets=self.sets is not None)
+            if self.sets is not None:
+                given_[unfair, OF_ROW] = NOT_FAIR
+            known[kept] = given_
+        P = raw
+        if earlier:
+            P = np.concatenate([np.frombuffer(b"".join(earlier)).reshape(first, m), raw])
+        segments = None
+        if names := self.columns:
+            segments = {
+                name: [None if one is None else one[k] for one in columns]
+                + _column(texts, k, len(raw))
+                for k, name in enumerate(names)
+            }
+        due = np.array([one.due for one in labels], np.int64)
+        played = corrector.play(
+            P, ys, at, due, first=first, known=known, receipt=True, segments=segments
+        )
+        assert played.receipts is not None
+        return played.rows, played.receipts
+
+    def successor(self) -> Dense:
+        """What a new version of the classifier begins with."""
+        return Dense(self.corrector.successor())
+
+    # ---- scores
+
+    def new_judged(self) -> Judged:
+        """Of no labels yet."""
+        return Judged(Scores(), Scores(), Alarm())
+
+    def judge(self, judged: Judged, pending: Sequence[tuple[bytes, int]]) -> None:
+        """More labelled predictions."""
+        m = len(self.classes)
+        both = np.frombuffer(b"".join([blob for blob, _ in pending])).reshape(len(pending), 2, m)
+        P, sent = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+        y = np.array([y for _, y in pending], np.int64)
+        judged.raw.add_checked(P, y)
+        judged.sent.add_checked(sent, y)
+        judged.alarm.learn_checked(P, sent, y)
+
+    def copied(self, judged: Judged) -> Judged:
+        """The same, for somebody else."""
+        raw, sent, alarm = judged
+        return Judged(raw + Scores(), sent + Scores(), Alarm.from_bytes(alarm.to_bytes()))
+
+    # ---- what a snapshot holds
+
+    def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
+        """From their sums."""
+        if alarm is None:
+            raise ValueError("no alarm")
+        return Judged(_scores(raw), _scores(sent), Alarm.from_bytes(alarm))
+
+    def load_blobs(self, data: NDArray[Any], of: Dense) -> list[bytes]:
+        """Rows, rows as sent and receipts, float32 of shape (n, width / 4) of the other kind."""
+        n, m = len(data), len(self.classes)
+        if data.dtype != np.float32 or data.shape != (n, of.width // 4):
+            raise ValueError("the size of recent predictions")
+        rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
+        require_rows(rows.reshape(2 * n, m))
+        receipts = data[:, 4 * m :]
+        known = size(m, of.corrector.n_sent)
+        shares = receipts[:, : receipts.shape[1] - (TAIL if of.sets is not None else 0)]
+        with np.errstate(invalid="ignore"):
+            fits = (shares >= 0) & (shares <= 1.001)
+        if not (fits | np.isnan(shares)).all() or np.isinf(receipts).any():
+            raise ValueError("a receipt")
+        if of.sets != self.sets:  # of the sets of another promise nothing is known
+            was, data = data, np.full((n, self.width // 4), np.nan, np.float32)
+            data[:, : 4 * m + known] = was[:, : 4 * m + known]
+        every, width = data.astype("<f4").tobytes(), self.width
+        return [every[at : at + width] for at in range(0, n * width, width)]
+
+    def load_pending(self, both: bytes, y: Any) -> tuple[bytes, int]:
+        """What a blob begins with, and its label."""
+        m = len(self.classes)
+        if len(both) != 16 * m or not isinstance(y, int) or not 0 <= y < m:
+            raise ValueError("scores")
+        require_rows(np.frombuffer(both).reshape(2, m))
+        return both, y
+
+    def load_known(self, known: Any) -> int | None:
+        """The label of a recent prediction."""
+        if known is not None and (type(known) is not int or not 0 <= known < len(self.classes)):
+            raise ValueError("the label of a recent prediction")
+        return known
+
+
+def blobs_of(*arrays: NDArray[Any]) -> list[bytes]:
+    """The bytes of each row of all, one behind the other."""
+    if len(arrays[0]) < 2:
+        return [b"".join([x.tobytes() for x in arrays])] * len(arrays[0])
+    data = np.concatenate([np.ascontiguousarray(x).view(np.uint8) for x in arrays], axis=1)
+    every, width = data.tobytes(), data.shape[1]
+    return [every[at : at + width] for at in range(0, len(every), width)]
+
+
+def _scores(sums: NDArray[Any]) -> Scores:
+    right = sums.dtype == np.float64 and sums.shape == Scores().sums().shape
+    if not right or not (np.abs(sums) < 2.0**53).all() or not (sums[:, 0] >= 0).all():
+        raise ValueError("scores")
+    return Scores.from_sums(sums)
+
+
+def require_rows(rows: Array) -> None:
+    """Of a snapshot."""
+    for i, why in bad_rows(np.ascontiguousarray(rows)).items():
+        raise ValueError(f"row {i}: {why}")
+
+
+def _column(texts: Texts | None, k: int, n: int) -> list[str | None]:
+    one = None if texts is None else texts[k]
+    return [None] * n if one is None else one
+
+
+def _values(columns: Sequence[str], given: Given | None) -> dict[str, str | None] | None:
+    return None if given is None else dict(zip(columns, given, strict=True))
+
+
+def _named(columns: Sequence[str], texts: Texts | None) -> Mapping[str, Any] | None:
+    """As a corrector takes them."""
+    if texts is None:
+        return None
+    return {n: texts_ for n, texts_ in zip(columns, texts, strict=True) if texts_ is not None}

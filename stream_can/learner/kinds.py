@@ -1,0 +1,160 @@
+"""Kind: a corrector as a learner uses it, whatever its rows and labels are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+from numpy.typing import NDArray
+
+__all__ = ["Given", "Id", "Judged", "Kind", "Label", "Made", "News", "Reason", "Recent"]
+
+Id = str | int | bytes
+Reason = Literal["random", "margin"]
+"""Why a label is wanted."""
+Given = tuple[str | None, ...]
+"""What a row gives of each declared column."""
+
+
+class Recent(msgspec.Struct, gc=False):
+    """A prediction that waits for its label, or has had it."""
+
+    id: Id | None
+    number: int
+    size: int
+    columns: Given | None
+    at: int = -1
+    """Which row of the run at hand it is."""
+    blob: bytes = b""
+    """The row, what was sent, and the receipt, one behind the other; nothing in the run."""
+    fair: bool = True
+    """Whether its label was not asked for because of what is in the row."""
+    known: Any = None
+    """Its label, as :meth:`Kind.label` has it; None before it came."""
+
+
+class Label(msgspec.Struct, gc=False):
+    """A label of the run at hand."""
+
+    y: Any
+    entry: Recent | None
+    """Its prediction, where that is kept."""
+    row: bytes | None
+    """The row that it brings, where that is not the one kept."""
+    given: Given | None
+    """What it brings of the columns with it."""
+    due: int
+
+
+class Made(NamedTuple):
+    """What came of the rows of a run."""
+
+    sent: Any
+    blobs: list[bytes]
+    """Of each the row, what was sent, and the receipt."""
+    sets: list[list[Any]] | None
+    """Of each the names of its prediction set; of several labels those that it is said to have."""
+
+
+class News(NamedTuple):
+    """What a label says that is not known yet."""
+
+    y: Any
+    """None where that is nothing."""
+    known: Any
+    """What is known with it."""
+    differs: bool
+    """Whether it contradicts what is known."""
+
+
+class Judged(NamedTuple):
+    """What became of labelled predictions."""
+
+    raw: Any
+    """Scores as they came."""
+    sent: Any
+    """Scores as they were sent."""
+    alarm: Any
+    """Whether the classifier became worse; None of several labels."""
+
+
+class Kind(Protocol):
+    """A corrector with what a learner has to know of its rows and labels.
+
+    Rows of a call, labels and what is sent are what the kind makes them; a learner hands them on.
+    """
+
+    corrector: Any
+    classes: tuple[Any, ...]
+    columns: tuple[str, ...]
+    sets: float | None
+    """What prediction sets promise."""
+    makes_sets: bool
+    """Whether each row has names beside it."""
+    width: int
+    """Bytes of a row, of what was sent, and of the receipt."""
+    both: int
+    """Bytes of the first two."""
+    may_ask: bool
+    """Whether labels can be asked for."""
+
+    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Any:
+        """The n rows of a call with what they give of the columns, checked; P may be None."""
+
+    def row(self, p: Any) -> Any:
+        """One row as the rows of a call, checked."""
+
+    def cut(self, rows: Any, numbers: Sequence[int]) -> Any:
+        """Some of them."""
+
+    def raw(self, rows: Any, i: int) -> bytes:
+        """One of them as a blob begins with it."""
+
+    def raw_of(self, blob: bytes) -> bytes:
+        """The row of a blob."""
+
+    def given(self, rows: Any, i: int) -> Given | None:
+        """What one of them gives of the columns."""
+
+    def blank(self, n: int) -> Any:
+        """Room for what is sent of n rows."""
+
+    def put(self, room: Any, numbers: Sequence[int] | None, sent: Any) -> None:
+        """What is sent of some of them, or of all."""
+
+    def label(self, label: Any, id: Any) -> Any:
+        """What somebody wrote, checked; or what :meth:`held` made of it."""
+
+    def held(self, y: Any) -> Any:
+        """A label for a snapshot."""
+
+    def news(self, known: Any, y: Any) -> News:
+        """What a label says beside what is known of its prediction."""
+
+    def run(self, rows: Any, labels: Sequence[Label]) -> Made:
+        """Correct rows and learn labels, in order."""
+
+    def new_judged(self) -> Judged:
+        """Of no labels yet."""
+
+    def judge(self, judged: Judged, pending: Sequence[tuple[bytes, Any]]) -> None:
+        """More labelled predictions: what a blob begins with, and the label."""
+
+    def copied(self, judged: Judged) -> Judged:
+        """The same, for somebody else."""
+
+    def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
+        """From their sums; ValueError where that cannot be."""
+
+    def load_blobs(self, data: NDArray[Any], of: Any) -> list[bytes]:
+        """Of a snapshot, written by a kind of these classes; ValueError where these are none."""
+
+    def load_pending(self, both: bytes, y: Any) -> tuple[bytes, Any]:
+        """Of a snapshot; ValueError where that is none."""
+
+    def load_known(self, known: Any) -> Any:
+        """Of a snapshot; ValueError where that is none."""
+
+    def successor(self) -> Kind:
+        """What a new version of the classifier begins with."""

@@ -1,0 +1,214 @@
+"""Several: a `MultiLabelCorrector` as a learner uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.learner.dense import blobs_of
+from stream_can.learner.kinds import Given, Judged, Label, Made, News
+from stream_can.method.promise import names_in_sets
+from stream_can.multilabel import LabelScores, MultiLabelCorrector
+from stream_can.multilabel.loop import outside
+
+__all__ = ["Several"]
+
+Array = NDArray[np.float64]
+
+
+class Several:
+    """A corrector of several labels a row. A label is a row of 1, 0 and -1, as m bytes."""
+
+    columns: tuple[str, ...] = ()
+    sets: float | None = None
+    may_ask = False
+    makes_sets = True
+
+    def __init__(self, corrector: MultiLabelCorrector) -> None:
+        self.corrector, self.classes = corrector, corrector.labels
+        self.both, self.width = 16 * corrector.m, 24 * corrector.m
+
+    # ---- rows
+
+    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Array:
+        """The n rows of a call, checked; P may be None."""
+        if columns:
+            raise ValueError(f"columns: {next(iter(columns))!r} was not declared; declared: ()")
+        if P is None:
+            return np.empty((0, self.corrector.m))
+        raw = self.corrector._rows_of(P)
+        if len(raw) != n:
+            raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
+        return raw
+
+    def row(self, p: Any) -> Array:
+        """One row as the rows of a call, checked."""
+        return self.corrector._row_of(p)
+
+    def cut(self, rows: Array, numbers: Sequence[int]) -> Array:
+        """Some of them."""
+        return rows[numbers]
+
+    def raw(self, rows: Array, i: int) -> bytes:
+        """One of them as a blob begins with it."""
+        row: Array = rows[i]
+        return row.tobytes()
+
+    def raw_of(self, blob: bytes) -> bytes:
+        """The row of a blob."""
+        return blob[: 8 * self.corrector.m]
+
+    def given(self, rows: Array, i: int) -> Given | None:
+        """No columns are declared."""
+        return None
+
+    def blank(self, n: int) -> Array:
+        """Room for what is sent of n rows."""
+        return np.empty((n, self.corrector.m))
+
+    def put(self, room: Array, numbers: Sequence[int] | None, sent: Array) -> None:
+        """What is sent of some of them, or of all."""
+        room[slice(None) if numbers is None else numbers] = sent
+
+    # ---- labels
+
+    def label(self, label: Any, id: Any) -> bytes:
+        """{label: whether the row has it}, the names of those it has, or an array of 1, 0, -1."""
+        corrector = self.corrector
+        if isinstance(label, bytes) and len(label) == corrector.m:  # from a snapshot
+            label = np.frombuffer(label, np.int8)
+        try:
+            if isinstance(label, Mapping):
+                row = corrector.row_of(
+                    [k for k, v in label.items() if v], [k for k, v in label.items() if not v]
+                )
+            elif isinstance(label, list | tuple | set | frozenset):
+                row = corrector.row_of(label)
+            elif isinstance(label, np.ndarray):
+                row = corrector._labels_of(label[None])[0]
+            else:
+                raise UnknownClass(
+                    f"{label!r}, expected a list of labels, or {{label: whether it has it}}"
+                )
+        except UnknownClass as error:
+            raise UnknownClass(f"label of {id!r}: {error}") from None
+        return row.tobytes()
+
+    def held(self, y: bytes) -> bytes:
+        """A label for a snapshot."""
+        return y
+
+    def news(self, known: bytes | None, y: bytes) -> News:
+        """Of each label the first word counts."""
+        now = np.frombuffer(y, np.int8)
+        if known is None:
+            return News(y, y, False) if (now >= 0).any() else News(None, None, False)
+        before = np.frombuffer(known, np.int8)
+        new = np.where(before < 0, now, np.int8(-1))
+        differs = bool(((before >= 0) & (now >= 0) & (before != now)).any())
+        if not (new >= 0).any():
+            return News(None, known, differs)
+        return News(new.tobytes(), np.where(before < 0, now, before).tobytes(), differs)
+
+    # ---- the corrector
+
+    def run(self, rows: Array, labels: Sequence[Label]) -> Made:
+        """Correct rows and learn labels, in order."""
+        m = self.corrector.m
+        earlier: list[bytes] = []
+        of = np.full(len(labels), -1, np.int64)
+        known = np.full((len(labels), 2 * m), np.nan, np.float32)
+        for i, label in enumerate(labels):
+            entry = label.entry
+            if label.row is not None:
+                of[i] = len(earlier)
+                earlier.append(label.row)
+            elif entry is not None and entry.at >= 0:
+                of[i] = -2 - entry.at  # behind the earlier rows
+            elif entry is not None:
+                of[i] = len(earlier)
+                earlier.append(entry.blob[: 8 * m])
+                known[i] = np.frombuffer(entry.blob, np.float32, offset=16 * m)
+        first = len(earlier)
+        P = rows
+        if earlier:
+            P = np.concatenate([np.frombuffer(b"".join(earlier)).reshape(first, m), rows])
+        ys = np.frombuffer(b"".join([one.y for one in labels]), np.int8)
+        due = np.array([one.due for one in labels], np.int64)
+        played = self.corrector.play(
+            P, ys.reshape(-1, m), np.where(of < -1, first - 2 - of, of), due, first=first,
+            receipts=known,
+        )  # fmt: skip
+        sets = names_in_sets(played.decided, played.rows.astype(np.float32), self.classes)
+        return Made(played.rows, blobs_of(rows, played.rows, played.receipts), sets)
+
+    def successor(self) -> Several:
+        """What a new version of the classifier begins with."""
+        return Several(self.corrector.successor())
+
+    # ---- scores
+
+    def new_judged(self) -> Judged:
+        """Of no labels yet; there is no alarm."""
+        return Judged(LabelScores(self.corrector.m), LabelScores(self.corrector.m), None)
+
+    def judge(self, judged: Judged, pending: Sequence[tuple[bytes, bytes]]) -> None:
+        """More labelled predictions."""
+        m = self.corrector.m
+        both = np.frombuffer(b"".join([blob for blob, _ in pending])).reshape(len(pending), 2, m)
+        Y = np.frombuffer(b"".join([y for _, y in pending]), np.int8).reshape(-1, m)
+        judged.raw.add_checked(both[:, 0], Y)
+        judged.sent.add_checked(both[:, 1], Y)
+
+    def copied(self, judged: Judged) -> Judged:
+        """The same, for somebody else."""
+        none = LabelScores(self.corrector.m)
+        return Judged(judged.raw + none, judged.sent + none, None)
+
+    # ---- what a snapshot holds
+
+    def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
+        """From their sums."""
+        m = self.corrector.m
+        return Judged(LabelScores.from_sums(raw, m), LabelScores.from_sums(sent, m), None)
+
+    def load_blobs(self, data: NDArray[Any], of: Several) -> list[bytes]:
+        """Rows, rows as sent and receipts, float32 of shape (n, 6 m)."""
+        n, m = len(data), self.corrector.m
+        if data.dtype != np.float32 or data.shape != (n, 6 * m):
+            raise ValueError("the size of recent predictions")
+        _require_rows(np.ascontiguousarray(data[:, : 4 * m]).view(np.float64))
+        receipts = data[:, 4 * m :]
+        if not (((receipts >= 0) & (receipts <= 1)) | np.isnan(receipts)).all():
+            raise ValueError("a receipt")
+        every, width = data.astype("<f4").tobytes(), self.width
+        return [every[at : at + width] for at in range(0, n * width, width)]
+
+    def load_pending(self, both: bytes, y: Any) -> tuple[bytes, bytes]:
+        """What a blob begins with, and its label."""
+        if len(both) != 16 * self.corrector.m:
+            raise ValueError("scores")
+        _require_rows(np.frombuffer(both).reshape(2, -1))
+        known = self.load_known(y)
+        if known is None:
+            raise ValueError("scores")
+        return both, known
+
+    def load_known(self, known: Any) -> bytes | None:
+        """The labels of a recent prediction."""
+        if known is None:
+            return None
+        right = isinstance(known, bytes) and len(known) == self.corrector.m
+        if not right or not np.isin(np.frombuffer(known, np.int8), (-1, 0, 1)).all():
+            raise ValueError("the labels of a recent prediction")
+        return bytes(known)
+
+
+def _require_rows(rows: Array) -> None:
+    """Of a snapshot."""
+    if (found := outside(np.array(rows, order="C"))) is not None:
+        raise ValueError(f"row {found[0]}: {rows[found]} is no probability")

@@ -1,0 +1,649 @@
+"""MultiLabelCorrector: checks rows of several labels, owns the state, calls the loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Self, overload
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can import snapshot
+from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
+from stream_can.method.classes import ClassIndex, ClassName, class_names, preview
+from stream_can.method.rows import as_float64, names_of
+from stream_can.method.successor import balanced
+from stream_can.multilabel.loop import BINS, NUMBERS, OF_LABELS, Model, outside
+
+__all__ = ["MultiLabelCorrector"]
+
+PATHS = ("temperature", "vector", "vector+can")
+OF_B, OF_SHARED, OFFSET, SLOPE = (10.0,), (10.0, 3.0, 3.0, 3.0), 5.0, 20.0
+"""How firmly the loop holds its parameters at 0."""
+MOST_ROWS = 1e15
+"""Of training: more would leave no digit of a share."""
+
+Array = NDArray[np.float64]
+Receipts = NDArray[np.float32]
+Labels = NDArray[np.int8]
+
+
+class Played(NamedTuple):
+    """What came of :meth:`MultiLabelCorrector.play`."""
+
+    rows: Array
+    """The corrected rows, shape (n, m)."""
+    receipts: Receipts
+    """What each was mixed from, shape (n, 2 m)."""
+    decided: NDArray[np.bool_]
+    """Whether each label was to be said yes to, shape (n, m), at the threshold of that moment."""
+
+
+class MultiLabelHead(msgspec.Struct):
+    """What a snapshot says beside its arrays."""
+
+    multilabel: Literal[1]
+    labels: list[ClassName]
+    train_counts: list[float] | None
+    train_rows: float | None
+    half_life: Annotated[float, Meta(ge=1, le=1e15)]
+
+
+class MultiLabelCorrector:
+    """Corrects rows of several labels, and learns from labels that come late; O(m) a row.
+
+    A row is m probabilities, the classifier's own for each label; they need not sum to 1. The
+    output mixes online temperature [2]_, Platt scaling of each label [3]_, pulled towards what
+    all labels share, and Classification with Alternating Normalization [1]_ on the rows (r, 1 - r)
+    of uncertain labels, by how well each has done. Without labels next to nothing changes.
+    docs/multilabel.md has the formulas.
+
+    Parameters
+    ----------
+    labels
+        Their names in the order of the columns, or their number m for 0..m-1.
+    train_counts, train_rows
+        Of how many training rows each label was one, shape (m,) or {label: count}, and how many
+        rows there were. Not known where not given.
+    half_life
+        After how many events what was learned counts half: rows for what is learned from rows,
+        rows of labels for what is learned from these.
+
+    Raises
+    ------
+    ValueError
+        Where an argument is out of range; the message names it.
+
+    References
+    ----------
+    .. [1] Jia, Reiter, Lim, Artzi, Cardie: When in Doubt: Improving Classification Performance with
+       Alternating Normalization. Findings of EMNLP 2021.
+    .. [2] Guo, Pleiss, Sun, Weinberger: On Calibration of Modern Neural Networks. ICML 2017.
+    .. [3] Platt: Probabilistic Outputs for Support Vector Machines. 1999.
+
+    Examples
+    --------
+    >>> corrector = MultiLabelCorrector(["invoice", "urgent", "spam"])
+    >>> p = [0.7, 0.2, 0.1]
+    >>> better = corrector.process_one(p)
+    >>> corrector.learn_one(p, {"invoice": True, "spam": False})  # of "urgent" nobody said
+    >>> corrector.n_labels
+    1
+    """
+
+    def __init__(
+        self,
+        labels: int | Iterable[Hashable],
+        *,
+        train_counts: ArrayLike | Mapping[Any, float] | None = None,
+        train_rows: float | None = None,
+        half_life: float = 5000.0,
+    ) -> None:
+        self._labels = class_names(labels)
+        self._index = ClassIndex(self._labels)
+        _in_range("half_life", half_life, 1, 1e15)
+        self._half_life = float(half_life)
+        self._counts = self._rows = None
+        q = np.full(len(self._labels), 0.5)
+        if (train_counts is None) != (train_rows is None):
+            raise ValueError("train_counts and train_rows: give both, or none of them")
+        if train_counts is not None and train_rows is not None:
+            _in_range("train_rows", train_rows, 0, MOST_ROWS)
+            counts = self._counts_of(train_counts, float(train_rows))
+            self._counts, self._rows = counts, float(train_rows)
+            q = (counts + 0.5) / (self._rows + 1)
+        self._model = Model(q, self._half_life)
+
+    def _counts_of(self, counts: ArrayLike | Mapping[Any, float], rows: float) -> Array:
+        if (names := names_of(counts)) is not None:
+            counts = dict(zip(names, np.asarray(counts).tolist(), strict=True))
+        if isinstance(counts, Mapping):
+            for name in counts:
+                if name not in self._index:
+                    raise ValueError(f"train_counts: {name!r} is none of the labels")
+            counts = [counts.get(name, 0) for name in self._labels]
+        array = np.array(counts, np.float64)
+        if array.shape != (self.m,):
+            raise ValueError(f"train_counts: shape {array.shape}, expected ({self.m},)")
+        bad = np.flatnonzero(~((array >= 0) & (array <= rows)))
+        if bad.size:
+            raise ValueError(
+                f"train_counts: {array[bad[0]]:g} rows with label {self._labels[bad[0]]!r},"
+                f" expected 0 to train_rows, {rows:g}"
+            )
+        return array
+
+    # ---- rows
+
+    def process_many(
+        self, P: ArrayLike, *, receipt: bool = False
+    ) -> Array | tuple[Array, Receipts]:
+        """Correct rows, then observe them, in order: the one call for predictions of a stream.
+
+        Parameters
+        ----------
+        P
+            Probabilities, shape (n, m), each from 0 to 1; a DataFrame by the names of the labels.
+        receipt
+            Also return what each row was mixed from, float32 of shape (n, 2 m): to keep with it and
+            hand to :meth:`learn_many` with its labels.
+
+        Returns
+        -------
+        The corrected rows, a new float64 array, shape (n, m).
+
+        Raises
+        ------
+        InvalidPrediction
+            Where a row is anything else; no row was processed.
+        """
+        found = self._play(self._rows_of(P), True, True, receipt)
+        return found[:2] if receipt else found[0]  # type: ignore[no-any-return]
+
+    def correct_many(
+        self, P: ArrayLike, *, receipt: bool = False
+    ) -> Array | tuple[Array, Receipts]:
+        """:meth:`process_many` with the state as it is; nothing is learned."""
+        found = self._play(self._rows_of(P), False, True, receipt)
+        return found[:2] if receipt else found[0]  # type: ignore[no-any-return]
+
+    def observe_many(self, P: ArrayLike) -> None:
+        """Rows, shape (n, m), went by: :meth:`process_many` without its output."""
+        self._play(self._rows_of(P), True, False, False)
+
+    @overload
+    def process_one(self, p: ArrayLike, *, receipt: Literal[False] = False) -> Array: ...
+    @overload
+    def process_one(self, p: ArrayLike, *, receipt: Literal[True]) -> tuple[Array, Receipts]: ...
+    def process_one(self, p: ArrayLike, *, receipt: bool = False) -> Any:
+        """:meth:`process_many` of one row, shape (m,) or {label: probability}; the same bits."""
+        rows, receipts, _ = self._play(self._row_of(p), True, True, receipt)
+        return (rows[0], receipts[0]) if receipt else rows[0]
+
+    def correct_one(self, p: ArrayLike) -> Array:
+        """:meth:`process_one` with the state as it is; nothing is learned."""
+        row: Array = self._play(self._row_of(p), False, True, False)[0][0]
+        return row
+
+    def observe_one(self, p: ArrayLike) -> None:
+        """A row, shape (m,), went by: :meth:`process_one` without its output."""
+        self._play(self._row_of(p), True, False, False)
+
+    def _play(self, P: Array, observes: bool, sends: bool, receipt: bool) -> Any:
+        return self._model.play(P, 0, None, None, None, None, observes, sends, receipt)
+
+    # ---- labels
+
+    def learn_many(
+        self, P: ArrayLike | None, Y: ArrayLike, *, receipts: ArrayLike | None = None
+    ) -> None:
+        """The labels of rows arrived, now or much later; learned in order.
+
+        Parameters
+        ----------
+        P
+            The rows as the classifier gave them, shape (n, m); None where they are gone: then
+            labels teach the label mix alone.
+        Y
+            Shape (n, m): 1 where a row has the label, 0 where it has not, -1 where nobody said.
+            Rows of which no label is known teach nothing.
+        receipts
+            What :meth:`process_many` handed out with these rows, shape (n, 2 m). None, or NaN at a
+            known label, where it is not there: then rows are judged as they would be now.
+
+        Raises
+        ------
+        InvalidPrediction, UnknownClass, ValueError
+            Where a row, a label or a receipt is none; nothing was learned.
+        """
+        labels = self._labels_of(Y)
+        rows = at = None
+        if P is not None:
+            rows, at = self._rows_of(P), np.arange(len(labels))
+            if len(rows) != len(labels):
+                raise InvalidPrediction(
+                    f"{len(rows)} rows but {len(labels)} rows of labels; give one per row"
+                )
+        elif receipts is not None:
+            raise ValueError("receipts: they need the rows that they belong to")
+        known = None if receipts is None else self._receipts(receipts, len(labels))
+        self._learn(rows, labels, at, known)
+
+    def learn_one(
+        self,
+        p: ArrayLike | None,
+        y: Mapping[Any, Any] | ArrayLike,
+        *,
+        receipt: ArrayLike | None = None,
+    ) -> None:
+        """:meth:`learn_many` of one row; the same bits.
+
+        ``y`` has shape (m,), of 1, 0 and -1, or is {label: whether the row has it}; labels that are
+        not in it are not known. :meth:`row_of` makes one of a list of labels.
+        """
+        if isinstance(y, Mapping):
+            y = self.row_of([k for k, v in y.items() if v], [k for k, v in y.items() if not v])
+        labels = self._labels_of(np.asarray(y)[None])
+        if p is None:
+            if receipt is not None:
+                raise ValueError("receipt: it needs the row that it belongs to")
+            self._learn(None, labels, None, None)
+            return
+        rows = self._row_of(p)
+        known = None if receipt is None else self._receipts(np.asarray(receipt)[None], 1)
+        self._learn(rows, labels, np.zeros(1, np.int64), known)
+
+    def _learn(
+        self,
+        P: Array | None,
+        Y: Labels,
+        rows: NDArray[np.int64] | None,
+        known: Receipts | None,
+    ) -> None:
+        first = 0 if P is None else len(P)
+        self._model.play(P, first, Y, rows, None, known, False, False, False)
+
+    def row_of(self, has: Iterable[Any], lacks: Iterable[Any] | None = None) -> Labels:
+        """Labels as a row of 1, 0 and -1, int8 of shape (m,).
+
+        Parameters
+        ----------
+        has
+            The labels that a row has.
+        lacks
+            Those that it does not have. All others where not given; else others are not known.
+
+        Raises
+        ------
+        UnknownClass
+            One of them is none of the labels, or is in both.
+        """
+        row = np.full(self.m, 0 if lacks is None else -1, np.int8)
+        for name in () if lacks is None else lacks:
+            row[self._column(name)] = 0
+        for name in has:
+            k = self._column(name)
+            if lacks is not None and row[k] == 0:
+                raise UnknownClass(f"label {name!r}: both had and lacked")
+            row[k] = 1
+        return row
+
+    def _column(self, name: Any) -> int:
+        try:
+            return self._index[name]
+        except (TypeError, UnknownClass):
+            raise UnknownClass(
+                f"label {name!r} is none of the {self.m} labels: {preview(self._labels)}"
+            ) from None
+
+    # ---- both
+
+    def play(
+        self,
+        P: ArrayLike,
+        Y: ArrayLike,
+        rows: NDArray[np.int64],
+        due: NDArray[np.int64],
+        *,
+        first: int = 0,
+        receipts: Receipts | None = None,
+    ) -> Played:
+        """Process rows and learn labels between them, in one call; see :meth:`Corrector.play`.
+
+        Parameters
+        ----------
+        P
+            Rows, shape (first + n, m): ``first`` that were processed before, then n to process.
+        Y
+            The labels in the order to learn them, shape (k, m), of 1, 0 and -1.
+        rows, due
+            The row of ``P`` that each belongs to, -1 where it is gone; and before which of the n
+            rows each is learned, ascending. Shape (k,).
+        receipts
+            Of each label's row, shape (k, 2 m), NaN where it is not there; those of this call's
+            rows are known anyway.
+
+        Returns
+        -------
+        The same bits as :meth:`process_one` and :meth:`learn_one` in that order.
+        """
+        given, labels = self._rows_of(P), self._labels_of(Y)
+        at, when = np.array(rows, np.int64), np.array(due, np.int64)
+        n, k = len(given) - first, len(labels)
+        if not (0 <= first <= len(given) and at.shape == when.shape == (k,)):
+            raise ValueError(f"first: {first} of {len(given)} rows, {k} labels")
+        processed = np.where(at >= first, at - first + 1, 0)
+        if k and (
+            (at < -1).any() or (at >= len(given)).any() or (np.diff(when) < 0).any()
+            or when[0] < 0 or when[-1] > n or (when < processed).any()
+        ):  # fmt: skip
+            raise ValueError("rows, due: a label belongs to no row, or is due before it")
+        known = None if receipts is None else self._receipts(receipts, k)
+        sent, made, yes = self._model.play(
+            given, first, labels, at, when, known, True, True, True, True
+        )
+        return Played(sent, made, yes.view(np.bool_))
+
+    # ---- decisions
+
+    @property
+    def threshold(self) -> float:
+        """From which probability on it serves F1 to say yes, half of the F1 that is to be had.
+
+        Of the last one or two thousand corrected rows, all labels together; no labels are needed.
+        Found anew every 100 rows; 0.5 before the first. [4]_
+
+        References
+        ----------
+        .. [4] Lipton, Elkan, Narayanaswamy: Optimal Thresholding of Classifiers to Maximize F1
+           Measure. ECML PKDD 2014.
+        """
+        return float(self._numbers["threshold"][0])
+
+    def decide(self, rows: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each label is to be said yes to: corrected rows at :attr:`threshold`.
+
+        At 0.5 a calibrated row says what is likelier than not; where labels are rare, that is next
+        to nothing, and F1 suffers.
+
+        Parameters
+        ----------
+        rows
+            Corrected rows, shape (..., m).
+        """
+        return np.asarray(np.asarray(rows) >= self.threshold)
+
+    # ---- what comes in
+
+    def _rows_of(self, P: ArrayLike) -> Array:
+        """Copies of rows, checked: what the loop has checked nobody changes while it runs."""
+        array = as_float64(P, self._index)
+        if array.ndim != 2 or array.shape[1] != self.m:
+            raise InvalidPrediction(
+                f"predictions have shape {array.shape}, expected (n, {self.m}): one column per"
+                " label"
+            )
+        array = np.array(array, order="C")
+        if (found := outside(array)) is not None:
+            row, column = found
+            raise InvalidPrediction(f"row {row}: {self._why(array[row, column], column)}")
+        return array
+
+    def _row_of(self, p: ArrayLike) -> Array:
+        array = as_float64(p, self._index)
+        if array.shape != (self.m,):
+            raise InvalidPrediction(
+                f"prediction has shape {array.shape}, expected ({self.m},): one number per label"
+            )
+        array = np.array(array[None], order="C")
+        if (found := outside(array)) is not None:
+            raise InvalidPrediction(self._why(array[found], found[1]))
+        return array
+
+    def _why(self, value: float, column: int) -> str:
+        return (
+            f"the probability of label {self._labels[column]!r} is {value}, expected a number from"
+            " 0 to 1"
+        )
+
+    def _labels_of(self, Y: ArrayLike) -> Labels:
+        given = np.asarray(Y)
+        if given.ndim != 2 or given.shape[1] != self.m or given.dtype.kind not in "iubf":
+            raise UnknownClass(
+                f"labels are {given.dtype} of shape {given.shape}, expected integers of shape"
+                f" (n, {self.m}): 1, 0, or -1 where it is not known"
+            )
+        bad = np.argwhere((given != 1) & (given != 0) & (given != -1))
+        if len(bad):
+            row, column = bad[0].tolist()
+            raise UnknownClass(
+                f"row {row}: label {self._labels[column]!r} is {given[row, column]}, expected 1, 0,"
+                " or -1 where it is not known"
+            )
+        return np.array(given, np.int8, order="C")
+
+    def _receipts(self, receipts: ArrayLike, n: int) -> Receipts:
+        array = np.asarray(receipts)
+        if array.shape != (n, 2 * self.m) or (array.size and array.dtype.kind != "f"):
+            raise InvalidPrediction(
+                f"receipts are {array.dtype} of shape {array.shape}, expected float32 of shape"
+                f" {(n, 2 * self.m)}: what process_many returned with these rows"
+            )
+        with np.errstate(over="ignore"):  # infinite, and refused as that
+            own = np.array(array, np.float32, order="C")
+        bad = np.argwhere((own < 0) | (own > 1))
+        if len(bad):
+            raise InvalidPrediction(
+                f"receipt of row {bad[0][0]}: {own[tuple(bad[0])]}, expected probabilities, or NaN"
+            )
+        return own
+
+    # ---- the whole state
+
+    def to_bytes(self) -> bytes:
+        """The whole state with its settings, versioned and checksummed."""
+        head = MultiLabelHead(
+            1, list(self._labels), None if self._counts is None else self._counts.tolist(),
+            self._rows, self._half_life,
+        )  # fmt: skip
+        return snapshot.encode(msgspec.to_builtins(head), self._model.dump())
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes,
+        labels: int | Iterable[Hashable] | None = None,
+        *,
+        train_counts: ArrayLike | Mapping[Any, float] | None = None,
+        train_rows: float | None = None,
+        half_life: float | None = None,
+    ) -> Self:
+        """What :meth:`to_bytes` wrote; it goes on as if it had never stopped.
+
+        Parameters
+        ----------
+        data
+            What ``to_bytes`` returned.
+        labels, train_counts, train_rows
+            Where given, what it must be of.
+        half_life
+            In place of the snapshot's.
+
+        Raises
+        ------
+        SnapshotMismatch
+            The bytes are truncated, corrupt, of another version or none of a corrector of several
+            labels, or of other labels.
+        """
+        what = "corrector of several labels; is it Corrector's?"
+        head, arrays = snapshot.of_kind(data, "multilabel", what, MultiLabelHead)
+        if labels is not None:
+            snapshot.match("labels", tuple(head.labels), class_names(labels))
+        try:
+            self = cls(
+                head.labels, train_counts=head.train_counts, train_rows=head.train_rows,
+                half_life=head.half_life,
+            )  # fmt: skip
+        except (ValueError, MemoryError) as error:
+            raise SnapshotMismatch(f"snapshot: {error}") from None
+        _check_arrays(arrays, self.m)
+        self._model.load(arrays)
+        return self
+
+    def successor(self, discount: float = 0.1) -> Self:
+        """The corrector with which a new version of the classifier begins, as
+        :meth:`Corrector.successor`: what was learned stays, the evidence for it counts a share.
+
+        Raises
+        ------
+        ValueError
+            Where ``discount`` is not from 0 to 1.
+        """
+        _in_range("discount", discount, 0, 1)
+        found = self.from_bytes(self.to_bytes())
+        if discount == 1:
+            return found
+        arrays, d = self._model.dump(), float(discount)
+        of = _numbers_of(arrays["numbers"])
+        label = dict(zip(OF_LABELS, arrays["labels"], strict=True))
+        for name, precision in (("temperature", OF_B), ("vector", OF_SHARED)):
+            of[name][:] = balanced(of[name], of[f"{name}_Q"], d, precision)
+        for name, curvature, a in (("c", "H", OFFSET), ("s", "H_s", SLOPE)):
+            label[name] *= d * (label[curvature] + a) / (d * label[curvature] + a)
+        for name, number in of.items():
+            if name not in ("temperature", "vector", "weights", "threshold"):
+                number *= d
+        for name in ("n_predictions", "n_labels", "n_learned"):
+            of[name][:] = np.floor(of[name])
+        for name, numbers in label.items():
+            if name not in ("c", "s", "L", "L_N"):
+                numbers *= d
+        arrays["bins"] *= d
+        found._model.load(arrays)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.m} labels, "
+            f"{self.n_predictions} predictions, {self.n_labels} rows of labels)"
+        )
+
+    # ---- to look inside
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The names of the labels, in the order of the columns."""
+        return self._labels
+
+    @property
+    def m(self) -> int:
+        """How many labels there are."""
+        return len(self._labels)
+
+    @property
+    def half_life(self) -> float:
+        """After how many events what was learned counts half."""
+        return self._half_life
+
+    @property
+    def train_shares(self) -> Array:
+        """The share of training rows that had each label, shape (m,); 0.5 where not known."""
+        if self._counts is None or self._rows is None:
+            return np.full(self.m, 0.5)
+        return np.asarray((self._counts + 0.5) / (self._rows + 1))
+
+    @property
+    def n_predictions(self) -> int:
+        """Predictions observed."""
+        return self._model.n_predictions
+
+    @property
+    def n_labels(self) -> int:
+        """Rows of labels learned, with or without their prediction, at least one label known."""
+        return self._model.n_labels
+
+    @property
+    def label_counts(self) -> Array:
+        """Of each label the decayed number of times that it was known, and was yes: (2, m)."""
+        of = dict(zip(OF_LABELS, self._model.dump()["labels"], strict=True))
+        return np.array([of["L_N"], of["L"]])
+
+    @property
+    def effective_sample_size(self) -> float:
+        """The decayed number of times that the label which is known most was known."""
+        return float(self.label_counts[0].max())
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the path of that name, above 1 where the classifier is overconfident."""
+        return math.exp(-float(self._numbers["temperature"][0]))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """{path: its weight in the mixture}; they sum to 1."""
+        return dict(zip(PATHS, self._numbers["weights"].tolist(), strict=True))
+
+    @property
+    def final_weights(self) -> dict[str, float]:
+        """Weights of "anchor" and "mixture", of which what goes out is mixed; they sum to 1."""
+        odds = float(self._numbers["odds"][0])
+        share = 1 / (1 + math.exp(-min(max(odds, -700.0), 700.0)))
+        return {"anchor": 1 - share, "mixture": share}
+
+    @property
+    def _numbers(self) -> dict[str, Array]:
+        return _numbers_of(self._model.dump()["numbers"])
+
+
+def _numbers_of(numbers: Array) -> dict[str, Array]:
+    """Views of the numbers of a state, by name."""
+    at = np.cumsum([0, *NUMBERS.values()])
+    return {n: numbers[a:b] for n, a, b in zip(NUMBERS, at[:-1], at[1:], strict=True)}
+
+
+def _in_range(name: str, value: Any, least: float, most: float) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        raise ValueError(f"{name}: {value!r}, expected a number from {least:g} to {most:g}")
+
+
+def _check_arrays(arrays: dict[str, NDArray[Any]], m: int) -> None:
+    """Arrays of a snapshot that the loop can work with, or SnapshotMismatch."""
+    shapes = {
+        "numbers": (sum(NUMBERS.values()),), "labels": (len(OF_LABELS), m), "bins": (2, BINS),
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        array = arrays.get(name)
+        if array is None or array.dtype != np.float64 or array.shape != shape:
+            raise SnapshotMismatch(f"snapshot: a corrector of several labels without its {name}")
+        if not (np.abs(array) <= 1e18).all():  # NaN neither
+            raise SnapshotMismatch(f"snapshot: {name} out of range")
+    of = _numbers_of(arrays["numbers"])
+    label = dict(zip(OF_LABELS, arrays["labels"], strict=True))
+    signed = {"temperature", "vector", "vector_Q", "odds"}
+    wrong = {
+        "numbers": any((of[n] < 0).any() for n in NUMBERS if n not in signed)
+        or (of["vector_Q"][[0, 4, 7, 9]] < 0).any()
+        or (np.abs(of["temperature"]) > 2).any()
+        or (np.abs(of["vector"]) > 5).any()
+        or not abs(of["weights"].sum() - 1) < 1e-6
+        or of["threshold"][0] > 1,
+        "labels": any((label[n] < 0).any() for n in OF_LABELS if n not in ("c", "s"))
+        or (label["M"] > of["rows"][0] + 1e-6).any()
+        or (label["L"] > label["L_N"] + 1e-6).any()
+        or (np.abs(label["c"]) > 6).any()
+        or (label["s"] < -0.8).any()
+        or (label["s"] > 1.5).any(),
+        "bins": (arrays["bins"] < 0).any() or (arrays["bins"][1] > arrays["bins"][0] + 1e-6).any(),
+    }  # fmt: skip
+    for name, bad in wrong.items():
+        if bad:
+            raise SnapshotMismatch(
+                f"snapshot: {name} of a corrector of several labels out of range"
+            )

@@ -1,0 +1,157 @@
+"""LabelScores: how good rows of several labels are, of which some are known."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.multilabel.loop import outside
+
+__all__ = ["LabelScores"]
+
+Array = NDArray[np.float64]
+
+FLOOR = 1e-6
+"""The smallest probability that log loss sees, as for `Scores`."""
+BINS = 15
+SUMS = ("known", "positives", "loss", "said", "right")
+"""Of each label: how often it was known, and was there; log loss; yes at the threshold, and rightly
+so."""
+
+
+class LabelScores:
+    """Scores of rows of m labels, added up chunk by chunk; unknown labels do not count.
+
+    Parameters
+    ----------
+    m
+        How many labels there are.
+
+    Attributes
+    ----------
+    n
+        Rows added of which at least one label is known.
+
+    Examples
+    --------
+    >>> scores = LabelScores(2)
+    >>> scores.add([[0.8, 0.3], [0.6, 0.1]], [[1, 0], [0, -1]])
+    >>> scores.n, round(scores.log_loss, 4), round(scores.micro_f1, 4)
+    (2, 0.7481, 0.6667)
+    """
+
+    def __init__(self, m: int) -> None:
+        self.n = 0
+        self.of_labels = np.zeros((len(SUMS), m))
+        self.bins = np.zeros((3, BINS))
+        """Of labels by their probability: how many, its sum, how many were there."""
+
+    def add(self, P: ArrayLike, Y: ArrayLike, yes: ArrayLike | None = None) -> None:
+        """Add rows and their labels.
+
+        Parameters
+        ----------
+        P
+            Probabilities, shape (n, m), each from 0 to 1.
+        Y
+            1, 0, or -1 where it is not known, shape (n, m).
+        yes
+            What was decided, bool of shape (n, m); ``P >= 0.5`` where not given.
+
+        Raises
+        ------
+        InvalidPrediction, UnknownClass
+            They are something else; nothing has been added.
+        """
+        rows, labels = np.array(P, np.float64, order="C"), np.asarray(Y)
+        if rows.ndim != 2 or rows.shape[1] != self.m or outside(rows) is not None:
+            raise InvalidPrediction(
+                f"rows of shape {rows.shape}, expected probabilities of shape (n, {self.m})"
+            )
+        if labels.shape != rows.shape or not np.isin(labels, (-1, 0, 1)).all():
+            raise UnknownClass(f"labels: expected 1, 0 and -1, shape {rows.shape}")
+        self.add_checked(rows, labels.astype(np.int8), None if yes is None else np.asarray(yes))
+
+    def add_checked(
+        self, P: Array, Y: NDArray[np.int8], yes: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Add rows that are known to be right."""
+        known, there = Y >= 0, Y == 1
+        said = (P >= 0.5 if yes is None else yes) & known
+        loss = -np.log(np.maximum(np.where(there, P, 1 - P), FLOOR)) * known
+        self.n += int(known.any(1).sum())
+        self.of_labels += [
+            known.sum(0), there.sum(0), loss.sum(0), said.sum(0), (said & there).sum(0)
+        ]  # fmt: skip
+        p = P[known]
+        # Bins are open to the left, as those of `Scores`.
+        inside = np.clip(np.ceil(p * BINS).astype(np.intp) - 1, 0, BINS - 1)
+        self.bins += [
+            np.bincount(inside, minlength=BINS), np.bincount(inside, p, BINS),
+            np.bincount(inside, there[known], BINS),
+        ]  # fmt: skip
+
+    def __add__(self, other: LabelScores) -> LabelScores:
+        """The scores of both streams' rows; ValueError where they have other labels."""
+        if not isinstance(other, LabelScores):
+            return NotImplemented
+        if other.m != self.m:
+            raise ValueError(f"{self.m} and {other.m} labels cannot be added up")
+        both = LabelScores(self.m)
+        both.n = self.n + other.n
+        both.of_labels = self.of_labels + other.of_labels
+        both.bins = self.bins + other.bins
+        return both
+
+    def sums(self) -> Array:
+        """All of it as one array, for :meth:`from_sums`."""
+        return np.concatenate([[self.n], self.of_labels.ravel(), self.bins.ravel()])
+
+    @classmethod
+    def from_sums(cls, sums: NDArray[np.float64], m: int) -> LabelScores:
+        """What :meth:`sums` returned; ValueError where it cannot be."""
+        found = cls(m)
+        size = 1 + found.of_labels.size + found.bins.size
+        right = sums.dtype == np.float64 and sums.shape == (size,)
+        if not right or not ((sums >= 0) & (sums < 2.0**53)).all():
+            raise ValueError("scores of several labels")
+        found.n = int(sums[0])
+        found.of_labels = sums[1 : 1 + found.of_labels.size].reshape(found.of_labels.shape).copy()
+        found.bins = sums[1 + found.of_labels.size :].reshape(found.bins.shape).copy()
+        return found
+
+    @property
+    def m(self) -> int:
+        """How many labels there are."""
+        return self.of_labels.shape[1]
+
+    @property
+    def log_loss(self) -> float:
+        """Mean over the rows of the sum over their known labels of -log p, in nats."""
+        return float(self.of_labels[2].sum() / self.n) if self.n else float("nan")
+
+    @property
+    def f1(self) -> Array:
+        """F1 of each label, shape (m,): 2 right / (said + there); nan where it was neither."""
+        _, there, _, said, right = self.of_labels
+        with np.errstate(invalid="ignore"):
+            return np.asarray(2 * right / (said + there))
+
+    @property
+    def micro_f1(self) -> float:
+        """F1 over all labels of all rows together."""
+        _, there, _, said, right = self.of_labels.sum(axis=1)
+        return float(2 * right / (said + there)) if said + there else float("nan")
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean F1 of the labels that were there, or said to be."""
+        found = self.f1
+        return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error over all known labels, in 15 equal bins of p."""
+        count, p, there = self.bins
+        return float(np.abs(p - there).sum() / count.sum()) if count.any() else float("nan")
