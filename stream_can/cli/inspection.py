@@ -14,6 +14,8 @@ from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.learner import Learner
+from stream_can.learner.saved import corrector as corrector_of
+from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.statefile import State
 from stream_can.snapshot import save as write
 
@@ -73,8 +75,9 @@ def inspect_command(
         write(corrector.to_bytes(), save)
     columns = [] if segments is None else listed(segments)
     for corrector, _ in found.values():
-        if unknown := [name for name in columns if name not in corrector.segments]:
-            declared = ", ".join(corrector.segments) or "none"
+        has = getattr(corrector, "segments", ())
+        if unknown := [name for name in columns if name not in has]:
+            declared = ", ".join(has) or "none"
             raise StreamCANError(
                 f"--segments: {unknown[0]!r} was not declared; declared: {declared}"
             )
@@ -94,7 +97,7 @@ def inspect_command(
     return 0
 
 
-def read_snapshot(path: str | Path) -> dict[str, tuple[Corrector, dict[str, Any]]]:
+def read_snapshot(path: str | Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     """The correctors in a file, and what else the file says.
 
     Parameters
@@ -123,17 +126,32 @@ def read_snapshot(path: str | Path) -> dict[str, tuple[Corrector, dict[str, Any]
         elif "learner" in head:
             learner, said = Learner.from_bytes(data), {}
         else:
-            return {"": (Corrector.from_bytes(data), {})}
+            return {"": (corrector_of(data), {})}
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"{path}: {error}") from None
     return {
-        " ".join(filter(None, name)): (Corrector.from_bytes(one), said)
+        " ".join(filter(None, name)): (corrector_of(one), said)
         for name, one in learner.correctors.items()
     }
 
 
-def describe(corrector: Corrector) -> dict[str, Any]:
+def describe(corrector: Corrector | MultiLabelCorrector) -> dict[str, Any]:
     """Everything a corrector can say about itself, as JSON would have it; nan becomes None."""
+    if isinstance(corrector, MultiLabelCorrector):
+        known, yes = corrector.label_counts
+        return {
+            "classes": list(corrector.labels),
+            "predictions": corrector.n_predictions,
+            "labels": corrector.n_labels,
+            "effective_sample_size": corrector.effective_sample_size,
+            "temperature": corrector.temperature,
+            "threshold": corrector.threshold,
+            "weights": corrector.weights,
+            "final_weights": corrector.final_weights,
+            "known": known.tolist(),
+            "yes": yes.tolist(),
+            "settings": {"half_life": corrector.half_life, "labels_per_row": "several"},
+        }
     recent = {name: _or_none(value) for name, value in corrector.recent_log_loss.items()}
     return {
         "classes": list(corrector.classes),

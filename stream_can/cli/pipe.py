@@ -18,9 +18,9 @@ __all__ = ["pipe_command"]
 def pipe_command(
     *,
     classes: str | None = None,
-    probs: str = "probs",
-    raw: str = "probs_raw",
-    label: Annotated[str, Parameter(name=["--label", "--labels"])] = "label",
+    probs: str | None = None,
+    raw: str | None = None,
+    label: Annotated[str | None, Parameter(name=["--label", "--labels"])] = None,
     id: str = "id",
     model: str | None = None,
     version: str | None = None,
@@ -36,6 +36,8 @@ def pipe_command(
     ask: float | None = None,
     format: Literal["json", "avro"] = "json",
     validation: Path | None = None,
+    labels_per_row: Literal["one", "several"] = "one",
+    train_rows: float | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
 ) -> int:
     """Correct JSON lines from standard input to standard output, as they come.
@@ -49,11 +51,11 @@ def pipe_command(
         Names of the classes in the order of the probabilities: cat,dog,eel, a JSON array, or a file
         of names. Not needed where the state file exists.
     probs
-        The field of the probabilities; dots reach inside.
+        The field of the probabilities, probs if not given; dots reach inside.
     raw
-        The field that keeps the original; empty keeps none.
+        The field that keeps the original, probs_raw; empty keeps none.
     label
-        The field of the label.
+        The field of the label, label.
     id
         The field that joins labels to predictions.
     model
@@ -85,14 +87,21 @@ def pipe_command(
         JSON lines, or an Avro object container file in and one out.
     validation
         A file as replay takes it, with validation rows to fit; only for a new state.
+    labels_per_row
+        "several" where each label has a score of its own: in scores, with scores_raw and labels.
+    train_rows
+        How many training rows there were, for --train-counts of several labels.
     """
-    from stream_can.messages.fields import Fields
+    from stream_can.messages.fields import fields_of
     from stream_can.pipe.run import pipe
 
     names = names_of(classes)
     with argument_errors():
         settings = corrector.settings()
-        fields = Fields(
+        if train_rows is not None:
+            settings["train_rows"] = train_rows
+        fields = fields_of(
+            labels_per_row,
             probs=probs,
             raw=raw,
             label=label,
@@ -106,8 +115,8 @@ def pipe_command(
     if validation is not None:
         rows = Recording(
             validation,
-            probs=probs,
-            label=label,
+            probs=fields.probs,
+            label=fields.label,
             classes=names,
             normalise=normalise,
             segments=corrector.columns,
@@ -125,5 +134,6 @@ def pipe_command(
         ask=ask,
         format=format,
         validation=rows,
+        labels_per_row=labels_per_row,
         **settings,
     )

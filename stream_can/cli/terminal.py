@@ -56,7 +56,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 def show_inspection(found: dict[str, Any]) -> None:
     """What :func:`stream_can.cli.inspection.describe` says, for people."""
     console = text_console()
-    recent = found["recent_log_loss"]
+    recent = found.get("recent_log_loss", {"raw": None})
     facts = [
         ("predictions seen", f"{found['predictions']:,}"),
         ("labels learned", f"{found['labels']:,}"),
@@ -67,18 +67,22 @@ def show_inspection(found: dict[str, Any]) -> None:
         helps = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
         facts.append(("recent log loss", helps + " (of what was sent, where that is known)"))
     sent = ", ".join(f"{name} {100 * w:.0f} %" for name, w in found["final_weights"].items())
-    facts.append(("what goes out", f"{sent}; last temperature {found['last_temperature']:.3f}"))
-    if found["coverage"] < 0.995:
+    if "last_temperature" in found:
+        sent += f"; last temperature {found['last_temperature']:.3f}"
+    facts.append(("what goes out", sent))
+    if "threshold" in found:
+        facts.append(("said to have a label", f"from {found['threshold']:.3f} on"))
+    if found.get("coverage", 1) < 0.995:
         facts.append(
             (
                 "labels",
                 f"no fair sample: {100 * found['coverage']:.0f} % of the correction goes out",
             )
         )
-    if found["silent_classes"]:
+    if found.get("silent_classes"):
         names = ", ".join(map(str, found["silent_classes"]))
         facts.append(("left out of learning", f"{names}: no label of theirs has ever come"))
-    if found["fit"] is not None:
+    if found.get("fit") is not None:
         fit = found["fit"]
         facts.append(("fitted on", f"{fit['rows']:,} validation rows: {fit['step']}; {fit['why']}"))
         for step in fit["ladder"]:
@@ -90,13 +94,18 @@ def show_inspection(found: dict[str, Any]) -> None:
     facts += [(name.replace("_", " "), _plain(value)) for name, value in found["settings"].items()]
     console.print(two_columns(facts))
     console.print()
-    mix = sorted(zip(found["classes"], found["prior"], strict=True), key=lambda pair: -pair[1])
-    console.print(
-        _bars("class", "class mix %", [(readable(name, 40), 100 * q) for name, q in mix[:20]])
-    )
+    if "prior" in found:
+        of, heads = found["prior"], ("class", "class mix %")
+    else:
+        pairs = zip(found["yes"], found["known"], strict=True)
+        of, heads = [yes / known if known else 0.0 for yes, known in pairs], ("label", "of rows %")
+    mix = sorted(zip(found["classes"], of, strict=True), key=lambda pair: -pair[1])
+    console.print(_bars(*heads, [(readable(name, 40), 100 * q) for name, q in mix[:20]]))
     if len(mix) > 20:
-        rest = 100 * sum(q for _, q in mix[20:])
-        console.print(f"and {len(mix) - 20} more classes with {rest:.2f} % together")
+        rest = (
+            f" with {100 * sum(q for _, q in mix[20:]):.2f} % together" if "prior" in found else ""
+        )
+        console.print(f"and {len(mix) - 20} more{' classes' if rest else ''}{rest}")
     console.print()
     weights = [(name, 100 * w) for name, w in found["weights"].items()]
     console.print(_bars("path", "weight %", weights))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, Judged, Label, Made, News
+from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
@@ -34,7 +34,7 @@ class DenseRows(NamedTuple):
 class Dense:
     """A corrector, its rows and its labels."""
 
-    may_ask = True
+    labels_per_row: LabelsPerRow = "one"
 
     def __init__(self, corrector: Corrector) -> None:
         self.corrector = corrector

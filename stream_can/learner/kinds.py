@@ -8,9 +8,12 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 from numpy.typing import NDArray
 
-__all__ = ["Given", "Id", "Judged", "Kind", "Label", "Made", "News", "Reason", "Recent"]
+__all__ = [
+    "Given", "Id", "Judged", "Kind", "Label", "LabelsPerRow", "Made", "News", "Reason", "Recent",
+]  # fmt: skip
 
 Id = str | int | bytes
+LabelsPerRow = Literal["one", "several"]
 Reason = Literal["random", "margin"]
 """Why a label is wanted."""
 Given = tuple[str | None, ...]
@@ -96,8 +99,7 @@ class Kind(Protocol):
     """Bytes of a row, of what was sent, and of the receipt."""
     both: int
     """Bytes of the first two."""
-    may_ask: bool
-    """Whether labels can be asked for."""
+    labels_per_row: LabelsPerRow
 
     def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Any:
         """The n rows of a call with what they give of the columns, checked; P may be None."""

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.corrector import Corrector
 from stream_can.learner import saved
 from stream_can.learner.dense import Dense
-from stream_can.learner.kinds import Given, Id, Kind, Reason, Recent
+from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, Reason, Recent
 from stream_can.learner.lane import ONLY, Call, Lane, Name, predecessor, size_of
 from stream_can.learner.late import Held, HeldLabels, LateLabel
 from stream_can.learner.several import Several
@@ -114,7 +114,7 @@ class Learner:
         kind = kind_of(corrector)
         if ask is not None:
             LabelRequests(ask)  # refuses what is no share
-            if not kind.may_ask:
+            if kind.labels_per_row == "several":
                 raise ValueError("ask: not of rows of several labels")
         self._lock = threading.RLock()
         self._start: Kind | None = kind
@@ -631,6 +631,11 @@ class Learner:
     def segments(self) -> tuple[str, ...]:
         """The declared columns."""
         return self._like.columns
+
+    @property
+    def labels_per_row(self) -> LabelsPerRow:
+        """ "one" for a `Corrector`, "several" for a `MultiLabelCorrector`."""
+        return self._like.labels_per_row
 
     @property
     def sets(self) -> float | None:

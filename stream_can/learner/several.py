@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.dense import blobs_of
-from stream_can.learner.kinds import Given, Judged, Label, Made, News
+from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News
 from stream_can.method.promise import names_in_sets
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from stream_can.multilabel.loop import outside
@@ -25,7 +25,7 @@ class Several:
 
     columns: tuple[str, ...] = ()
     sets: float | None = None
-    may_ask = False
+    labels_per_row: LabelsPerRow = "several"
     makes_sets = True
 
     def __init__(self, corrector: MultiLabelCorrector) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import msgspec
 
 from stream_can.method.rows import Normalise
 
-__all__ = ["HEADER", "Fields"]
+__all__ = ["HEADER", "Fields", "fields_of"]
 
 HEADER = "header:"
 """Before the name of a header, where that takes the place of a field."""
+
+
+OF_SEVERAL = {"probs": "scores", "raw": "scores_raw", "label": "labels"}
+"""What these are called where a row has several labels, unless they are named."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,3 +67,9 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"normalise: {self.normalise!r}, expected 'rounded' or 'always'")
         if self.digits is not None and not 1 <= self.digits <= 17:
             raise ValueError(f"digits: {self.digits}, expected 1 to 17")
+
+
+def fields_of(labels_per_row: Literal["one", "several"], **given: Any) -> Fields:
+    """Fields with the names that they have unless they are given, which None is not."""
+    names = OF_SEVERAL if labels_per_row == "several" else {}
+    return Fields(**names | {name: value for name, value in given.items() if value is not None})

@@ -92,9 +92,19 @@ class Forms:
         The names of the classes in the order of the columns.
     train
         The training prior, shape (m,), for what the k largest leave; uniform where not given.
+    several
+        Whether rows have several labels, each with a score of its own: then none may be missing.
     """
 
-    def __init__(self, classes: Sequence[Any], train: NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self,
+        classes: Sequence[Any],
+        train: NDArray[np.float64] | None = None,
+        *,
+        several: bool = False,
+    ) -> None:
+        self._several = several
+        self._what = ("scores", "labels") if several else ("probabilities", "classes")
         self._classes, self._names = classes, [json_name(name) for name in classes]
         self.m = len(classes)
         self._index = ClassIndex(classes, "json")
@@ -116,8 +126,8 @@ class Forms:
             Where they name a class that there is not.
         """
         if isinstance(probs, float):
-            if self.m != 2:
-                raise BadMessage(f"one number, but there are {self.m} classes")
+            if self.m != 2 or self._several:
+                raise BadMessage(f"one number, but there are {self.m} {self._what[1]}")
             return [1.0 - probs, probs], Number()
         if isinstance(probs, dict):
             given = {self._column(name): p for name, p in probs.items()}
@@ -128,17 +138,18 @@ class Forms:
         if probs and isinstance(probs[0], LabelScore):
             given = {self._column(entry.label): entry.score for entry in probs}
             if len(given) < len(probs):
-                raise BadMessage(f"{len(probs)} entries for {len(given)} classes")
+                raise BadMessage(f"{len(probs)} entries for {len(given)} {self._what[1]}")
             return self._filled(given), Largest(len(given), self._classes, as_object=False)
         if len(probs) != self.m:
-            raise BadMessage(f"{len(probs)} probabilities for {self.m} classes")
+            what, of = self._what
+            raise BadMessage(f"{len(probs)} {what} for {self.m} {of}")
         return probs, None  # type: ignore[return-value]
 
     def _column(self, name: Any) -> int:
         try:
             return self._index[name]
         except UnknownClass:
-            raise UnknownClass(f"{name!r} is none of the {self.m} classes") from None
+            raise UnknownClass(f"{name!r} is none of the {self.m} {self._what[1]}") from None
 
     def _filled(self, given: dict[int, float]) -> list[float]:
         """The row of the probabilities of some columns; the others share what is left of 1."""
@@ -147,6 +158,9 @@ class Forms:
             return [given[i] for i in range(m)]
         if not given:
             raise BadMessage("no probability of any class")
+        if self._several:
+            missing = next(self._names[i] for i in range(m) if i not in given)
+            raise BadMessage(f"no score of label {missing!r}, expected one of each of {m} labels")
         left, least = 1 - sum(given.values()), min(given.values())
         if left > (m - len(given)) * least + TOLERANCE:
             missing = next(self._names[i] for i in range(m) if i not in given)

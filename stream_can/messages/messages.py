@@ -53,8 +53,8 @@ JSON = Formats()
 class Label(msgspec.Struct, gc=False):
     """A label's message, read."""
 
-    index: int
-    """The column of the class."""
+    index: Any
+    """The column of the class; where rows have several labels, what `Learner.label` takes."""
     row: Row | None
     """The raw prediction it is for, where it echoes one."""
     id: bytes | None
@@ -81,6 +81,8 @@ class Messages:
         The declared columns; see ``stream_can.messages.columns``.
     formats
         In which the messages come.
+    several
+        Whether rows have several labels, each with a score of its own.
 
     Raises
     ------
@@ -107,13 +109,16 @@ class Messages:
         train: NDArray[np.float64] | None = None,
         columns: Sequence[str] = (),
         formats: Formats = JSON,
+        *,
+        several: bool = False,
     ) -> None:
+        self.several = several
         self.classes, self.fields = tuple(classes), fields or Fields()
         self.predictions, self.labels = formats
         self._open, self._probs = self.predictions.open, self.predictions.probs
         self._row, self._where = self.predictions.row, self.fields.probs
         self._m = len(self.classes)
-        self._forms = Forms(self.classes, train)
+        self._forms = Forms(self.classes, train, several=several)
         self.slack = 24 * self._m + self._forms.names_size
         """Bytes that an output has at most, beyond twice those of its input."""
         self.set_size = self._forms.names_size
@@ -236,8 +241,9 @@ class Messages:
                     label.given, _ = self._columns.read(codec.find, message, headers)
         return label
 
-    def label_in(self, message: Any) -> int | None:
-        """The column of the label in a prediction's message; None where it has none, or null.
+    def label_in(self, message: Any) -> Any:
+        """The label in a prediction's message, as in `Label.index`; None where it has none, or
+        null.
 
         Raises
         ------
@@ -247,12 +253,15 @@ class Messages:
         text = self.predictions.find(message, self.label_path)
         return None if text is None or bytes(text) == b"null" else self._class_of(text)
 
-    def _class_of(self, text: Raw) -> int:
-        """The index of the class that a label names; BadMessage, UnknownClass where it does not."""
+    def _class_of(self, text: Raw) -> Any:
+        """The index of the class that a label names, or several labels as `Learner.label` takes
+        them; BadMessage, UnknownClass where it does not."""
         try:
             label = _read_any(text)
         except UNREADABLE as error:
             raise BadMessage(f"{self.fields.label}: {error}") from None
+        if self.several:
+            return self._labels_of(label)
         if not isinstance(label, str | int | float):
             what = "null" if label is None else type(label).__name__
             raise BadMessage(f"{self.fields.label}: {what}, expected the name of a class")
@@ -263,6 +272,30 @@ class Messages:
             raise UnknownClass(
                 f"{self.fields.label}: {shown} is none of the {self._m} classes"
             ) from None
+
+    def _labels_of(self, label: Any) -> list[Any] | dict[Any, bool]:
+        """A list of the labels that a row has, or {label: whether it has it}; null is not known."""
+        where = self.fields.label
+        if isinstance(label, dict):
+            for name, has in label.items():
+                if has is not None and not isinstance(has, bool):
+                    raise BadMessage(f"{where}: {name!r} is {has!r}, expected true, false or null")
+        elif not isinstance(label, list):
+            what = "null" if label is None else type(label).__name__
+            raise BadMessage(f"{where}: {what}, expected a list of labels, or {{label: true}}")
+        columns = []
+        for name in label:
+            if not isinstance(name, str | int | float):
+                raise BadMessage(f"{where}: {name!r}, expected the name of a label")
+            try:
+                columns.append(self._index[name])
+            except UnknownClass:
+                raise UnknownClass(f"{where}: {name!r} is none of the {self._m} labels") from None
+        names = [self.classes[k] for k in columns]
+        if isinstance(label, list):
+            return names
+        has_it = zip(names, label.values(), strict=True)
+        return {name: has for name, has in has_it if has is not None}
 
     def names_in(self, message: Any) -> list[Any] | None:
         """The classes that the probabilities of an opened message name; None where they do not."""

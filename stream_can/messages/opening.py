@@ -90,7 +90,9 @@ def open_records(
     P = np.frombuffer(bytearray().join(rows)).reshape(-1, m)
     fields = messages.fields
     off = 0
-    if bad := bad_rows(P):
+    if messages.several:
+        bad = _bad_scores(P, messages.classes)
+    elif bad := bad_rows(P):
         P, off = divided(P, fields.normalise)
         bad = bad_rows(P)
     if bad:
@@ -106,6 +108,17 @@ def _of(given: Any) -> Any:
     if isinstance(given, BadMessage):
         raise given
     return given
+
+
+def _bad_scores(P: Array, labels: Sequence[Any]) -> dict[int, str]:
+    """What is wrong with rows of several labels: {row: why}."""
+    with np.errstate(invalid="ignore"):
+        outside = ~((P >= 0) & (P <= 1))
+    columns = outside.argmax(axis=1)
+    return {
+        i: f"the score of label {labels[columns[i]]!r} is {P[i, columns[i]]}, expected 0 to 1"
+        for i in np.flatnonzero(outside.any(axis=1)).tolist()
+    }
 
 
 def check_size(

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from stream_can.errors import StreamCANError
+from stream_can.learner.kinds import LabelsPerRow
 from stream_can.messages.codecs.codec import Codec
-from stream_can.messages.fields import Fields
+from stream_can.messages.fields import Fields, fields_of
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, write_lines
@@ -37,6 +38,7 @@ def pipe(
     ask: float | None = None,
     format: Literal["json", "avro"] = "json",
     validation: tuple[Any, ...] | None = None,
+    labels_per_row: LabelsPerRow = "one",
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
     **settings: Any,
@@ -90,6 +92,11 @@ def pipe(
     validation
         Rows (n, m) and labels (n,) for :meth:`stream_can.Corrector.fit`, and where columns are
         declared {column: n values}; only for a new state.
+    labels_per_row
+        "several" where each label has a score of its own, by default in the field ``scores``, and
+        labels come as a list, or as {label: true or false}, in ``labels``: what corrects is a
+        :class:`stream_can.multilabel.MultiLabelCorrector`, and outputs have ``set``, the labels
+        that the row is said to have.
     stdin, stdout
         Binary streams; those of the process by default.
     **settings
@@ -104,7 +111,8 @@ def pipe(
     not known which lines arrived).
     """
     source, sink = stdin or sys.stdin.buffer, stdout or sys.stdout.buffer
-    fields = fields or Fields(id="id")
+    several = labels_per_row == "several"
+    fields = fields or fields_of(labels_per_row, id="id")
     path = None if state is None else Path(state)
     with ExitStack() as stack:
         try:
@@ -116,6 +124,8 @@ def pipe(
                 raise ValueError("ask: the lines carry their own labels")
             if format == "avro" and settings.get("sets") is not None:
                 raise ValueError("sets: needs the format json")
+            if several:
+                _refuse_of_several(settings, ask=ask, format=format, validation=validation)
             stop = stack.enter_context(Stop())
             container, formats = None, JSON
             if format == "avro":
@@ -125,13 +135,14 @@ def pipe(
             elif format != "json":
                 raise ValueError(f"format: {format!r}, expected 'json' or 'avro'")
             stack.enter_context(locked(path))
-            kept = open_state(path, classes, settings, recent_mb, ask, validation)
+            kept = open_state(path, classes, settings, recent_mb, ask, validation, labels_per_row)
             if container is not None and kept.learner.sets is not None:
                 raise ValueError("sets: needs the format json")
             learner = kept.learner
             messages = Messages(
-                learner.classes, fields, learner.train_prior, learner.segments, formats
-            )
+                learner.classes, fields, learner.train_prior, learner.segments, formats,
+                several=learner.labels_per_row == "several",
+            )  # fmt: skip
         except (StreamCANError, ValueError, TypeError) as error:
             return complain(error, 2)
         except OSError as error:
@@ -162,6 +173,15 @@ def pipe(
         if stop.signum is None or stop.signum == signal.SIGTERM:
             return 0
         return 128 + stop.signum
+
+
+def _refuse_of_several(settings: dict[str, Any], **others: Any) -> None:
+    """ValueError where something is given that rows of several labels do not have."""
+    if others["format"] != "json":
+        raise ValueError("labels_per_row: several needs the format json")
+    for name, value in (settings | others).items():
+        if value is not None and name not in ("format", "train_counts", "train_rows", "half_life"):
+            raise ValueError(f"{name}: not of rows of several labels")
 
 
 def open_container(source: BinaryIO, stop: Stop) -> Any:

@@ -16,6 +16,9 @@ from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.learner import Learner
+from stream_can.learner.kinds import LabelsPerRow
+from stream_can.learner.saved import corrector as corrector_of
+from stream_can.multilabel import MultiLabelCorrector
 
 __all__ = ["State", "StateInUse", "locked", "open_state"]
 
@@ -123,14 +126,14 @@ class State:
         SnapshotMismatch
             It is none of these, damaged, or does not match the classes or settings.
         """
-        content = snapshot.decode(data)[0]
+        content = snapshot.decode(data).head
         if "pipe" in content or "learner" in content:
             head = snapshot.typed(content, StateHead) if "pipe" in content else None
             learner = Learner.from_bytes(
                 head.learner if head else data, classes, recent_mb=recent_mb, ask=ask, **settings
             )
             return cls(learner, head.lines, head.counts) if head else cls(learner)
-        corrector = Corrector.from_bytes(data, classes, **settings)
+        corrector = corrector_of(data, classes, settings)
         mb = 64 if recent_mb is None else recent_mb
         return cls(Learner(corrector, recent_mb=mb, ask=None if ask == "as before" else ask))
 
@@ -142,6 +145,7 @@ def open_state(
     recent_mb: float,
     ask: float | None,
     validation: tuple[Any, ...] | None,
+    labels_per_row: LabelsPerRow,
 ) -> State:
     """What the state file holds, or a new state, saved at once so that a bad path shows now."""
     try:
@@ -152,8 +156,12 @@ def open_state(
         if classes is None:
             where = "" if path is None else f" in {path}"
             raise ValueError(f"classes: not given, and there is no state{where} to take them from")
-        corrector = Corrector(classes, **settings)
-        if validation is not None:
+        corrector: Corrector | MultiLabelCorrector
+        if labels_per_row == "several":
+            corrector = MultiLabelCorrector(classes, **settings)
+        else:
+            corrector = Corrector(classes, **settings)
+        if validation is not None and isinstance(corrector, Corrector):
             P, y, *given = validation
             corrector.fit(P, y, segments=given[0] if given else None)
         state = State(Learner(corrector, recent_mb=recent_mb, ask=ask))
@@ -161,6 +169,10 @@ def open_state(
             snapshot.save(state.to_bytes(), path)
         return state
     try:
-        return State.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
+        state = State.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
+        has = state.learner.labels_per_row
+        if labels_per_row != has:
+            raise SnapshotMismatch(f"labels_per_row is {has!r} in it, expected {labels_per_row!r}")
+        return state
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"state file {path}: {error}; move it away to start anew") from None

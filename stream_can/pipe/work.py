@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 import time
 from collections import Counter
@@ -26,7 +28,6 @@ from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import State
-from stream_can.scores import Scores
 from stream_can.trust.alarm import Episode
 
 __all__ = ["BadLine", "HowRead", "Run", "Saver"]
@@ -232,7 +233,7 @@ class Run:
         self, opened: Sequence[Opened], names: Sequence[Name], P: NDArray[np.float64]
     ) -> list[bytes]:
         """Correct the predictions and learn the labels, in order; the lines that come out."""
-        learner, messages, classes = self.learner, self.messages, self.learner.classes
+        learner, messages = self.learner, self.messages
         columns = learner.segments
         predictions, labels, lanes = list[Prediction](), list[LateLabel](), list[Name]()
         for i, says in enumerate(opened):
@@ -242,9 +243,9 @@ class Run:
                     lanes.append(names[i])
                 if says.label is not None:
                     due = len(predictions)
-                    labels.append(LateLabel(None, classes[says.label], due, due - 1))
+                    labels.append(LateLabel(None, self.name_in(says.label), due, due - 1))
             elif isinstance(says, Label):
-                one = LateLabel(says.id, classes[says.index], len(predictions))
+                one = LateLabel(says.id, self.name_in(says.index), len(predictions))
                 if says.number >= 0:
                     one.row = P[says.number]
                     if says.given is not None:
@@ -268,7 +269,7 @@ class Run:
             setattr(counts, outcome, getattr(counts, outcome) + n)
         sent = found.rows
         if (digits := messages.fields.digits) is not None:
-            sent = rounded(sent, digits)
+            sent = np.round(sent, digits) if messages.several else rounded(sent, digits)
         if not np.isfinite(sent).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         for prediction, asked in zip(predictions, found.asked, strict=True):
@@ -276,6 +277,10 @@ class Run:
         for prediction, names_ in zip(predictions, found.sets or (), strict=False):
             prediction.set = names_
         return messages.write_all(predictions, sent)
+
+    def name_in(self, label: Any) -> Any:
+        """A label as a learner takes it."""
+        return label if self.messages.several else self.learner.classes[label]
 
     def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
         """What whoever watches should know of the lines, and of the classifier."""
@@ -335,13 +340,19 @@ class Run:
                 text += f", {counts.repeated} labels of predictions that had theirs"
             if self.normalised:
                 text += f", {self.normalised} rows divided by their sum"
-            raw, sent = Scores(), Scores()
-            for before, after in self.learner.scores.values():
-                raw, sent = raw + before, sent + after
-            if sent.n:
-                which = "labels" if self.learner.ask is None else "labels asked for at random"
-                text += (
-                    f"; over {sent.n} {which}: accuracy {raw.accuracy:.4f} -> "
-                    f"{sent.accuracy:.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
-                )
-            complain(text)
+            if changed := self.learner.changed_labels:
+                text += f", {changed} that said otherwise than the first"
+            complain(text + self.gain())
+
+    def gain(self) -> str:
+        """What the scores of all models together say."""
+        found = list(self.learner.scores.values())
+        if not any(sent.n for _, sent in found):
+            return ""
+        raw, sent = (functools.reduce(operator.add, scores) for scores in zip(*found, strict=True))
+        of = ("micro_f1", "micro F1") if self.messages.several else ("accuracy", "accuracy")
+        which = "labels" if self.learner.ask is None else "labels asked for at random"
+        return (
+            f"; over {sent.n} {which}: {of[1]} {getattr(raw, of[0]):.4f} -> "
+            f"{getattr(sent, of[0]):.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
+        )

@@ -26,7 +26,8 @@ else:
 __all__ = ["Codec", "Prediction"]
 
 SET = "set"
-"""The name, in the answer to a prediction, of the classes in its prediction set."""
+"""The name, in the answer to a prediction, of the classes in its prediction set, or of the labels
+that it is said to have."""
 ASKED = "ask"
 """The name, in the message of a prediction whose label is asked for, of the reason."""
 
@@ -41,8 +42,9 @@ class Prediction(msgspec.Struct, gc=False):
     """What stands where the probabilities are."""
     form: Form | None
     """How the answer is written; None for an array."""
-    label: int | None = None
-    """The column of the label that the same message carries, where that is looked for."""
+    label: Any = None
+    """What the label that the same message carries says, where that is looked for: the column of a
+    class, or several labels."""
     number: int = -1
     """Which of the rows of a batch is its own."""
     given: Given | None = None
@@ -52,7 +54,8 @@ class Prediction(msgspec.Struct, gc=False):
     asked: str | None = None
     """Why its label is asked for, where it is."""
     set: list[Any] | None = None
-    """The names of its prediction set, the likeliest first, where there are any."""
+    """The names of its prediction set, the likeliest first, where there is one; of several labels
+    those that it is said to have."""
 
 
 class Codec(Protocol):
