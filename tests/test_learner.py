@@ -315,3 +315,16 @@ def test_the_alarm_sees_labelled_rows():
         learner.label_many(ids, [CLASSES[k] for k in y[at : at + 100]])
     episode = learner.alarms[None, None].episode
     assert episode is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"recent_mb": -1}, r"recent_mb: -1, expected a number from 0 to 1,099"),
+        ({"recent_mb": 1e308}, r"recent_mb: 1e\+308, expected a number from 0 to 1,099"),
+        ({"label_wait": math.inf}, "label_wait: inf, expected seconds, 0 or more"),
+    ],
+)
+def test_what_is_out_of_range_is_named(options, says):
+    with pytest.raises(ValueError, match=says):
+        Learner(Corrector(CLASSES), **options)

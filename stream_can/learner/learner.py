@@ -29,6 +29,8 @@ __all__ = ["Corrected", "Learner", "Outcome"]
 Array = NDArray[np.float64]
 Outcome = Literal["learned", "repeated", "held", "unknown"]
 
+MOST_MB = 2**40
+"""More than any machine has."""
 MOST_ALARMS = 20
 """Models and versions, those with most labels, that have an alarm each."""
 
@@ -107,8 +109,8 @@ class Learner:
         ask: float | None = None,
         label_wait: float = 0,
     ) -> None:
-        if not 0 <= recent_mb < math.inf:
-            raise ValueError(f"recent_mb: {recent_mb!r}, expected a number, 0 or more")
+        if not 0 <= recent_mb <= MOST_MB:
+            raise ValueError(f"recent_mb: {recent_mb!r}, expected a number from 0 to {MOST_MB:,}")
         if not 0 <= label_wait < math.inf:
             raise ValueError(f"label_wait: {label_wait!r}, expected seconds, 0 or more")
         kind = kind_of(corrector)
