@@ -38,6 +38,7 @@ __all__ = [
     "check",
     "check_settings",
     "given_settings",
+    "in_range",
     "keywords",
     "kind_of",
     "label_noise",
@@ -331,3 +332,10 @@ def check(name: str, value: Any, type_: Any) -> Any:
         raise ValueError(f"{name}: {plain!r}, expected {expected}") from None
     # As given: the bytes of a snapshot tell 5000 and 5000.0 apart. They have no larger integers.
     return plain if isinstance(plain, int) and plain < 1 << 63 else converted
+
+
+def in_range(name: str, value: Any, least: float, most: float) -> None:
+    """ValueError where it is no number from ``least`` to ``most``; NaN is none."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        raise ValueError(f"{name}: {value!r}, expected a number from {least:g} to {most:g}")

@@ -15,6 +15,7 @@ from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
 from stream_can.method.classes import ClassIndex, ClassName, class_names, preview
 from stream_can.method.rows import as_float64, names_of
+from stream_can.method.settings import in_range
 from stream_can.method.successor import balanced
 from stream_can.multilabel.loop import BINS, NUMBERS, OF_LABELS, Model, outside
 
@@ -104,14 +105,14 @@ class MultiLabelCorrector:
     ) -> None:
         self._labels = class_names(labels)
         self._index = ClassIndex(self._labels)
-        _in_range("half_life", half_life, 1, 1e15)
+        in_range("half_life", half_life, 1, 1e15)
         self._half_life = float(half_life)
         self._counts = self._rows = None
         q = np.full(len(self._labels), 0.5)
         if (train_counts is None) != (train_rows is None):
             raise ValueError("train_counts and train_rows: give both, or none of them")
         if train_counts is not None and train_rows is not None:
-            _in_range("train_rows", train_rows, 0, MOST_ROWS)
+            in_range("train_rows", train_rows, 0, MOST_ROWS)
             counts = self._counts_of(train_counts, float(train_rows))
             self._counts, self._rows = counts, float(train_rows)
             q = (counts + 0.5) / (self._rows + 1)
@@ -502,7 +503,7 @@ class MultiLabelCorrector:
         ValueError
             Where ``discount`` is not from 0 to 1.
         """
-        _in_range("discount", discount, 0, 1)
+        in_range("discount", discount, 0, 1)
         found = self.from_bytes(self.to_bytes())
         if discount == 1:
             return found
@@ -605,12 +606,6 @@ def _numbers_of(numbers: Array) -> dict[str, Array]:
     """Views of the numbers of a state, by name."""
     at = np.cumsum([0, *NUMBERS.values()])
     return {n: numbers[a:b] for n, a, b in zip(NUMBERS, at[:-1], at[1:], strict=True)}
-
-
-def _in_range(name: str, value: Any, least: float, most: float) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not least <= value <= most:
-        raise ValueError(f"{name}: {value!r}, expected a number from {least:g} to {most:g}")
 
 
 def _check_arrays(arrays: dict[str, NDArray[Any]], m: int) -> None:

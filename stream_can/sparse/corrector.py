@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
 from stream_can.method.rows import TOLERANCE
+from stream_can.method.settings import in_range
 from stream_can.sparse.loop import MOST_LISTED, NUMBERS, Fault, Model, Names, check, given_by
 
 __all__ = ["Sent", "SparseCorrector"]
@@ -113,8 +114,8 @@ class SparseCorrector:
         if isinstance(m, bool) or not isinstance(m, int | np.integer) or not 1 <= m <= MOST_CLASSES:
             more = ', or "any"' if name == "classes" else ""
             raise ValueError(f"{name}: {m!r}, expected a number from 1 to {MOST_CLASSES:,}{more}")
-        _in_range("half_life", half_life, 1, MOST_HALF_LIFE)
-        _in_range("memory_mb", memory_mb, 0, 2**40)
+        in_range("half_life", half_life, 1, MOST_HALF_LIFE)
+        in_range("memory_mb", memory_mb, 0, 2**40)
         needed = math.ceil(int(m) * CLASS_BYTES / 2**20)
         if needed > max(memory_mb, 1):
             raise ValueError(
@@ -326,7 +327,7 @@ class SparseCorrector:
         ValueError
             Where ``label`` is listed: its probability is in the row.
         """
-        _in_range("rest", rest, 0, 1 + TOLERANCE)
+        in_range("rest", rest, 0, 1 + TOLERANCE)
         given = np.asarray(ids).tolist()
         if self._names is not None and len(given) and not isinstance(given[0], str):
             given = self._names_of([i for i in given if 0 <= i < self._known])
@@ -570,12 +571,6 @@ class SparseCorrector:
 def _from_bytes(cls: type[SparseCorrector], data: bytes) -> SparseCorrector:
     """For copy and pickle: of whatever size."""
     return cls.from_bytes(data, memory_mb=2**40)
-
-
-def _in_range(name: str, value: Any, least: float, most: float) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not least <= value <= most:
-        raise ValueError(f"{name}: {value!r}, expected a number from {least:g} to {most:g}")
 
 
 def _check_name(name: Any, what: str, error: type[ValueError]) -> None:

@@ -8,6 +8,7 @@ import signal
 import threading
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,7 +184,6 @@ def test_correct_changes_nothing_and_observe_is_process_without_output():
 
 
 def test_rows_and_labels_by_name():
-    pd = pytest.importorskip("pandas")
     names = ["a", "b", "c"]
     by_name, by_place = MultiLabelCorrector(names), MultiLabelCorrector(3)
     better = by_name.process_one({"c": 0.1, "a": 0.3, "b": 0.8})
