@@ -13,17 +13,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
-from stream_can.method.classes import ClassIndex, ClassName, class_names, preview
+from stream_can.method.classes import ClassIndex, ClassName, class_name, class_names, preview
 from stream_can.method.rows import as_float64, names_of
 from stream_can.method.settings import in_range
 from stream_can.method.successor import balanced
-from stream_can.multilabel.loop import BINS, NUMBERS, OF_LABELS, Model, outside
+from stream_can.multilabel.loop import (
+    BINS,
+    NUMBERS,
+    OF_LABELS,
+    PRECISIONS,
+    STRENGTH,
+    Model,
+    outside,
+)
 
 __all__ = ["MultiLabelCorrector"]
 
 PATHS = ("temperature", "vector", "vector+can")
-OF_B, OF_SHARED, OFFSET, SLOPE = (10.0,), (10.0, 3.0, 3.0, 3.0), 5.0, 20.0
-"""How firmly the loop holds its parameters at 0."""
 MOST_ROWS = 1e15
 """Of training: more would leave no digit of a share."""
 
@@ -510,9 +516,10 @@ class MultiLabelCorrector:
         arrays, d = self._model.dump(), float(discount)
         of = _numbers_of(arrays["numbers"])
         label = dict(zip(OF_LABELS, arrays["labels"], strict=True))
-        for name, precision in (("temperature", OF_B), ("vector", OF_SHARED)):
-            of[name][:] = balanced(of[name], of[f"{name}_Q"], d, precision)
-        for name, curvature, a in (("c", "H", OFFSET), ("s", "H_s", SLOPE)):
+        for name in ("temperature", "vector"):
+            of[name][:] = balanced(of[name], of[f"{name}_Q"], d, PRECISIONS[name])
+        for name, curvature in (("c", "H"), ("s", "H_s")):
+            a = PRECISIONS[name]
             label[name] *= d * (label[curvature] + a) / (d * label[curvature] + a)
         for name, number in of.items():
             if name not in ("temperature", "vector", "weights", "threshold"):
@@ -525,6 +532,17 @@ class MultiLabelCorrector:
         arrays["bins"] *= d
         found._model.load(arrays)
         return found
+
+    def _add_label(self, name: Hashable) -> None:
+        """Take up one more label, of which nothing is known and no training row had it."""
+        arrays = self._model.dump()
+        self._labels = (*self._labels, class_name(name))
+        self._index = ClassIndex(self._labels)
+        if self._counts is not None:
+            self._counts = np.append(self._counts, 0.0)
+        self._model = Model(self.train_shares, self._half_life)
+        new = self._model.dump()["labels"][:, -1:]
+        self._model.load(arrays | {"labels": np.concatenate([arrays["labels"], new], axis=1)})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)
@@ -574,6 +592,12 @@ class MultiLabelCorrector:
         """Of each label the decayed number of times that it was known, and was yes: (2, m)."""
         of = dict(zip(OF_LABELS, self._model.dump()["labels"], strict=True))
         return np.array([of["L_N"], of["L"]])
+
+    @property
+    def label_mix(self) -> Array:
+        """How often each label is taken to be there, shape (m,), by its labels and by training."""
+        known, yes = self.label_counts
+        return np.asarray((yes + STRENGTH * self.train_shares) / (known + STRENGTH))
 
     @property
     def effective_sample_size(self) -> float:

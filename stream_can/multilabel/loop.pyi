@@ -1,6 +1,8 @@
 from typing import Any
 
 BINS: int
+STRENGTH: float
+PRECISIONS: dict[str, Any]
 NUMBERS: dict[str, int]
 OF_LABELS: tuple[str, ...]
 

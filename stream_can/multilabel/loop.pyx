@@ -67,7 +67,7 @@ cdef double LIKELIHOOD_FLOOR = 1e-6     # what a row is given at least for a lab
 cdef double FLOOR = 1e-4                # how near to 0 or 1 a p is taken at its word
 cdef double LOW = 0.31601934632360756   # two classes (LOW, 1 - LOW) have 0.9 bits
 cdef double EVIDENCE = 20.0             # rows that the training share weighs in f1
-cdef double STRENGTH = 20.0             # labels that it weighs in q: s, and kappa
+cdef double STRENGTH_ = 20.0            # labels that it weighs in q: s, and kappa
 cdef double SPARE = 5.0                 # of evidence, before what does not come back is a choice
 cdef double DEPENDENT = 10.0            # how firmly D is held at sqrt(K)
 cdef double OFFSET = 5.0                # a and a_s: how firmly c and s are held at 0
@@ -77,6 +77,9 @@ cdef double[1] MOST_B = [2.0]
 cdef double[4] OF_SHARED = [10.0, 3.0, 3.0, 3.0]
 cdef double[4] MOST_SHARED = [2.0, 5.0, 5.0, 5.0]
 cdef double[3] START = [0.998, 0.001, 0.001]    # w0 of temperature, vector, vector+can
+
+STRENGTH = STRENGTH_
+PRECISIONS = {"temperature": tuple(OF_B), "vector": tuple(OF_SHARED), "c": OFFSET, "s": SLOPE}
 
 
 cdef struct Numbers:    # doubles alone: NUMBERS names them
@@ -211,7 +214,7 @@ cdef class Model:
         sigmoids(self.x, exp(of.temperature[0]), self.r[0], m)
         platt(self.x, self.f1(), &self.f2[0], k.c, k.s, of.vector, exp(of.vector[0]),
               self.r[1], m)
-        alternate(self.r[1], LOW, k.L, k.LN, &self.train[0], STRENGTH, STRENGTH, k.S1, k.S0,
+        alternate(self.r[1], LOW, k.L, k.LN, &self.train[0], STRENGTH_, STRENGTH_, k.S1, k.S0,
                   self.r[2], m)
         weigh(self.r[0], of.weights[0], self.mixed, m)
         add_weighed(self.r[1], of.weights[1], self.mixed, m)
