@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
-from stream_can.method.classes import ClassIndex, ClassName, class_name, class_names, preview
+from stream_can.method.classes import ClassIndex, ClassName, class_names, preview
 from stream_can.method.rows import as_float64, names_of
 from stream_can.method.settings import in_range
 from stream_can.method.successor import balanced
@@ -533,16 +533,16 @@ class MultiLabelCorrector:
         found._model.load(arrays)
         return found
 
-    def _add_label(self, name: Hashable) -> None:
-        """Take up one more label, of which nothing is known and no training row had it."""
-        arrays = self._model.dump()
-        self._labels = (*self._labels, class_name(name))
+    def _add_labels(self, names: Iterable[Hashable]) -> None:
+        """Take up more labels, of which nothing is known and no training row had one."""
+        arrays, new = self._model.dump(), class_names(names)
+        self._labels = (*self._labels, *new)
         self._index = ClassIndex(self._labels)
         if self._counts is not None:
-            self._counts = np.append(self._counts, 0.0)
+            self._counts = np.append(self._counts, np.zeros(len(new)))
         self._model = Model(self.train_shares, self._half_life)
-        new = self._model.dump()["labels"][:, -1:]
-        self._model.load(arrays | {"labels": np.concatenate([arrays["labels"], new], axis=1)})
+        begun = self._model.dump()["labels"][:, -len(new) :]
+        self._model.load(arrays | {"labels": np.concatenate([arrays["labels"], begun], axis=1)})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from stream_can.method.classes import class_name
 from stream_can.multilabel import MultiLabelCorrector
-from stream_can.river.wrapper import without_weight
+from stream_can.river.wrapper import require_counts, successor_of, without_weight
 
 __all__ = ["CorrectedMultiLabelClassifier"]
 
@@ -74,8 +73,7 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         train_rows: float | None = None,
         half_life: float = 5000.0,
     ) -> None:
-        if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
-            raise ValueError(f"train_counts: expected {{label: rows}}, got {train_counts!r}")
+        require_counts(train_counts, "label")
         self.classifier = classifier
         self.train_counts, self.train_rows, self.half_life = train_counts, train_rows, half_life
         # Made in any case, so that a bad argument is refused here and not at the first row.
@@ -102,11 +100,7 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         discount
             What the evidence learned here counts there, from 0 to 1.
         """
-        after: CorrectedMultiLabelClassifier = self.clone()
-        after.classifier = classifier  # a clone would have forgotten its training
-        if self._corrector is not None:
-            after._corrector = self._corrector.successor(discount)
-        return after
+        return successor_of(self, classifier, discount)
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, dict[bool, float]]:
         """The corrected probability of every label met so far; nothing changes.
@@ -166,9 +160,9 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         if self._corrector is not None:
             row, silent = self._row(p, self._corrector)
             self._corrector.observe_one(row)
-            names = np.array(self._corrector.labels, object)[silent].tolist()
-            unheard = {name: known[name] for name in names if name in known}
-            heard = {name: said for name, said in known.items() if name not in unheard}
+            heard, unheard = dict[Any, bool](), dict[Any, bool]()
+            for name, there in known.items():
+                (unheard if silent[self._corrector._index[name]] else heard)[name] = there
             if heard:
                 self._corrector.learn_one(row, heard)
             if unheard:
@@ -192,7 +186,9 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         new = {name: 0.5 if q != q else q for name, q in p.items() if name not in found}
         return found | new
 
-    def _row(self, p: dict[Any, float], corrector: MultiLabelCorrector) -> tuple[Array, Any]:
+    def _row(
+        self, p: dict[Any, float], corrector: MultiLabelCorrector
+    ) -> tuple[Array, NDArray[np.bool_]]:
         """The prediction in the order of the labels, shape (m,), and of which it says nothing:
         these have the share of rows that had them."""
         row = np.array([p.get(name, np.nan) for name in corrector.labels])
@@ -201,15 +197,12 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
 
     def _take_up(self, names: list[Any]) -> None:
         """Labels that nobody had named; all or none."""
-        known = () if self._corrector is None else self._corrector.labels
+        known: Mapping[Any, int] = {} if self._corrector is None else self._corrector._index
         new = [name for name in dict.fromkeys(names) if name not in known]
-        for name in new:
-            class_name(name)
-        for name in new:
-            if self._corrector is None:
-                self._corrector = MultiLabelCorrector([name], half_life=self.half_life)
-            else:
-                self._corrector._add_label(name)
+        if new and self._corrector is None:
+            self._corrector = MultiLabelCorrector(new, half_life=self.half_life)
+        elif new and self._corrector is not None:
+            self._corrector._add_labels(new)
 
     # ---- what river asks of a wrapper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ __all__ = ["CorrectedClassifier", "FrozenClassifier"]
 
 Array = NDArray[np.float64]
 Probabilities = dict[Any, float]
+W = TypeVar("W", bound=Any)
 
 
 @takes_settings
@@ -99,8 +100,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         train_counts: Mapping[Any, float] | None = None,
         **settings: Unpack[CorrectorKeywords],
     ) -> None:
-        if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
-            raise ValueError(f"train_counts: expected {{class: rows}}, got {train_counts!r}")
+        require_counts(train_counts, "class")
         self.classifier = classifier
         self.train_counts = train_counts
         vars(self).update(keywords(settings))
@@ -132,11 +132,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         -------
         Another wrapper with these settings, whose sets begin anew; this one stays as it is.
         """
-        after: CorrectedClassifier = self.clone()
-        after.classifier = classifier  # a clone would have forgotten its training
-        if self._corrector is not None:
-            after._corrector = self._corrector.successor(discount)
-        return after
+        return successor_of(self, classifier, discount)
 
     # ---- one row
 
@@ -420,6 +416,21 @@ def probabilities(P: Array) -> tuple[Array, NDArray[np.bool_]]:
     silent = np.zeros(len(P), np.bool_)
     silent[list(bad_rows(P))] = True
     return P, silent
+
+
+def require_counts(train_counts: object, of: str) -> None:
+    """Raise ValueError for counts that name nothing; None is for none."""
+    if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
+        raise ValueError(f"train_counts: expected {{{of}: rows}}, got {train_counts!r}")
+
+
+def successor_of(wrapper: W, classifier: Any, discount: float) -> W:
+    """The wrapper of a new version of the classifier, by what the corrector learned."""
+    after: W = wrapper.clone()
+    after.classifier = classifier  # a clone would have forgotten its training
+    if wrapper._corrector is not None:
+        after._corrector = wrapper._corrector.successor(discount)
+    return after
 
 
 def without_weight(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -77,14 +77,14 @@ def test_labels_appear_as_they_are_named():
 def test_a_label_that_came_later_is_as_one_of_the_start():
     rows = [x for x, _ in stream(20)]
     whole, grown = MultiLabelCorrector(LABELS), MultiLabelCorrector(LABELS[:2])
-    grown._add_label("c")
+    grown._add_labels(["c"])
     for one in (whole, grown):
         for x in rows:
             one.process_one([*x["p"].values()])
             one.learn_one([*x["p"].values()], {"c": True, "a": False})
     assert whole.to_bytes() == grown.to_bytes()
     counted = MultiLabelCorrector(["a"], train_counts=[3], train_rows=9)
-    counted._add_label("b")
+    counted._add_labels(["b"])
     assert counted.train_shares.tolist() == [3.5 / 10, 0.5 / 10]
 
 
