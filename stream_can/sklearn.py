@@ -9,12 +9,15 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_can import snapshot as snapshots
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
+from stream_can.multilabel import MultiLabelCorrector
 
 try:
+    from scipy.sparse import issparse
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
     from sklearn.model_selection import check_cv
     from sklearn.utils import (
@@ -58,20 +61,28 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         splits; "prefit": the estimator is trained already, and ``fit`` gets validation rows.
     train_counts
         Training rows per class, {class: count} or in the order of ``classes_``; those of ``y``
-        where not given, and with "prefit" uniform.
+        where not given, and with "prefit" uniform. Of several labels, training rows that have each.
+    train_rows
+        Of several labels, how many training rows there were; goes with ``train_counts``.
     **settings
         Those of :class:`stream_can.CorrectorKeywords`.
 
     ``segments`` are columns of X, which is a data frame then; the classifier sees them as ever.
 
+    Where y has a column for each label, shape (n, m) of 1 and 0, rows have several labels, as those
+    of :class:`~sklearn.multioutput.MultiOutputClassifier` and of the classifiers that are such by
+    themselves: then a :class:`stream_can.multilabel.MultiLabelCorrector` is behind it, which has
+    the setting ``half_life`` alone. In ``partial_fit`` -1 is a label of which nobody said.
+
     Attributes
     ----------
     classes_
-        The classes, shape (m,).
+        The classes, shape (m,); of several labels 0 to m - 1, one for each column of y.
     estimator_
         The trained classifier.
     corrector_
-        The :class:`stream_can.Corrector` behind it, to look inside, and for its snapshot.
+        The :class:`stream_can.Corrector` behind it, to look inside, and for its snapshot; of
+        several labels the ``MultiLabelCorrector``.
     n_features_in_, feature_names_in_
         Those of ``estimator_``, where it has them.
 
@@ -93,11 +104,13 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         *,
         cv: Any = 5,
         train_counts: ArrayLike | Mapping[Any, float] | None = None,
+        train_rows: float | None = None,
         **settings: Unpack[CorrectorKeywords],
     ) -> None:
         self.estimator = estimator
         self.cv = cv
         self.train_counts = train_counts
+        self.train_rows = train_rows
         self.__dict__.update(keywords(settings))
 
     # ---- train
@@ -128,18 +141,22 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         if self._is_prefit:
             if params:
                 raise ValueError(f"fit: {next(iter(params))!r} is for a classifier to be trained")
-            self._start(self.estimator)
+            self._start(self.estimator, y)
             P = self._raw(X)
         else:
             routed = self._route(params)
-            self.classes_, counts = np.unique(y, return_counts=True)
+            self.classes_, counts = _classes_of(y)
             P, held = self._held_out(X, y, routed)
             model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
-            self._start(model, counts)
+            self._start(model, y, counts)
             y = y[held]
             if given is not None:
                 given = {name: [texts[i] for i in held] for name, texts in given.items()}
-        self.corrector_.fit(P, y, segments=given)
+        if isinstance(self.corrector_, MultiLabelCorrector):
+            rows = np.arange(len(y))
+            self.corrector_.play(P, y, rows, rows + 1)
+        else:
+            self.corrector_.fit(P, y, segments=given)
         return self
 
     def _held_out(self, X: Any, y: NDArray[Any], routed: Any) -> tuple[Array, NDArray[np.intp]]:
@@ -156,35 +173,60 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         for train, test in splitter.split(X, y, **routed.splitter.split):
             own = _check_method_params(X, params=routed.estimator.fit, indices=train)
             model = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **own)
-            P = np.zeros((len(test), len(self.classes_)))
-            columns = np.searchsorted(self.classes_, model.classes_)
-            P[:, columns] = _probabilities(model, _safe_indexing(X, test))
+            P = _probabilities(model, _safe_indexing(X, test))
+            if y.ndim == 1:
+                of_split, P = P, np.zeros((len(test), len(self.classes_)))
+                P[:, np.searchsorted(self.classes_, model.classes_)] = of_split
+                unseen += y[test][~np.isin(y[test], y[train])].tolist()
             parts.append(P)
             rows.append(test)
-            unseen += y[test][~np.isin(y[test], y[train])].tolist()
         if unseen:
             _warn_of_unseen(len(unseen), sum(map(len, rows)), unseen[0])
         return np.concatenate(parts), np.concatenate(rows)
 
-    def _start(self, model: Any, counts: ArrayLike | None = None) -> None:
-        """A new corrector behind a trained classifier."""
-        self._take(model)
-        self.corrector_ = Corrector(
-            self.classes_.tolist(),
-            train_counts=counts if self.train_counts is None else self.train_counts,
-            **self._settings(),
-        )
+    def _start(self, model: Any, y: NDArray[Any], counts: ArrayLike | None = None) -> None:
+        """A new corrector behind a trained classifier, for labels such as y."""
+        several = y.ndim == 2
+        self._take(model, several)
+        if several and y.shape[1] != len(self.classes_):
+            raise ValueError(
+                f"y has {y.shape[1]} labels a row, the classifier {len(self.classes_)}; give one"
+                " column for each label that it was trained on"
+            )
+        names, more = self.classes_.tolist(), self._settings(several)
+        given, n = self.train_counts, self.train_rows
+        if given is None and n is None and counts is not None:
+            given, n = counts, len(y)
+        self.corrector_: Any
+        if several:
+            self.corrector_ = MultiLabelCorrector(names, train_counts=given, train_rows=n, **more)
+        else:
+            self.corrector_ = Corrector(names, train_counts=given, **more)
 
-    def _take(self, model: Any) -> None:
+    def _take(self, model: Any, several: bool) -> None:
         check_is_fitted(model)
+        if isinstance(model.classes_, list) and not several:
+            raise ValueError(
+                f"{type(model).__name__} predicts {len(model.classes_)} labels a row, y has one;"
+                f" give y of shape (n, {len(model.classes_)})"
+            )
         self.estimator_ = model
-        self.classes_ = model.classes_
+        self.classes_ = np.arange(len(model.classes_)) if several else model.classes_
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
 
-    def _settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in SETTINGS}
+    def _settings(self, several: bool) -> dict[str, Any]:
+        """Those of the corrector, of which a ``MultiLabelCorrector`` has one."""
+        found = {name: getattr(self, name) for name in SETTINGS}
+        if not several:
+            if self.train_rows is not None:
+                raise ValueError("train_rows: for several labels a row, y has one")
+            return found
+        for name, default in keywords({}).items():
+            if name != "half_life" and found[name] is not default and found[name] != default:
+                raise ValueError(f"{name}: not for several labels a row; leave it out")
+        return {"half_life": found["half_life"]}
 
     @property
     def _is_prefit(self) -> bool:
@@ -195,12 +237,29 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def predict_proba(self, X: Any) -> Array:
         """The corrected probabilities, shape (n, m), in the order of ``classes_``."""
         check_is_fitted(self)
-        return self.corrector_.correct_many(self._raw(X), segments=self._given(X))
+        return np.asarray(self.corrector_.correct_many(self._raw(X), **self._more(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row after the correction, shape (n,)."""
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[likeliest])
+        """The likeliest class of each row after the correction, shape (n,); of several labels 1
+        where a label is likelier than not, else 0, shape (n, m)."""
+        P = self.predict_proba(X)
+        if self._has_several:
+            return (P >= 0.5).astype(int)
+        return np.asarray(self.classes_[P.argmax(axis=1)])
+
+    def decide(self, X: Any) -> NDArray[Any]:
+        """Of several labels: 1 where it serves F1 to say yes, else 0, shape (n, m); see
+        :meth:`MultiLabelCorrector.decide`.
+
+        Raises
+        ------
+        ValueError
+            The rows have one label.
+        """
+        check_is_fitted(self)
+        if not self._has_several:
+            raise ValueError("decide: for several labels a row, y had one; predict says it")
+        return np.asarray(self.corrector_.decide(self.predict_proba(X)).astype(int))
 
     def predict_set(self, X: Any) -> NDArray[np.bool_]:
         """Which classes each row can be, as certain as ``sets`` promises; the likeliest always.
@@ -215,13 +274,23 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Raises
         ------
         ValueError
-            ``sets`` is None.
+            ``sets`` is None, or rows have several labels.
         """
         check_is_fitted(self)
-        return self.corrector_.predict_set_many(self._raw(X), segments=self._given(X))
+        if self._has_several:
+            raise ValueError("predict_set: a set is of one label a row, y had several")
+        sets = self.corrector_.predict_set_many(self._raw(X), segments=self._given(X))
+        return np.asarray(sets)
 
     def _raw(self, X: Any) -> Array:
         return _probabilities(self.estimator_, X)
+
+    @property
+    def _has_several(self) -> bool:
+        return isinstance(self.corrector_, MultiLabelCorrector)
+
+    def _more(self, X: Any) -> dict[str, Any]:
+        return {} if self._has_several else {"segments": self._given(X)}
 
     def _given(self, X: Any) -> dict[str, list[Any]] | None:
         """What the rows give of the columns; None where there are none."""
@@ -241,7 +310,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Call it once for each row, after ``predict_proba``.
         """
         check_is_fitted(self)
-        self.corrector_.observe_many(self._raw(X), segments=self._given(X))
+        self.corrector_.observe_many(self._raw(X), **self._more(X))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
@@ -253,26 +322,26 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Parameters
         ----------
         X, y
-            Rows that were predicted earlier, and their labels.
+            Rows that were predicted earlier, and their labels; of several, -1 where nobody said.
         classes
-            As scikit-learn's own ``partial_fit`` has it: where given, it must be ``classes_``.
+            As scikit-learn's own ``partial_fit`` has it: where given, it must be ``classes_``; of
+            several labels 0 and 1 for each.
 
         Raises
         ------
         UnknownClass
-            A label is none of ``classes_``. Nothing was learned.
+            A label is none of ``classes_``, or of several none of 1, 0 and -1. Nothing was learned.
         """
+        X, y = _rows_and_labels(X, y)
         if not hasattr(self, "corrector_"):
             if not self._is_prefit:
-                X, y = _rows_and_labels(X, y)
-                _check_classes(classes, np.unique(y), "the rows have")
+                _check_classes(classes, y, np.unique(y), "the rows have")
                 return self.fit(X, y)
             check_is_fitted(self.estimator)
-            _check_classes(classes, self.estimator.classes_, "the classifier has")
-            self._start(self.estimator)
-        _check_classes(classes, self.classes_, "the classifier has")
-        X, y = _rows_and_labels(X, y)
-        self.corrector_.learn_many(self._raw(X), y, segments=self._given(X))
+            _check_classes(classes, y, self.estimator.classes_, "the classifier has")
+            self._start(self.estimator, y)
+        _check_classes(classes, y, self.classes_, "the classifier has")
+        self.corrector_.learn_many(self._raw(X), y, **self._more(X))
         return self
 
     def restore(self, snapshot: bytes) -> Self:
@@ -295,9 +364,14 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """
         if not self._is_prefit:
             raise ValueError('restore: needs a trained classifier and cv="prefit"')
-        self._take(self.estimator)
-        settings = self._settings() | {"segments": self.segments or ()}  # also none must match
-        self.corrector_ = Corrector.from_bytes(snapshot, self.classes_.tolist(), **settings)
+        several = snapshots.is_of_kind(snapshot, "multilabel")
+        self._take(self.estimator, several)
+        names, settings = self.classes_.tolist(), self._settings(several)
+        if several:
+            self.corrector_ = MultiLabelCorrector.from_bytes(snapshot, names, **settings)
+        else:
+            settings["segments"] = self.segments or ()  # also none must match
+            self.corrector_ = Corrector.from_bytes(snapshot, names, **settings)
         return self
 
     def successor(self, estimator: Any, discount: float = 0.1) -> Self:
@@ -322,7 +396,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """
         check_is_fitted(self)
         after: Self = clone(self).set_params(estimator=estimator, cv=PREFIT)
-        after._take(estimator)
+        after._take(estimator, self._has_several)
         if not np.array_equal(after.classes_, self.classes_):
             raise ValueError(
                 f"successor: the new classifier has classes {after.classes_.tolist()}, this one"
@@ -361,6 +435,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         tags.input_tags.sparse = own.input_tags.sparse
         tags.input_tags.allow_nan = own.input_tags.allow_nan
         tags.classifier_tags.multi_class = own.classifier_tags.multi_class
+        tags.classifier_tags.multi_label = own.classifier_tags.multi_label
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -368,14 +443,39 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
 
 def _rows_and_labels(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    y = column_or_1d(y, warn=True)
+    """Rows, and labels of shape (n,), or of several a row, of shape (n, m)."""
+    y = y.toarray() if issparse(y) else y
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] > 1:
+        y = array.astype(int) if array.dtype == bool else array
+    else:
+        y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
+    if y.ndim == 1:
+        check_classification_targets(y)
     X, y = indexable(X, y)
     return X, y
 
 
-def _check_classes(classes: ArrayLike | None, known: NDArray[Any], whose: str) -> None:
+def _classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The classes, or labels, of rows to train on, and how many rows each has."""
+    if y.ndim == 1:
+        return np.unique(y, return_counts=True)
+    bad = np.argwhere((y != 0) & (y != 1))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise ValueError(
+            f"fit: row {row}: label {column} is {y[row, column]}, expected 1 or 0, as the"
+            " classifier needs each; what is known in part is for partial_fit"
+        )
+    return np.arange(y.shape[1]), y.sum(axis=0)
+
+
+def _check_classes(
+    classes: ArrayLike | None, y: NDArray[Any], known: NDArray[Any], whose: str
+) -> None:
+    if y.ndim == 2:
+        known, whose = np.arange(2), "each of several labels has"
     if classes is not None and not np.array_equal(np.unique(classes), known):
         raise ValueError(
             f"partial_fit: classes are {np.unique(classes).tolist()}, but {whose} "
@@ -409,4 +509,14 @@ def _probabilities(model: Any, X: Any) -> Array:
             f"{type(model).__name__} has no predict_proba; scikit-learn's CalibratedClassifierCV "
             "around it gives it one"
         )
-    return np.asarray(model.predict_proba(X), np.float64)
+    P = model.predict_proba(X)
+    if isinstance(P, list):  # of each label an array, with a column for each value that it took
+        P = np.transpose(
+            [_column_of(1, one, values) for one, values in zip(P, model.classes_, strict=True)]
+        )
+    return np.asarray(P, np.float64)
+
+
+def _column_of(value: int, P: Array, values: NDArray[Any]) -> Array:
+    (k,) = np.nonzero(values == value)
+    return P[:, k[0]] if k.size else np.zeros(len(P))

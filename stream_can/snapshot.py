@@ -104,6 +104,11 @@ def of_kind(
     return typed(content, kind), arrays
 
 
+def is_of_kind(data: bytes, name: str) -> bool:
+    """Whether the head of a snapshot has a field of this name."""
+    return name in decode(data).head
+
+
 def typed(head: dict[str, Any], kind: type[_T]) -> _T:
     """The head as a struct, or SnapshotMismatch that says which field is missing or wrong."""
     try:

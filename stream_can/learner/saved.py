@@ -108,7 +108,7 @@ def corrector(
 ) -> Corrector | MultiLabelCorrector:
     """The corrector of a snapshot, of its kind."""
     more = dict(settings or {})
-    if "multilabel" in snapshot.decode(data).head:
+    if snapshot.is_of_kind(data, "multilabel"):
         return MultiLabelCorrector.from_bytes(data, classes, **more)
     return Corrector.from_bytes(data, classes, **more)
 

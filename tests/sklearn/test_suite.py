@@ -39,7 +39,7 @@ class Estimator(Adapter):
     def __init__(self, classes, **settings):
         counts = settings.pop("train_counts", None)
         self.model = StreamCalibrator(Says(classes), cv="prefit", train_counts=counts, **settings)
-        self.model._start(self.model.estimator)  # as its first partial_fit does
+        self.model._start(self.model.estimator, np.empty(0))  # as its first partial_fit does
 
     def play(self, events):
         found, model = Seen({}, {}), self.model
