@@ -51,6 +51,11 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     ``observe`` the rows that go by, ``partial_fit`` the labels that arrive. The classifier itself
     is not trained again.
 
+    Where y has a column for each label, shape (n, m) of 1 and 0, rows have several labels, as those
+    of :class:`~sklearn.multioutput.MultiOutputClassifier` and of the classifiers that are such by
+    themselves: then a :class:`stream_can.multilabel.MultiLabelCorrector` is behind it, which has
+    the setting ``half_life`` alone. In ``partial_fit`` -1 is a label of which nobody said.
+
     Parameters
     ----------
     estimator
@@ -68,11 +73,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Those of :class:`stream_can.CorrectorKeywords`.
 
     ``segments`` are columns of X, which is a data frame then; the classifier sees them as ever.
-
-    Where y has a column for each label, shape (n, m) of 1 and 0, rows have several labels, as those
-    of :class:`~sklearn.multioutput.MultiOutputClassifier` and of the classifiers that are such by
-    themselves: then a :class:`stream_can.multilabel.MultiLabelCorrector` is behind it, which has
-    the setting ``half_life`` alone. In ``partial_fit`` -1 is a label of which nobody said.
 
     Attributes
     ----------
