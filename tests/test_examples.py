@@ -106,6 +106,17 @@ def test_flights(tmp_path, last):
     assert int(re.search(r"With one label in 20 it would keep (\d+) %", page)[1]) >= 48
 
 
+def test_several_labels_a_flight(tmp_path):
+    text = run("flight_labels.py", "--last-month", "3", folder=tmp_path)
+    assert text.startswith("28,834 flights, 5 labels")
+    raw, after = map(float, re.search(r"log loss of a flight ([\d.]+) -> ([\d.]+)", text).groups())
+    assert after < raw - 0.06
+    micro = re.search(r"micro F1 ([\d.]+) % -> [\d.]+ % from 0.5 on, ([\d.]+) %", text)
+    assert float(micro[2]) > float(micro[1]) + 8
+    for one in re.findall(r"F1 +([\d.]+) % -> +([\d.]+) %$", text, re.MULTILINE):
+        assert float(one[1]) > float(one[0]) + 4
+
+
 def lists_of(text):
     """Of each table of an example with lists of classes, by row: hits at 1, 5 and 10, log loss."""
     tables = []

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["deployment"]
+__all__ = ["deployment", "options", "written_names"]
 
 LONG = 200
 """Characters of the names of the classes that fit into a command."""
@@ -45,17 +45,17 @@ def deployment(
     Under "first" what to do before the others, where that is needed; "pipe", "run" and "python".
     """
     found = {}
-    names = _names(classes)
+    names = written_names(classes)
     if state is None and (fitted or len(names) > LONG):
         state = STATE
         found["first"] = f"Replay once more with --state {state}, which these begin with."
     kept = state or STATE
     made = [] if state is not None else ["--classes", names]
-    made += [] if state is not None else _options(settings)
-    read = _options(fields or {})
+    made += [] if state is not None else options(settings)
+    read = options(fields or {})
     asks = [] if ask is None else ["--ask", f"{ask:g}"]
     if state is not None and "sets" in settings:  # a pipe's state is not asked for it
-        made = _options({"sets": settings["sets"]})
+        made = options({"sets": settings["sets"]})
     found["pipe"] = (
         f"stream-can pipe {shlex.join([*made, *read, *asks, '--state', str(kept)])} < lines.jsonl"
     )
@@ -65,7 +65,7 @@ def deployment(
         "--bootstrap-servers", "localhost:9092", "--application-id", "corrector",
         "--input", "predictions", "--output", "corrected", "--labels", "labels",
         *(["--classes-from-file", str(from_file)] if from_file else ["--classes", names]),
-        *_options(settings), *read, *asks,
+        *options(settings), *read, *asks,
     ]  # fmt: skip
     before = f"# replay with --state {STATE} before\n" if from_file and state is None else ""
     found["run"] = f"{before}stream-can run {shlex.join(worker)}"
@@ -73,7 +73,7 @@ def deployment(
     return found
 
 
-def _names(classes: Sequence[Any]) -> str:
+def written_names(classes: Sequence[Any]) -> str:
     """As ``--classes`` reads them back."""
     plain = all(isinstance(name, str) and name == name.strip() != "" for name in classes)
     if plain and not any("," in name or name.startswith("[") for name in classes):
@@ -81,7 +81,8 @@ def _names(classes: Sequence[Any]) -> str:
     return json.dumps(list(classes), ensure_ascii=False)
 
 
-def _options(values: Mapping[str, Any]) -> list[str]:
+def options(values: Mapping[str, Any]) -> list[str]:
+    """{name: value} as the words of a command."""
     found = []
     for name, value in values.items():
         many = not isinstance(value, str) and isinstance(value, Sequence)

@@ -10,7 +10,10 @@ from stream_can.cli.options import names_of
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 
-__all__ = ["form_of", "made_from"]
+__all__ = ["RATES", "form_of", "made_from"]
+
+RATES = (0.01, 0.05, 0.2, 1.0)
+"""The shares of labels of a report's figure of what labels buy."""
 
 
 def form_of(

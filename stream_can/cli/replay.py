@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from stream_can import snapshot
 from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
 from stream_can.cli.deploy import deployment
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
-from stream_can.cli.recorded import form_of, made_from
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed, names_of
+from stream_can.cli.recorded import RATES, form_of, made_from
 from stream_can.cli.replayed import show_replay
+from stream_can.cli.several import replay_several
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
@@ -30,15 +31,12 @@ from stream_can.replay.verdict import verdict
 
 __all__ = ["replay_command"]
 
-RATES = (0.01, 0.05, 0.2, 1.0)
-"""The shares of labels of the report's figure of what labels buy."""
-
 
 def replay_command(
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     *,
-    probs: str = "probs",
-    label: Annotated[str, Parameter(name=["--label", "--labels"])] = "label",
+    probs: str | None = None,
+    label: Annotated[str | None, Parameter(name=["--label", "--labels"])] = None,
     label_delay: Whole | None = None,
     time: str | None = None,
     label_time: str | None = None,
@@ -51,6 +49,8 @@ def replay_command(
     classes: str | None = None,
     normalise: Normalise = "rounded",
     validation: Path | None = None,
+    labels_per_row: Literal["one", "several"] = "one",
+    train_rows: float | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
     try_segments: str | None = None,
     try_label_noise: str | None = None,
@@ -73,8 +73,10 @@ def replay_command(
         The column of the probabilities (a list in the order of the classes, an object {class:
         probability}, a list of label and score, one number for two classes), or the beginning of
         the names of one column per class: probs_cat, probs_dog; a star stands for the class: P(*).
+        By default probs; of several labels a row scores.
     label
-        The column of the labels; for npy their file.
+        The column of the labels; for npy their file. By default label; of several labels a row
+        labels, or columns that begin so.
     label_delay
         How many rows late labels arrive.
     time
@@ -101,6 +103,10 @@ def replay_command(
         Divide by their sum rows that rounding explains, or always, as for scores.
     validation
         A file like FILE with validation rows to fit before the stream starts.
+    labels_per_row
+        "several" where each label has a score of its own.
+    train_rows
+        How many training rows there were, for --train-counts of several labels.
     try_segments
         Columns to try: carrier,origin. Each is played alone, then all together, against the same
         without, to say whether it is worth declaring (--segments).
@@ -117,6 +123,31 @@ def replay_command(
         Print the result as JSON.
     """
     refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
+    if labels_per_row == "several":
+        others = {
+            "ask": ask, "model": model, "version": version, "validation": validation,
+            "try_segments": try_segments, "try_label_noise": try_label_noise,
+            "normalise": None if normalise == "rounded" else normalise,
+        }  # fmt: skip
+        return replay_several(
+            file,
+            {"probs": probs, "label": label, "id": id, "time": time, "label_time": label_time},
+            names_of(classes),
+            corrector.settings() | ({} if train_rows is None else {"train_rows": train_rows}),
+            others,
+            label_delay=label_delay,
+            label_rate=label_rate,
+            seed=seed,
+            state=state,
+            report=report,
+            as_json=as_json,
+        )
+    if train_rows is not None:
+        with argument_errors():
+            raise StreamCANError(
+                "--train-rows: of rows of several labels; add --labels-per-row several"
+            )
+    probs, label = probs or "probs", label or "label"
     tries = [] if try_segments is None else listed(try_segments)
     shares = [] if try_label_noise is None else listed(try_label_noise)
     named = {"model": model, "version": version}

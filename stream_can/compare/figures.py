@@ -85,7 +85,7 @@ def panels(first: int) -> Callable[[Drawn, Figure], list[Any]]:
         found = np.atleast_1d(figure.subplots(1, 2, sharey=True))
         for axes, (outcome, color) in zip(found, pair, strict=False):
             title = f"{outcome.name}\nECE {100 * outcome.scores.ece:.1f} %"
-            diagram(axes, outcome.scores, color, title, 9.5)
+            diagram(axes, outcome.scores.reliability, color, title, 9.5)
         for axes in found[len(pair) :]:
             axes.set_visible(False)
         found[0].set_ylabel("accuracy, %")

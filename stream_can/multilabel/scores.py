@@ -151,6 +151,13 @@ class LabelScores:
         return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
 
     @property
+    def reliability(self) -> tuple[NDArray[np.int64], Array, Array]:
+        """Labels in equal bins of their probability: how many, its mean, the share that was there;
+        each of shape (15,)."""
+        count = np.where(self.bins[0] > 0, self.bins[0], np.nan)
+        return self.bins[0].astype(np.int64), self.bins[1] / count, self.bins[2] / count
+
+    @property
     def ece(self) -> float:
         """Expected calibration error over all known labels, in 15 equal bins of p."""
         count, p, there = self.bins

@@ -51,8 +51,8 @@ class JsonTable:
             raise InvalidRecording(f"{self._name}: no rows")
         self.first = first
         self.columns = list(first)
-        self._found: dict[int, tuple[Any, int]] = {}
-        """Row -> its label, and how many rows stood before the label's line."""
+        self._found: dict[int, list[tuple[Any, int]]] = {}
+        """Row -> its labels, each with how many rows stood before its line."""
         self.labels_apart = False
         # Where the first prediction has no label, labels may be lines of their own.
         if field(first, names.label) is None:
@@ -119,7 +119,7 @@ class JsonTable:
     def _join(self) -> int:
         """Find the row of each label that is a line of its own; returns the number of rows.
 
-        The latest row before the label with its id; a second label of a row is passed over.
+        The latest row before the label with its id.
         """
         rows = 0
         latest: dict[Any, int] = {}
@@ -132,7 +132,8 @@ class JsonTable:
                     latest[key] = rows
                 rows += 1
             elif key in latest:
-                self._found.setdefault(latest[key], (field(row, self._names.label), rows))
+                found = self._found.setdefault(latest[key], [])
+                found.append((field(row, self._names.label), rows))
         return rows
 
     def cell(self, name: str) -> Any:
@@ -220,13 +221,15 @@ class JsonTable:
             ]
             return Batch(cells, [field(row, label) for row in rows], columns, given)
         numbers = np.arange(first, first + len(rows))
-        known = [self._found.get(number, (None, 0)) for number in numbers.tolist()]
+        found = [(number, self._found.get(number, [])) for number in numbers.tolist()]
+        known = [labels[0] if labels else (None, 0) for _, labels in found]
         after = np.array([after for _, after in known])
         return Batch(
             cells,
             [label for label, _ in known],
             [Times(numbers, np.zeros(len(rows), np.bool_), ""), Times(after, after == 0, "")],
             given,
+            [(number, *label) for number, labels in found for label in labels[1:]],
         )
 
 

@@ -152,8 +152,11 @@ class NpzTable:
 
 
 def _names(labels: NDArray[Any]) -> list[Any]:
-    """Labels as Python values; a column (n, 1) as scikit-learn has it too, bytes as text."""
-    if labels.ndim == 2 and labels.shape[1] == 1:
+    """Labels as Python values; a column (n, 1) as scikit-learn has it too, bytes as text, and of
+    several a row an array each."""
+    if labels.ndim == 2 and labels.shape[1] != 1:
+        return list(labels)
+    if labels.ndim == 2:
         labels = labels[:, 0]
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")

@@ -21,7 +21,7 @@ from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import column_of_rows, find_layout, may_hold, no_column
 from stream_can.recording.source import open_source
-from stream_can.recording.table import DATES, InvalidRecording, Names, Times
+from stream_can.recording.table import DATES, InvalidRecording, Names, Table, Times
 
 __all__ = ["Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "given_by"]
 
@@ -107,6 +107,9 @@ class Recording:
         The file, a column or a row is not what it should be; the message names it.
     """
 
+    several = False
+    """Whether rows have several labels."""
+
     def __init__(
         self,
         path: str | Path,
@@ -153,7 +156,7 @@ class Recording:
             ("label_time", label_time),
             *(("segments", name) for name in self.segments),
         ]:
-            if name is None or may_hold(table, name):
+            if name is None or may_hold(table, name) or (what == "label" and self._apart(table)):
                 continue
             if what != "label" or not table.labels_apart:
                 raise no_column(self.name, table, what, name)
@@ -174,12 +177,16 @@ class Recording:
         self._index = ClassIndex(self.classes, "file")
         self.rows = table.rows
         self.train_counts: NDArray[Any] | None = table.extra("train_counts")
-        train = None if self.train_counts is None else laplace(self.train_counts)
-        self._forms = Forms(self.classes, train)
+        train = None if self.several or self.train_counts is None else laplace(self.train_counts)
+        self._forms = Forms(self.classes, train, several=self.several)
         self.normalised = 0
         """Rows that were divided by their sum, so far."""
         self.dates = False
         """Whether times are dates (microseconds since 1970); known once a chunk was read."""
+
+    def _apart(self, table: Table) -> bool:
+        """Whether labels are in columns of another name."""
+        return False
 
     @property
     def has_times(self) -> bool:
@@ -189,7 +196,7 @@ class Recording:
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """The rows in order, `size` at a time, each checked."""
         first, last_time = 0, None
-        for probs, labels, times, cells in self._table.batches(
+        for probs, labels, times, cells, _ in self._table.batches(
             self._columns, self._label, self._times, size, list(self.segments)
         ):
             P = self._check(probs, first)
@@ -244,14 +251,7 @@ class Recording:
 
         Rows that do not sum to 1 are divided where ``normalise`` allows it, and checked once more.
         """
-        P = cells
-        if not isinstance(P, np.ndarray):
-            P = rows_of(P, self._forms, self.name, first)
-        if P.shape[1] != len(self.classes):
-            raise InvalidRecording(
-                f"{self.name}: row {first + 1}: {P.shape[1]} probabilities, "
-                f"expected {len(self.classes)}: a class is missing"
-            )
+        P = self._rows(cells, first)
         if bad := bad_rows(P, self.classes):
             P, n = divided(P, self._normalise)
             if n and not self.normalised and self._normalise == "rounded":
@@ -265,6 +265,18 @@ class Recording:
             for i, why in bad_rows(P, self.classes).items():
                 raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}{_way_out(P[i])}")
         return np.asarray(P / P.sum(axis=1, keepdims=True))
+
+    def _rows(self, cells: Array | list[Any], first: int) -> Array:
+        """Cells as rows of numbers, shape (n, m)."""
+        rows = cells
+        if not isinstance(rows, np.ndarray):
+            rows = rows_of(rows, self._forms, self.name, first)
+        if rows.shape[1] != len(self.classes):
+            raise InvalidRecording(
+                f"{self.name}: row {first + 1}: {rows.shape[1]} probabilities, expected"
+                f" {len(self.classes)}: a {'label' if self.several else 'class'} is missing"
+            )
+        return rows
 
     def _columns_of(self, labels: list[Any], first: int) -> NDArray[np.int64]:
         """The index of each label's class; -1 for none. Each name is looked up once."""

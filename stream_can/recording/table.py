@@ -6,7 +6,7 @@ some columns. Memory does not grow with the file where the format allows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -50,6 +50,9 @@ class Batch(NamedTuple):
     times: list[Times]
     segments: list[list[Any]]
     """Of each of these columns n cells, as Python values."""
+    more: Sequence[tuple[int, Any, int]] = ()
+    """Where labels are lines of their own, further ones of these rows, in their order: the number
+    of the row in the file, the label, and how many rows stood before its line."""
 
 
 class Table(Protocol):

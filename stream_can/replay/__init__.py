@@ -7,6 +7,8 @@ from stream_can.replay.delays import Delays
 from stream_can.replay.result import Moment, Replay
 from stream_can.replay.run import label_rates, replay
 from stream_can.replay.sets import SetMoment, SetScores
+from stream_can.replay.several import LabelMoment, MultiLabelReplay, multilabel_replay
+from stream_can.replay.several_verdict import judge_several
 from stream_can.replay.steps import Arrivals, Step, steps
 from stream_can.replay.verdict import Verdict, judge, verdict
 
@@ -14,7 +16,9 @@ __all__ = [
     "Arrivals",
     "ClassScores",
     "Delays",
+    "LabelMoment",
     "Moment",
+    "MultiLabelReplay",
     "Recording",
     "Replay",
     "SetMoment",
@@ -24,7 +28,9 @@ __all__ = [
     "asking_for",
     "from_arrays",
     "judge",
+    "judge_several",
     "label_rates",
+    "multilabel_replay",
     "replay",
     "steps",
     "verdict",

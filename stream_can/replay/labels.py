@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.recording.recording import Chunk
+from stream_can.recording.several import MultiLabelChunk
 
 __all__ = ["Labels", "join", "on_their_way", "split"]
 
@@ -22,7 +23,8 @@ class Labels(NamedTuple):
     """When the row was predicted, as `time` counts."""
     row: NDArray[np.int64]
     P: NDArray[np.float64]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
+    """The index of each label's class; of several a row, what each says, shape (n, m)."""
     known: NDArray[np.float32]
     """What the receipt of each prediction gave its label, (n, numbers), as it went by; see
     ``stream_can.method.receipts``."""
@@ -64,7 +66,7 @@ def join(parts: list[Labels]) -> Labels:
 
 
 def split(
-    parts: list[Labels], chunk: Chunk, by_time: bool, until: int
+    parts: list[Labels], chunk: Chunk | MultiLabelChunk, by_time: bool, until: int
 ) -> tuple[Labels, list[Labels]]:
     """The labels that are learned before row ``until``, in their order, and the others.
 

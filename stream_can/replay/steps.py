@@ -20,7 +20,7 @@ from stream_can.recording.recording import Chunk, Recording, Segments, given_by
 from stream_can.replay.labels import Labels, join, on_their_way, split
 from stream_can.replay.models import Models
 
-__all__ = ["Arrivals", "Step", "check_arrival", "check_labels", "steps"]
+__all__ = ["DRAW", "Arrivals", "Step", "check_arrival", "check_labels", "step_length", "steps"]
 
 DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384
@@ -139,7 +139,7 @@ def steps(
         run = _Run(chunk, given, waiting, label_delay, requests, corrector, models)
         start, end = chunk.first, chunk.first + len(chunk.P)
         while start < end:
-            stop = min(end, start + _step(start))
+            stop = min(end, start + step_length(start))
             yield run.step(start, stop, explain)
             start = stop
         waiting = run.waiting()
@@ -335,7 +335,7 @@ def _values(chunk: Chunk, columns: Sequence[str]) -> NDArray[np.object_]:
     return found
 
 
-def _step(start: int) -> int:
+def step_length(start: int) -> int:
     """Rows of a step: 64 at first, later a 512th to a 256th of the rows before, at most 16,384."""
     size = FIRST_STEP
     while size < LAST_STEP and start >= 2 * size * STEPS_PER_LENGTH:

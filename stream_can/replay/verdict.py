@@ -15,8 +15,9 @@ from stream_can.replay.gains import gains
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.sets import sets_in_words
+from stream_can.replay.several import MultiLabelReplay
 
-__all__ = ["FEW", "Verdict", "errors", "judge", "verdict"]
+__all__ = ["FEW", "Verdict", "errors", "judge", "late_labels", "verdict"]
 
 FEW = 200
 """Below this many labelled rows a replay is an anecdote."""
@@ -98,7 +99,7 @@ def judge(result: Replay) -> Verdict:
             f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
             "would tell."
         )
-    labels = [*asked_labels(result), *_late_labels(result), *_one_sided_labels(result)]
+    labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)
     why = " ".join(
@@ -141,7 +142,8 @@ def _wrong_labels(result: Replay) -> str:
     return ""
 
 
-def _late_labels(result: Replay) -> list[str]:
+def late_labels(result: Replay | MultiLabelReplay) -> list[str]:
+    """What to say where most labels come after the recording's end."""
     learned = result.delay_rows.n
     if 2 * learned > result.coming or not result.coming:
         return []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.replay.result import Replay
+from stream_can.replay.several import MultiLabelReplay
 
 __all__ = ["Course"]
 
@@ -17,12 +19,13 @@ POINTS = 240
 class Course:
     """The points at which a replay is drawn, and a window of rows that ends at each."""
 
-    def __init__(self, result: Replay) -> None:
+    def __init__(self, result: Replay | MultiLabelReplay) -> None:
         self.window = min(max(result.rows / 25, 500), result.rows / 2)
         """Rows in the window."""
         self.at = np.linspace(self.window, result.rows, POINTS)
         """The row of each point."""
-        self.result, self.moments = result, result.moments
+        self.result = result
+        self.moments: Sequence[Any] = result.moments
         self._rows = np.array([moment.row for moment in result.moments])
 
     def sums(self, values: ArrayLike) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from stream_can.replay.effect import NATS, POINTS
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
+from stream_can.replay.several import MultiLabelReplay
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band, before_and_after, wide
 from stream_can.report.reliability import diagram
@@ -16,7 +17,7 @@ from stream_can.report.sets import kept_and_size
 from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, Shown
 from stream_can.scores import Scores
 
-__all__ = ["FIGURES"]
+__all__ = ["FIGURES", "rolling_log_loss"]
 
 SHOWN = 6
 """Classes and paths that get a color of their own."""
@@ -30,7 +31,7 @@ def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
     return before_and_after(axes, course, 100 * means, 100 * errors)
 
 
-def rolling_log_loss(result: Replay, figure: Figure) -> list[Key]:
+def rolling_log_loss(result: Replay | MultiLabelReplay, figure: Figure) -> list[Key]:
     course = Course(result)
     means, errors = course.means("losses", "squares")
     axes = figure.subplots()
@@ -68,7 +69,7 @@ def reliability(result: Replay, figure: Figure) -> list[Key]:
         ("after", result.corrected, AFTER),
     ]
     for axes, (name, scores, color) in zip(figure.subplots(1, 2, sharey=True), pair, strict=True):
-        diagram(axes, scores, color, f"{name}: ECE {100 * scores.ece:.1f} %", 10.5)
+        diagram(axes, scores.reliability, color, f"{name}: ECE {100 * scores.ece:.1f} %", 10.5)
     figure.axes[0].set_ylabel("accuracy, %")
     return []
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from stream_can.report.svg import INK, MUTED
-from stream_can.scores import Scores
+from stream_can.scores import Reliability
 
 __all__ = ["diagram"]
 
@@ -14,9 +14,8 @@ LARGEST = 260
 """Area of the point that holds all rows, in square points."""
 
 
-def diagram(axes: Axes, scores: Scores, color: str, title: str, size: float) -> None:
+def diagram(axes: Axes, bins: Reliability, color: str, title: str, size: float) -> None:
     """The area of a point is its share of the rows; `size` is that of the title's letters."""
-    bins = scores.reliability
     axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
     at = bins.rows > 0
     share = bins.rows[at] / max(bins.rows.sum(), 1)

@@ -12,7 +12,7 @@ from stream_can.replay.result import Replay
 from stream_can.replay.verdict import errors
 from stream_can.scores import Scores
 
-__all__ = ["classes", "facts", "paths", "tiles", "values"]
+__all__ = ["classes", "facts", "paths", "tiles", "tiles_of", "values"]
 
 NONE = "\N{EN DASH}"
 MOST_VALUES = 1000
@@ -23,14 +23,22 @@ def tiles(result: Replay) -> str:
     """The change of each score, and what it was before and after."""
     raw, corrected = result.raw, result.corrected
     points, nats = errors(result)
-    tiles = []
-    for name, before, after, error, form, unit in [
+    return tiles_of([
         ("accuracy", 100 * raw.accuracy, 100 * corrected.accuracy, 100 * points, ".2f",
          ("points", "%")),
         ("log loss", raw.log_loss, corrected.log_loss, nats, ".4f", ("", "nats")),
         ("Brier", raw.brier, corrected.brier, None, ".4f", ("", "")),
         ("ECE", 100 * raw.ece, 100 * corrected.ece, None, ".2f", ("points", "%")),
-    ]:  # fmt: skip
+    ])  # fmt: skip
+
+
+def tiles_of(
+    scores: Iterable[tuple[str, float, float, float | None, str, tuple[str, str]]],
+) -> str:
+    """Of each score its name, before and after, the error of the change, how numbers are written,
+    and the units of the change and of the score."""
+    tiles = []
+    for name, before, after, error, form, unit in scores:
         change = f"{after - before:+{form}}".replace("-", "\N{MINUS SIGN}")
         if error is not None and error == error:
             change += f" <i>± {error:{form}}</i>"

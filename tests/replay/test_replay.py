@@ -14,7 +14,7 @@ from stream_can.recording.pickled import read_objects
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay import Recording, Replay, from_arrays, label_rates, replay, steps
 from stream_can.replay import run as replay_module
-from stream_can.replay.steps import DRAW, _step, check_labels
+from stream_can.replay.steps import DRAW, check_labels, step_length
 
 pytestmark = pytest.mark.fast
 CLASSES = ["cat", "dog", "eel"]
@@ -164,7 +164,7 @@ def test_scores_are_those_of_all_labelled_rows():
 def test_steps_grow_with_the_stream_and_stay_bounded():
     ends, start = [], 0
     while start < 20_000_000:
-        start += _step(start)
+        start += step_length(start)
         ends.append(start)
     assert len(ends) < 4000
     assert max(np.diff(ends)) == 16_384

@@ -1,0 +1,228 @@
+"""Recordings of rows of several labels, each with a score of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.method.classes import ClassIndex, preview
+from stream_can.multilabel.loop import outside
+from stream_can.recording.cells import parsed
+from stream_can.recording.recording import CHUNK, Recording
+from stream_can.recording.table import InvalidRecording, Table
+
+__all__ = ["MultiLabelChunk", "MultiLabelRecording"]
+
+Labels = NDArray[np.int8]
+
+NUMBERS = 1 << 22
+"""Of a chunk at most."""
+WORDS = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0, "": -1, "-1": -1, "none": -1,
+         "nan": -1}  # fmt: skip
+"""What a cell of a column of one label says."""
+
+
+class MultiLabelChunk(NamedTuple):
+    """Rows of a recording, in stream order, and the messages of labels that are of them."""
+
+    first: int
+    """The number of the first row, from 0."""
+    P: NDArray[np.float64]
+    """Scores, shape (n, m)."""
+    Y: Labels
+    """What becomes known of each row: 1, 0, or -1 where nobody says, shape (n, m)."""
+    time: NDArray[Any] | None
+    """When each row was predicted, where the recording has times."""
+    of: NDArray[np.int64]
+    """Of each message the number of its row, shape (k,)."""
+    said: Labels
+    """What each says that none before it said of its row, shape (k, m)."""
+    at: NDArray[Any] | None
+    """When each is known, shape (k,)."""
+    changed: int
+    """Messages that say something else than one before them: of each label the first counts."""
+
+
+class MultiLabelRecording(Recording):
+    """Scores of several labels a row in the order they were made, and the labels that became known.
+
+    Parameters
+    ----------
+    path
+        A file, as for :class:`Recording`.
+    probs
+        Where the scores are: a column of cells in any of the forms that :class:`Recording` has, but
+        a number; or what the names of m columns begin with: ``scores_invoice``. None may be
+        missing.
+    label
+        Where the labels are: a column of cells, each a list of the names that the row has, or an
+        object {label: whether it has it}, also as text; in npz an array (n, m) of 1, 0 and -1 where
+        nobody said. Or what the names of m columns begin with, with 1, 0 or nothing in each. In
+        JSON lines also lines of their own, several for an id: of each label the first word counts.
+    time, label_time, id, classes
+        As for :class:`Recording`.
+
+    Raises
+    ------
+    InvalidRecording
+        The file, a column or a row is not what it should be; the message names it.
+    """
+
+    several = True
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        probs: str = "scores",
+        label: str = "labels",
+        time: str | None = None,
+        label_time: str | None = None,
+        id: str = "id",
+        classes: Sequence[Any] | None = None,
+    ) -> None:
+        super().__init__(
+            path, probs=probs, label=label, time=time, label_time=label_time, id=id, classes=classes
+        )
+        rows = self._table.extra("train_rows")
+        self.train_rows: float | None = None if rows is None else float(rows)
+        self._names = ClassIndex(self.classes, "json")
+        self._each: list[str] = []
+        """The columns of the labels, where each has one."""
+        if self._apart(self._table):
+            self._each = [self._column_of(name) for name in self.classes]
+
+    def _apart(self, table: Table) -> bool:
+        return self._label not in table.columns and any(
+            name.startswith(self._label) for name in table.columns
+        )
+
+    def _column_of(self, name: Any) -> str:
+        rest = {column.removeprefix(self._label).lstrip("_./: -"): column
+                for column in self._table.columns if column.startswith(self._label)}  # fmt: skip
+        if str(name) not in rest:
+            raise InvalidRecording(
+                f"{self.name}: no column of label {name!r} among {preview(list(rest.values()))}"
+            )
+        return rest[str(name)]
+
+    def chunks(self, size: int = CHUNK) -> Iterator[MultiLabelChunk]:  # type: ignore[override]
+        """The rows in order, at most `size` at a time, each checked."""
+        first, last_time, m = 0, None, len(self.classes)
+        label = self._each[0] if self._each else self._label
+        for cells, labels, times, columns, more in self._table.batches(
+            self._columns, label, self._times, min(size, max(64, NUMBERS // m)), self._each
+        ):
+            P = np.array(self._rows(cells, first), np.float64, order="C")
+            if (found := outside(P)) is not None:
+                row, k = found
+                raise InvalidPrediction(
+                    f"{self.name}: row {first + row + 1}: the score of label {self.classes[k]!r} is"
+                    f" {P[row, k]}, expected a number from 0 to 1"
+                )
+            Y = self._by_column(columns, first) if self._each else self._by_cell(labels, first)
+            comes, time, at = (Y >= 0).any(axis=1), None, None
+            if times:
+                self._check_times(times[0], times[1], first, last_time)
+                time, at = times[0].values, times[1].values
+                comes &= ~times[1].missing
+                last_time = time[-1]
+            of = np.flatnonzero(comes)
+            chunk = MultiLabelChunk(
+                first, P, Y, time, of + first, Y[of].copy(), None if at is None else at[of], 0
+            )
+            yield self._with_more(chunk, more) if more else chunk
+            first += len(P)
+
+    def _by_cell(self, cells: Sequence[Any], first: int) -> Labels:
+        Y = np.full((len(cells), len(self.classes)), -1, np.int8)
+        for i, cell in enumerate(cells):
+            self._read(cell, Y[i], first + i)
+        return Y
+
+    def _read(self, cell: Any, row: Labels, number: int) -> None:
+        """Put what a cell says into a row of -1."""
+        cell = parsed(cell)
+        if cell is None or (isinstance(cell, str) and not cell.strip()):
+            return
+        where = f"{self.name}: row {number + 1}: {self._label}"
+        if isinstance(cell, np.ndarray):
+            if cell.shape != row.shape or not np.isin(cell, (1, 0, -1)).all():
+                raise UnknownClass(
+                    f"{where}: {preview(cell.tolist())}, expected {len(row)} of 1, 0, or -1 where"
+                    " it is not known"
+                )
+            row[:] = cell
+        elif isinstance(cell, dict):
+            for name, has in cell.items():
+                if has not in (None, True, False):
+                    raise UnknownClass(f"{where}: {name!r} is {has!r}, expected true or false")
+                if has is not None:
+                    row[self._label_index(name, where)] = has
+        elif isinstance(cell, list):
+            row[:] = 0
+            for name in cell:
+                k = self._label_index(name, where)
+                if row[k]:
+                    raise UnknownClass(
+                        f"{where}: {name!r} is in it twice, expected the names of the labels that"
+                        " the row has"
+                    )
+                row[k] = 1
+        else:
+            raise UnknownClass(
+                f'{where}: {cell!r}, expected a list of labels, as ["invoice", "urgent"], or an'
+                " object {label: true}"
+            )
+
+    def _label_index(self, name: Any, where: str) -> int:
+        try:
+            return self._names[name]
+        except (UnknownClass, TypeError):
+            raise UnknownClass(
+                f"{where}: {name!r} is none of the {len(self.classes)} labels:"
+                f" {preview(self.classes)}"
+            ) from None
+
+    def _by_column(self, columns: list[list[Any]], first: int) -> Labels:
+        Y = np.full((len(columns[0]), len(columns)), -1, np.int8)
+        for k, cells in enumerate(columns):
+            for i, cell in enumerate(cells):
+                text = str(cell).strip().lower().removesuffix(".0")
+                if text not in WORDS:
+                    raise UnknownClass(
+                        f"{self.name}: row {first + i + 1}: {self._each[k]} is {cell!r}, expected"
+                        " 1 or 0, or nothing where it is not known"
+                    )
+                Y[i, k] = WORDS[text]
+        return Y
+
+    def _with_more(
+        self, chunk: MultiLabelChunk, more: Sequence[tuple[int, Any, int]]
+    ) -> MultiLabelChunk:
+        """With further messages of its rows."""
+        of, said, at, changed = [], [], [], 0
+        for number, cell, after in more:
+            now, known = np.full(len(self.classes), -1, np.int8), chunk.Y[number - chunk.first]
+            self._read(cell, now, number)
+            changed += bool(((known >= 0) & (now >= 0) & (known != now)).any())
+            now[known >= 0] = -1
+            if (now >= 0).any():
+                known[now >= 0] = now[now >= 0]
+                of.append(number)
+                said.append(now)
+                at.append(after)
+        if not of:
+            return chunk._replace(changed=changed)
+        assert chunk.at is not None
+        return chunk._replace(
+            of=np.concatenate([chunk.of, of]),
+            said=np.concatenate([chunk.said, said]),
+            at=np.concatenate([chunk.at, at]),
+            changed=changed,
+        )

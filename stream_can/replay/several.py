@@ -1,0 +1,332 @@
+"""The replay of rows of several labels, and what came of it."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.multilabel import LabelScores, MultiLabelCorrector
+from stream_can.recording.several import MultiLabelChunk, MultiLabelRecording
+from stream_can.replay.delays import Delays
+from stream_can.replay.labels import Labels, split
+from stream_can.replay.steps import DRAW, check_labels, step_length
+from stream_can.scores import FLOOR
+
+__all__ = ["LabelMoment", "MultiLabelReplay", "multilabel_replay"]
+
+Array = NDArray[np.float64]
+
+
+class LabelStep(NamedTuple):
+    """A run of rows that went through the corrector."""
+
+    first: int
+    """The number of the first row, from 0."""
+    P: Array
+    """The scores, shape (n, m)."""
+    Y: NDArray[np.int8]
+    """What is known of each row: 1, 0 or -1, shape (n, m)."""
+    corrected: Array
+    """What the corrector made of each row when it came by, shape (n, m)."""
+    decided: NDArray[np.bool_]
+    """Whether each label was said yes to, at the threshold of that moment."""
+    time: NDArray[Any] | None
+    """When each row was predicted, where that is known."""
+    coming: int
+    """Messages of labels of these rows that will come, be it after the last row."""
+    delays: NDArray[np.int64]
+    """For each message learned in the step, the rows that went by since its own."""
+    delay_time: NDArray[Any] | None
+    """The same as time, where labels come at their own time."""
+    changed: int
+    """Messages that say something else than one before them."""
+
+
+class LabelMoment(NamedTuple):
+    """The stream during one step, and the corrector after it."""
+
+    row: int
+    """Rows until then."""
+    time: Any
+    """When the step's last row was predicted; None where that is not known."""
+    labelled: int
+    """Rows of the step of which a label is known."""
+    losses: tuple[float, float]
+    """Sums of their log losses, each over its known labels: raw, corrected."""
+    squares: tuple[float, float]
+    """Sums of the squares of these."""
+    there: int
+    """Labels that were there."""
+    said: tuple[int, int, int]
+    """Labels that were said: raw and corrected at 0.5, corrected at the threshold."""
+    right: tuple[int, int, int]
+    """Of these, those that were there."""
+    threshold: float
+    weights: dict[str, float]
+    """The weight of each path."""
+    temperature: float
+
+
+def multilabel_steps(
+    chunks: Iterable[MultiLabelChunk],
+    corrector: MultiLabelCorrector,
+    *,
+    label_delay: int | None = None,
+    label_rate: float = 1.0,
+    seed: int = 0,
+) -> Iterator[LabelStep]:
+    """Run chunks through a corrector, a step at a time; as :func:`stream_can.replay.steps`.
+
+    A label rate below 1 is a share of the rows, with all their labels.
+    """
+    check_labels(label_delay, label_rate)
+    rng = np.random.default_rng([seed, *DRAW])
+    waiting: list[Labels] = []
+    for chunk in chunks:
+        first, n = chunk.first, len(chunk.P)
+        drawn = rng.random(n) < label_rate
+        by_time = label_delay is None and chunk.time is not None
+        sent = _messages(chunk, drawn, label_delay)
+        # A delay in rows also makes labels due right after the last row.
+        labels, late = split([*waiting, sent], chunk, by_time, first + n - by_time)
+        receipts = np.full((n, 2 * corrector.m), np.nan, np.float32)
+        done, start = 0, first
+        while start < first + n:
+            stop = min(first + n, start + step_length(start))
+            upto = int(np.searchsorted(labels.due, stop, "right"))
+            due, done = labels.take(np.arange(done, upto)), upto
+            here, earlier = due.row >= start, (due.row < start) & (due.row >= first)
+            due.known[earlier] = receipts[due.row[earlier] - first]
+            cut, k = slice(start - first, stop - first), int((~here).sum())
+            played = corrector.play(
+                np.concatenate([due.P[~here], chunk.P[cut]]),
+                due.y,
+                np.where(here, due.row - start + k, np.cumsum(~here) - 1),
+                due.due - start,
+                first=k,
+                receipts=due.known,
+            )
+            receipts[cut] = played.receipts
+            yield LabelStep(
+                start,
+                chunk.P[cut],
+                chunk.Y[cut],
+                played.rows,
+                played.decided,
+                None if chunk.time is None else chunk.time[cut],
+                int(((sent.row >= start) & (sent.row < stop)).sum()),
+                due.due - due.row - 1,
+                due.time - due.asked if by_time else None,
+                chunk.changed if start == first else 0,
+            )
+            start = stop
+        for part in late:
+            mine = part.row >= first
+            part.known[mine] = receipts[part.row[mine] - first]
+        waiting = [part for part in late if len(part.row)]
+
+
+def _messages(chunk: MultiLabelChunk, drawn: NDArray[np.bool_], delay: int | None) -> Labels:
+    """The labels of a chunk's rows, of those that are drawn."""
+    at = chunk.of - chunk.first
+    which = np.flatnonzero(drawn[at])
+    at = at[which]
+    rows, said = chunk.of[which], chunk.said[which]
+    k, m = said.shape
+    time = asked = rows
+    if chunk.time is not None and chunk.at is not None and delay is None:
+        time, asked = chunk.at[which], chunk.time[at]
+    known = np.full((k, 2 * m), np.nan, np.float32)
+    due = rows + 1 + (delay or 0)
+    none, lanes = np.empty((k, 0), object), np.zeros(k, np.int64)
+    return Labels(due, time, asked, rows, chunk.P[at], said, known, none, lanes)
+
+
+class MultiLabelReplay:
+    """What a replay of rows of several labels found out: scores, and how the stream went."""
+
+    alarm = None
+
+    def __init__(self, corrector: MultiLabelCorrector) -> None:
+        self.corrector = corrector
+        """After the last row its state."""
+        self.labels = list(corrector.labels)
+        self.raw, self.corrected, self.decided = (LabelScores(corrector.m) for _ in range(3))
+        """Scores before and after, with a yes from 0.5 on; and after, with a yes from the threshold
+        of the moment on."""
+        self.moments: list[LabelMoment] = []
+        self.rows = self.coming = self.changed = 0
+        self.seconds = 0.0
+        self.delay = ""
+        """How late labels came, in words."""
+        self.dates = False
+        """Whether the times of the moments are dates."""
+        self.delay_rows, self.delay_time = Delays(), Delays()
+        self.rates: dict[float, LabelScores] = {}
+        """Scores of the corrected rows where only a share of the rows is labelled."""
+
+    def add(self, step: LabelStep) -> None:
+        """Count a step in, before the next one is taken: it reads the corrector's state."""
+        known, there = step.Y >= 0, step.Y == 1
+        self.raw.add_checked(step.P, step.Y)
+        self.corrected.add_checked(step.corrected, step.Y)
+        self.decided.add_checked(step.corrected, step.Y, step.decided)
+        losses = [_losses(P, known, there) for P in (step.P, step.corrected)]
+        said = [one & known for one in (step.P >= 0.5, step.corrected >= 0.5, step.decided)]
+        self.rows = step.first + len(step.P)
+        self.coming += step.coming
+        self.changed += step.changed
+        self.delay_rows.add(step.delays)
+        if step.delay_time is not None:
+            self.delay_time.add(step.delay_time)
+        self.dates |= step.time is not None and step.time.dtype.kind == "M"
+        corrector = self.corrector
+        self.moments.append(
+            LabelMoment(
+                self.rows,
+                None if step.time is None else step.time[-1],
+                int(known.any(axis=1).sum()),
+                (float(losses[0].sum()), float(losses[1].sum())),
+                (float(losses[0] @ losses[0]), float(losses[1] @ losses[1])),
+                int(there.sum()),
+                (int(said[0].sum()), int(said[1].sum()), int(said[2].sum())),
+                tuple(int((one & there).sum()) for one in said),  # type: ignore[arg-type]
+                corrector.threshold,
+                corrector.weights,
+                corrector.temperature,
+            )
+        )
+
+    def per_label(self) -> list[dict[str, Any]]:
+        """Of each label how often it is known and there, F1, and log loss of a row, before ("raw"),
+        after ("corrected"), and F1 after at the threshold ("decided"); None where it was neither
+        there nor said."""
+        known, there, *_ = self.raw.of_labels
+        f1 = [s.f1 for s in (self.raw, self.corrected, self.decided)]
+        loss = [s.of_labels[2] / np.maximum(known, 1) for s in (self.raw, self.corrected)]
+        return [
+            {
+                "label": name,
+                "known": int(known[k]),
+                "there": int(there[k]),
+                "f1": {
+                    side: None if np.isnan(one[k]) else float(one[k])
+                    for side, one in zip(("raw", "corrected", "decided"), f1, strict=True)
+                },
+                "log_loss": {"raw": float(loss[0][k]), "corrected": float(loss[1][k])},
+            }
+            for k, name in enumerate(self.labels)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result without its course, as JSON would have it."""
+        corrector = self.corrector
+        return {
+            "rows": self.rows,
+            "labelled": self.raw.n,
+            "learned": corrector.n_labels,
+            "labels": self.labels,
+            "label_delay": self.delay,
+            "raw": summary(self.raw),
+            "corrected": summary(self.corrected),
+            "decided": summary(self.decided),
+            "threshold": corrector.threshold,
+            "weights": corrector.weights,
+            "final_weights": corrector.final_weights,
+            "temperature": corrector.temperature,
+            "per_label": self.per_label(),
+            "changed_labels": self.changed,
+            "delays": {
+                "coming": self.coming,
+                "rows": self.delay_rows.summary(),
+                "time": self.delay_time.summary(),
+            },
+            "label_rates": {f"{rate:g}": summary(one) for rate, one in self.rates.items()},
+            "seconds": self.seconds,
+        }
+
+
+def summary(scores: LabelScores) -> dict[str, float | None]:
+    """The scores by name; None where there is nothing to say."""
+    found = {
+        "n": scores.n, "log_loss": scores.log_loss, "micro_f1": scores.micro_f1,
+        "macro_f1": scores.macro_f1, "ece": scores.ece,
+    }  # fmt: skip
+    return {name: None if value != value else value for name, value in found.items()}
+
+
+def multilabel_replay(
+    recording: MultiLabelRecording,
+    corrector: MultiLabelCorrector,
+    *,
+    label_delay: int | None = None,
+    label_rate: float = 1.0,
+    seed: int = 0,
+    rates: Iterable[float] = (),
+    progress: Callable[[int], object] = lambda rows: None,
+) -> MultiLabelReplay:
+    """Replay a recording of rows of several labels through a corrector.
+
+    Parameters
+    ----------
+    recording
+        Scores and labels.
+    corrector
+        A new corrector, or the state of an earlier one.
+    label_delay
+        After how many rows the labels of a row are learned; None where the recording has times, or
+        labels on lines of their own.
+    label_rate, seed
+        The share of the rows whose labels arrive, and which.
+    rates
+        Other such shares, each replayed once more, for :attr:`MultiLabelReplay.rates`.
+    progress
+        Is called after each step with the number of its rows.
+
+    Returns
+    -------
+    Scores over all known labels, those that never arrive included.
+
+    Raises
+    ------
+    ValueError
+        Nothing says when labels arrive, or the corrector has other labels than the recording.
+    """
+    if label_delay is None and not recording.has_times:
+        raise ValueError(
+            "label_delay: say after how many rows labels arrive, or name the columns of times"
+        )
+    if list(corrector.labels) != recording.classes:
+        raise ValueError("corrector: has other labels than the recording")
+    fresh = corrector.to_bytes()
+
+    def once(corrector: MultiLabelCorrector, rate: float) -> MultiLabelReplay:
+        started, result = clock.perf_counter(), MultiLabelReplay(corrector)
+        for step in multilabel_steps(
+            recording.chunks(), corrector, label_delay=label_delay, label_rate=rate, seed=seed
+        ):
+            result.add(step)
+            progress(len(step.P))
+        result.dates |= recording.dates
+        result.delay = "at their own time" if label_delay is None else f"{label_delay:,} rows late"
+        result.seconds = clock.perf_counter() - started
+        return result
+
+    result = once(corrector, label_rate)
+    rates = {*rates}
+    for rate in sorted(rates | {label_rate} if rates else ()):
+        scores = result.corrected
+        if rate != label_rate:
+            scores = once(MultiLabelCorrector.from_bytes(fresh), rate).corrected
+        result.rates[rate] = scores
+    return result
+
+
+def _losses(P: Array, known: NDArray[np.bool_], there: NDArray[np.bool_]) -> Array:
+    """The log loss of each row of which a label is known, over its known labels."""
+    loss = -np.log(np.maximum(np.where(there, P, 1 - P), FLOOR)) * known
+    return np.asarray(loss.sum(axis=1)[known.any(axis=1)])
