@@ -19,7 +19,7 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
     {"serve": (0, 1), "compare": (2, 4)},
     {"kafka": (0, 1), "pipe": (1, 2), "river": (3, 3.27), "sklearn": (3.27, 3.56)},
-    {"kafka.watch": (0, 1)},
+    {"app": (0, 0.6)},
     {"kafka.client": (0.3, 1)},
     {"report": (2, 3)},
     {"replay": (2, 3)},

@@ -17,7 +17,9 @@ StreamCANError
 ├── cli.watch.NoAnswer                      a worker that says nothing to `stream-can watch`
 ├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
 ├── kafka.refusals.RefusedOutput            what the output topic would not take: a dead letter
-├── kafka.labelling.pending.NotOpen         a label request that was answered already
+├── app.server.NoPort                       a port cannot be had
+├── app.labelling.requests.NotOpen          a label request that was answered already
+├── app.labelling.requests.NotWritten       a label cannot be written now
 ├── kafka.ClientError                       what a Kafka client cannot do, and what to do about it
 │   ├── kafka.client.guards.RetryError      wait and try again
 │   │   ├── kafka.client.registry.RegistryDown  no schema registry answers

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_can import Corrector
+from stream_can.app.history import COLUMN, WIDTH, Slots
 from stream_can.change import Change, _t, change
-from stream_can.kafka.watch.history import COLUMN, WIDTH, Slots
 from stream_can.replay import Replay, Step
 from stream_can.replay.verdict import _change
 from tests.replay.streams import stream

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stream_can.kafka.watch.metrics import Metrics
+from stream_can.app.metrics import Metrics
 from tests.programs import PATIENCE, program
 
 ROOT = Path(__file__).resolve().parent.parent

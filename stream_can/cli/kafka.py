@@ -12,11 +12,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from stream_can import kafka
+from stream_can.app.logs import set_up_logging
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.kafka.backfill import backfill as replay_topic
 from stream_can.kafka.newest import newest
-from stream_can.kafka.watch.logs import set_up_logging
 from stream_can.snapshot import save
 
 __all__ = ["backfill", "newest_states", "run"]

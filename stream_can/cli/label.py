@@ -11,10 +11,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from stream_can import kafka
+from stream_can.app.labelling.server import LabellingServer
+from stream_can.app.logs import set_up_logging
 from stream_can.cli.arguments import Whole
-from stream_can.kafka.labelling.pending import PendingRequests
-from stream_can.kafka.labelling.server import LabellingServer
-from stream_can.kafka.watch.logs import set_up_logging
+from stream_can.kafka.pending import PendingRequests
 
 __all__ = ["label"]
 

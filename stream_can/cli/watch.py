@@ -20,10 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_can import kafka
+from stream_can.app.status import VERSION, Cell, Name, Sheet, Status, Time
 from stream_can.cli.keys import pressed
 from stream_can.cli.terminal import two_columns
 from stream_can.errors import StreamCANError
-from stream_can.kafka.watch.status import VERSION, Cell, Name, Sheet, Status, Time
 from stream_can.replay.names import readable
 
 __all__ = ["watch"]

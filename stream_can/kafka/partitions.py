@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from stream_can.app.health import Health
+from stream_can.app.metrics import Metrics
 from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
 from stream_can.kafka import restore as state
@@ -26,8 +28,6 @@ from stream_can.kafka.learned import LearnedLog
 from stream_can.kafka.recall import recall
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
-from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.metrics import Metrics
 from stream_can.messages.records import Output, place
 from stream_can.stream.entry import LaneMark, entries
 from stream_can.stream.task import Task

@@ -8,12 +8,13 @@ import signal
 import sys
 import threading
 
+from stream_can.app.logs import set_up_logging
+from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
 from stream_can.kafka.loading import injected
 from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.watch.logs import set_up_logging
 from stream_can.kafka.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def run(settings: Settings) -> int:
             signal.signal(number, stop)
         worker.run()
         return 0
-    except DeniedError as error:
+    except (DeniedError, NoPort) as error:
         return _fail(3, error)
     except RetryError as error:
         return _fail(4, error)

@@ -12,6 +12,10 @@ import math
 import threading
 import time
 
+from stream_can.app.health import Health
+from stream_can.app.look import Look
+from stream_can.app.metrics import Metrics
+from stream_can.app.port import Port
 from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import (
@@ -28,15 +32,11 @@ from stream_can.kafka.client.registry import RegistryDown
 from stream_can.kafka.learned import LearnedLog
 from stream_can.kafka.partitions import Partitions
 from stream_can.kafka.patience import Patience
+from stream_can.kafka.progress import Progress
 from stream_can.kafka.schemas import Asked, RegistryAway, check
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import Start
 from stream_can.kafka.waiting import Waiting
-from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.look import Look
-from stream_can.kafka.watch.metrics import Metrics
-from stream_can.kafka.watch.port import Port
-from stream_can.kafka.watch.progress import Progress
 from stream_can.stream.task import Task
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from stream_can.kafka.watch.port import pages
+from stream_can.app.port import pages
 from stream_can.method.state import FEW_ROWS
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description

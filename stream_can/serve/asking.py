@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Container, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from stream_can.kafka.client.guards import RetryError
-from stream_can.kafka.labelling.pending import Pending
+from stream_can.app.labelling.requests import NotWritten, Pending
 from stream_can.serve.service import Service, Unavailable
 
 __all__ = ["Requests"]
@@ -37,7 +36,7 @@ class Requests:
         try:
             return asyncio.run_coroutine_threadsafe(what, self._loop).result(SECONDS)
         except TimeoutError:
-            raise RetryError(f"not answered within {SECONDS:.0f} s") from None
+            raise NotWritten(f"not answered within {SECONDS:.0f} s") from None
 
     def _look(self, look: Callable[[], T]) -> T:
         async def now() -> T:
@@ -72,11 +71,11 @@ class Requests:
         ------
         NotOpen, UnknownClass
             See :meth:`Service.answer`.
-        RetryError
+        NotWritten
             It cannot be written.
         """
 
         try:
             self._there(self._service.answer(offset, column))
         except Unavailable as error:
-            raise RetryError(str(error)) from None
+            raise NotWritten(str(error)) from None

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import uvicorn
 
+from stream_can.app.labelling.server import LabellingServer
+from stream_can.app.logs import set_up_logging
+from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import ClientError
-from stream_can.kafka.labelling.server import LabellingServer
-from stream_can.kafka.watch.logs import set_up_logging
 from stream_can.serve.app import App
 from stream_can.serve.asking import Requests
 from stream_can.serve.journal import StateError
@@ -79,7 +80,7 @@ def serve(settings: ServeSettings) -> int:
         return _fail(3, _no_port(settings, error))
     try:
         return asyncio.run(_run(service, found))
-    except (StateError, ClientError, NewerEntry) as error:
+    except (StateError, ClientError, NewerEntry, NoPort) as error:
         return _fail(3, error)
     except Exception:
         log.exception("this is a bug; nothing is lost that was acknowledged: start again")

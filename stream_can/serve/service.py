@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stream_can.app.health import Health
+from stream_can.app.labelling.requests import NotOpen, Pending
+from stream_can.app.look import Look
+from stream_can.app.metrics import Metrics
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.kafka.client.guards import ClientError, DeniedError, NoRight
-from stream_can.kafka.labelling.pending import NotOpen, Pending
 from stream_can.kafka.start import Start
-from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.look import Look
-from stream_can.kafka.watch.metrics import Metrics
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
 from stream_can.messages.records import Output, Record, Result, place

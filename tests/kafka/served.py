@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_can.kafka.watch.port import Port
+from stream_can.app.port import Port
 from tests.kafka.streams import Running
 from tests.programs import wait
 

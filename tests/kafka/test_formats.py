@@ -19,7 +19,7 @@ import pytest
 from stream_can.kafka import Settings, SettingsError, Worker
 from stream_can.kafka.backfill import backfill
 from stream_can.kafka.client.registry import Registry
-from stream_can.kafka.labelling.pending import PendingRequests
+from stream_can.kafka.pending import PendingRequests
 from tests.kafka import formats
 from tests.kafka.broker.broker import Served, free_ports
 from tests.kafka.broker.registry import Apicurio, set_rule

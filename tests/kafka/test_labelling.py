@@ -20,9 +20,9 @@ import pytest
 from kafka import TopicPartition
 
 from stream_can import Corrector, LabelRequests
+from stream_can.app.labelling.server import LabellingServer
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.labelling.pending import PendingRequests
-from stream_can.kafka.labelling.server import LabellingServer
+from stream_can.kafka.pending import PendingRequests
 from stream_can.kafka.settings import Settings
 from stream_can.messages.fields import Fields
 from stream_can.stream.task import Record, Task

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from stream_can.app.status import Status
 from stream_can.cli.watch import laid_out
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
 from stream_can.kafka.settings import ModelSettings
-from stream_can.kafka.watch.status import Status
 from stream_can.messages.naming import LaneName
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser

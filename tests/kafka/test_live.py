@@ -24,18 +24,18 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from stream_can import Corrector
+from stream_can.app.health import Health
+from stream_can.app.history import History, Ring, Slots
+from stream_can.app.letters import KEPT, letter, without_payload
+from stream_can.app.live import live_page
+from stream_can.app.look import Look
+from stream_can.app.metrics import Committed, Metrics
+from stream_can.app.port import Port
+from stream_can.app.shown import shown
+from stream_can.app.status import Status
 from stream_can.cli.main import main
 from stream_can.cli.watch import laid_out
 from stream_can.column_scores import ColumnScores, outcomes
-from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.history import History, Ring, Slots
-from stream_can.kafka.watch.letters import KEPT, letter, without_payload
-from stream_can.kafka.watch.live import live_page
-from stream_can.kafka.watch.look import Look
-from stream_can.kafka.watch.metrics import Committed, Metrics
-from stream_can.kafka.watch.port import Port
-from stream_can.kafka.watch.shown import shown
-from stream_can.kafka.watch.status import Status
 from stream_can.messages.records import Counts, Output, Record
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser
@@ -538,7 +538,7 @@ def test_the_page_is_whole_and_its_policy_allows_nothing_else(port: Port) -> Non
     assert "connect-src 'self'" in policy
     assert "frame-ancestors 'none'" in policy
     assert headers["X-Content-Type-Options"] == "nosniff"
-    script = (Path(__file__).parents[2] / "stream_can/kafka/watch/page.js").read_text()
+    script = (Path(__file__).parents[2] / "stream_can/app/page.js").read_text()
     for opens in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
         assert opens not in script
     assert live_page().body.decode() == text

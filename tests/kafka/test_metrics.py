@@ -17,10 +17,11 @@ import pytest
 
 import stream_can
 from stream_can import Corrector
-from stream_can.kafka import DeniedError, Worker
-from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.metrics import Committed, Metrics
-from stream_can.kafka.watch.port import Port
+from stream_can.app.health import Health
+from stream_can.app.metrics import Committed, Metrics
+from stream_can.app.port import Port
+from stream_can.app.server import NoPort
+from stream_can.kafka import Worker
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker, free_ports
@@ -350,7 +351,7 @@ def test_only_the_three_pages(port: Port) -> None:
 
 @pytest.mark.fast
 def test_a_port_in_use_is_named(port: Port) -> None:
-    with pytest.raises(DeniedError, match=f"http_port {port.number} on '127.0.0.1'"):
+    with pytest.raises(NoPort, match=f"http_port {port.number} on '127.0.0.1'"):
         Port("127.0.0.1", port.number, Health(60), Metrics().registry)
 
 

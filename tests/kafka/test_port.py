@@ -12,12 +12,12 @@ from typing import NamedTuple
 import pytest
 from prometheus_client import CollectorRegistry
 
-from stream_can.kafka.labelling.pending import PendingRequests
-from stream_can.kafka.labelling.server import LabellingServer
+from stream_can.app.health import Health
+from stream_can.app.labelling.server import LabellingServer
+from stream_can.app.port import Port
+from stream_can.app.server import MOST_CONNECTIONS, Server
+from stream_can.kafka.pending import PendingRequests
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.port import Port
-from stream_can.kafka.watch.server import MOST_CONNECTIONS, Server
 from tests.programs import PATIENCE
 
 pytestmark = pytest.mark.fast

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from stream_can.app.metrics import Committed
 from stream_can.kafka import Worker
 from stream_can.kafka.backfill import backfill
-from stream_can.kafka.watch.metrics import Committed
 from stream_can.stream.lane import Lane
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import CLASSES, STAMP, App, caught_up, label, prediction, run_once, scores

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_can.kafka.watch.logs import JsonLines, Redacted
+from stream_can.app.logs import JsonLines, Redacted
 from tests.kafka.broker.broker import USERS, Broker, free_ports
 from tests.kafka.served import text_at
 from tests.kafka.streams import COMMAND, App, prediction, write_config

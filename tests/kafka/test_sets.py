@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stream_can.kafka.watch.look import Look
+from stream_can.app.look import Look
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import STAMP, App, fill, run_once
 from tests.kafka.topics import produce, read

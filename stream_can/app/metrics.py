@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
+from stream_can.app import table
+from stream_can.app.history import History
+from stream_can.app.letters import KEPT, Letter, letter
+from stream_can.app.table import SIDES, Commit
 from stream_can.column_scores import ColumnScores
-from stream_can.kafka.watch import table
-from stream_can.kafka.watch.history import History
-from stream_can.kafka.watch.letters import KEPT, Letter, letter
-from stream_can.kafka.watch.table import SIDES, Commit
 from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.stream.batch import Watched
 from stream_can.stream.lane import MOST_VALUES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from stream_can.kafka.watch.letters import Letter
+from stream_can.app.letters import Letter
 from stream_can.trust.alarm import Episode
 
 VERSION = 1

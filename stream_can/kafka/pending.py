@@ -12,11 +12,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from kafka import KafkaProducer, TopicPartition
 
+from stream_can.app.labelling.requests import NotOpen, NotWritten, Pending
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
@@ -27,7 +28,7 @@ from stream_can.messages.fields import HEADER
 from stream_can.messages.messages import BadMessage, Messages
 from stream_can.stream.requests import RequestMessage
 
-__all__ = ["NotOpen", "Pending", "PendingRequests"]
+__all__ = ["PendingRequests"]
 
 log = logging.getLogger(__name__)
 
@@ -35,19 +36,6 @@ MOST = 10_000
 """Open requests that are kept; the oldest go first."""
 AGAIN_SECONDS = 2.0
 ANSWER_SECONDS = 20.0
-
-
-class NotOpen(StreamCANError):
-    """The request was answered already, or never was."""
-
-
-class Pending(NamedTuple):
-    """An open request."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    says: RequestMessage
 
 
 class PendingRequests:
@@ -229,7 +217,7 @@ class PendingRequests:
             Nobody waits for it any more.
         UnknownClass
             It has not so many classes.
-        RetryError, DeniedError
+        NotWritten
             It could not be written, and is open as before.
         """
         with self._lock:
@@ -247,12 +235,12 @@ class PendingRequests:
             del self._open[name]
         try:
             self._send(pending, *self._label_message(pending, column))
-        except ClientError:
+        except ClientError as error:
             with self._lock:
                 self._open[name] = pending
                 by_time = sorted(self._open.items(), key=lambda item: item[1].says.time)
                 self._open = OrderedDict(by_time)
-            raise
+            raise NotWritten(str(error)) from error
 
     def _label_message(
         self, pending: Pending, column: int

@@ -11,12 +11,18 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["MOST_CONNECTIONS", "Handler", "Server"]
+from stream_can.errors import StreamCANError
+
+__all__ = ["MOST_CONNECTIONS", "Handler", "NoPort", "Server"]
 
 log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 64
 """The oldest is closed for one more: an honest request takes milliseconds."""
+
+
+class NoPort(StreamCANError):
+    """A port cannot be had."""
 
 
 class Server(ThreadingHTTPServer):

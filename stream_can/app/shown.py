@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stream_can.kafka.watch.status import (
+from stream_can.app.status import (
     Cell,
     Column,
     Learned,

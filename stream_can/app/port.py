@@ -19,10 +19,9 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.live import live_page
-from stream_can.kafka.watch.server import Handler, Server
+from stream_can.app.health import Health
+from stream_can.app.live import live_page
+from stream_can.app.server import Handler, NoPort, Server
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class Port:
 
     Raises
     ------
-    DeniedError
+    NoPort
         The port cannot be had.
     """
 
@@ -63,7 +62,7 @@ class Port:
                 host, port, _handler(shown, policy), request_seconds=REQUEST_SECONDS
             )
         except (OSError, OverflowError) as error:
-            raise DeniedError(f"http_port {port} on {host!r}: {error}") from error
+            raise NoPort(f"http_port {port} on {host!r}: {error}") from error
         self.number = self._server.number
         log.info("/, /livez, /readyz and /metrics on %s:%d", host, self.number)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from stream_can.kafka.watch.history import DELAYS
+from stream_can.app.history import DELAYS
 from stream_can.stream.replica import Replica
 
 __all__ = [

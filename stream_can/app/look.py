@@ -12,15 +12,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.change import Change
-from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
-from stream_can.corrector import Corrector
-from stream_can.kafka.watch.health import Health
-from stream_can.kafka.watch.history import Slots
-from stream_can.kafka.watch.metrics import Committed, Metrics
-from stream_can.kafka.watch.problems import problems
-from stream_can.kafka.watch.shown import shown
-from stream_can.kafka.watch.status import (
+from stream_can.app.health import Health
+from stream_can.app.history import Slots
+from stream_can.app.metrics import Committed, Metrics
+from stream_can.app.problems import problems
+from stream_can.app.shown import shown
+from stream_can.app.status import (
     VERSION,
     ClassShare,
     Column,
@@ -37,7 +34,10 @@ from stream_can.kafka.watch.status import (
     Window,
     Worse,
 )
-from stream_can.kafka.watch.table import age
+from stream_can.app.table import age
+from stream_can.change import Change
+from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
+from stream_can.corrector import Corrector
 from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.versions import Comparison, Pair

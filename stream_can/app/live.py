@@ -21,7 +21,7 @@ class LivePage(NamedTuple):
 def live_page() -> LivePage:
     """The page; what it shows it fetches from ``status.json`` beside it."""
     files = resources.files("stream_can")
-    own = files.joinpath("kafka", "watch")
+    own = files.joinpath("app")
     # The look of a report; its package is not imported, since it needs an extra that we do not.
     style = files.joinpath("report", "page.css").read_text("utf-8")
     style += own.joinpath("page.css").read_text("utf-8")

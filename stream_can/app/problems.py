@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stream_can.kafka.watch.status import Problem, Score, Status
+from stream_can.app.status import Problem, Score, Status
 
 BEHIND = 10_000
 STALE_SECONDS = 120.0

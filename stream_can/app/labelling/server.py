@@ -19,18 +19,16 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Container, Sequence
 from decimal import Decimal
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
 
+from stream_can.app.labelling.requests import NotOpen, NotWritten, OpenRequests, Pending
+from stream_can.app.server import Handler, NoPort, Server
 from stream_can.errors import UnknownClass
-from stream_can.kafka.client.guards import ClientError, DeniedError
-from stream_can.kafka.labelling.pending import NotOpen, Pending
-from stream_can.kafka.watch.server import Handler, Server
 from stream_can.messages.codecs.codec import ASKED
 
 __all__ = ["LabellingServer"]
@@ -56,26 +54,6 @@ class Answer(msgspec.Struct, forbid_unknown_fields=True):
     column: int = msgspec.field(name="class")
 
 
-class OpenRequests(Protocol):
-    """What the page has to know and may do; any thread may ask."""
-
-    probs_path: list[str]
-    raw_path: list[str] | None
-
-    @property
-    def classes(self) -> Sequence[Any]: ...
-
-    def first(
-        self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
-    ) -> tuple[int, list[Pending]]: ...
-
-    def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]: ...
-
-    def classes_of(self, one: Pending) -> Sequence[Any]: ...
-
-    def answer(self, partition: int, offset: int, column: int) -> None: ...
-
-
 class LabellingServer:
     """Serves the page in a thread of its own, until ``close``.
 
@@ -90,7 +68,7 @@ class LabellingServer:
 
     Raises
     ------
-    DeniedError
+    NoPort
         The port cannot be had.
     """
 
@@ -104,7 +82,7 @@ class LabellingServer:
                 request_seconds=REQUEST_SECONDS,
             )
         except (OSError, OverflowError) as error:
-            raise DeniedError(f"port {port}: {error}") from error
+            raise NoPort(f"port {port}: {error}") from error
         self.address = f"http://127.0.0.1:{self._server.number}/{self.token}/"
 
     def close(self) -> None:
@@ -237,6 +215,6 @@ def answered(pending: OpenRequests, body: bytes) -> tuple[int, str]:
         return 409, f"{error}\n"
     except UnknownClass as error:
         return 400, f"{error}\n"
-    except ClientError as error:
+    except NotWritten as error:
         return 503, f"the label was not written: {error}\n"
     return 200, "ok\n"

@@ -1,0 +1,49 @@
+"""What the labelling page asks of whatever has the label requests."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from stream_can.errors import StreamCANError
+from stream_can.stream.requests import RequestMessage
+
+__all__ = ["NotOpen", "NotWritten", "OpenRequests", "Pending"]
+
+
+class NotOpen(StreamCANError):
+    """The request was answered already, or never was."""
+
+
+class NotWritten(StreamCANError):
+    """The label cannot be written now; the request stays open."""
+
+
+class Pending(NamedTuple):
+    """An open request."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    says: RequestMessage
+
+
+class OpenRequests(Protocol):
+    """What the page has to know and may do; any thread may ask."""
+
+    probs_path: list[str]
+    raw_path: list[str] | None
+
+    @property
+    def classes(self) -> Sequence[Any]: ...
+
+    def first(
+        self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
+    ) -> tuple[int, list[Pending]]: ...
+
+    def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]: ...
+
+    def classes_of(self, one: Pending) -> Sequence[Any]: ...
+
+    def answer(self, partition: int, offset: int, column: int) -> None:
+        """Give the label of a request: NotOpen, UnknownClass, NotWritten."""
