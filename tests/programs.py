@@ -42,24 +42,16 @@ def wait(what: str, condition: Any, seconds: float = PATIENCE, every: float = 0.
 
 
 class OnTerminal:
-    """A program whose standard error, and output unless told otherwise, is a terminal.
+    """A program whose standard error, and output unless told otherwise, is a terminal."""
 
-    With ``keys`` so is its input, on which :meth:`press` types.
-    """
-
-    def __init__(self, command: list[str], *, keys: bool = False, **options: Any) -> None:
+    def __init__(self, command: list[str], **options: Any) -> None:
         self._reads, writes = pty.openpty()
         os.set_blocking(self._reads, False)
-        reads = writes if keys else subprocess.DEVNULL
         self.process = subprocess.Popen(
-            command, **{"stdout": writes, "stdin": reads, "stderr": writes} | options
+            command, **{"stdout": writes, "stdin": subprocess.DEVNULL, "stderr": writes} | options
         )
         os.close(writes)
         self._text = b""
-
-    def press(self, keys: str) -> None:
-        """Type keys."""
-        os.write(self._reads, keys.encode())
 
     @property
     def text(self) -> str:

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -133,3 +134,48 @@ def test_no_module_imports_from_a_test():
 )
 def test_an_import_from_a_test_is_found(text):
     assert imported_tests(text)
+
+
+EXTRAS = {
+    "calibration": {"scipy", "sklearn"},
+    "compare": {"matplotlib", "scipy", "sklearn"},
+    "app": {"prometheus_client"},
+    "kafka": {"crc32c", "kafka", "prometheus_client"},
+    "kafka.client": {"crc32c", "kafka", "prometheus_client"},
+    "messages": {"fastavro", "google"},
+    "pipe": {"fastavro"},
+    "recording": {"polars"},
+    "report": {"matplotlib"},
+    "river": {"pandas", "river", "scipy"},
+    "serve": {"crc32c", "httptools", "kafka", "prometheus_client", "uvicorn"},
+    "sklearn": {"scipy", "sklearn"},
+}
+"""Room -> what its extras bring; the others need none."""
+NOT_ALONE = {"cli", "spark"}
+"""Commands import what they need when they are called; Spark has an environment of its own."""
+IMPORT = """
+import importlib, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in missing:
+            raise ModuleNotFoundError(f"no {name}", name=name)
+
+sys.meta_path.insert(0, Missing())
+for name in names:
+    importlib.import_module(f"stream_can.{name}")
+"""
+
+
+def test_a_room_needs_its_own_extras_alone():
+    by_room = {}
+    for name in rooms.modules():
+        if name not in ("", "__main__") and rooms.room(name) not in NOT_ALONE:
+            by_room.setdefault(rooms.room(name), []).append(name)
+    none = [name for room, names in by_room.items() if room not in EXTRAS for name in names]
+    everything = set().union(*EXTRAS.values()) | {"cyclopts", "rich"}
+    assert none
+    for names, own in [(none, set()), *((by_room[room], own) for room, own in EXTRAS.items())]:
+        program = f"names, missing = {names!r}, {everything - own!r}{IMPORT}"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
 """What people see of a worker: which figures, in which words, rounded how and in which order.
 
-The page and ``stream-can watch`` lay it out; neither decides anything of it.
+The page lays it out and decides nothing of it.
 """
 
 from __future__ import annotations

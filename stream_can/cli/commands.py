@@ -45,8 +45,3 @@ app.command(
     name="label",
     help="Serve a page on 127.0.0.1 to give the labels that a worker asks for.",
 )
-app.command(
-    "stream_can.cli.watch:watch",
-    name="watch",
-    help="See a running worker in a terminal: is it helping, what is wrong, what has it learned.",
-)

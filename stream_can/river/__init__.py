@@ -1,5 +1,14 @@
 """River classifiers with a corrector behind them."""
 
+from stream_can.errors import StreamCANError
+
+try:
+    import river  # noqa: F401
+except ImportError:
+    raise StreamCANError(
+        "the wrappers need river 0.26 or newer: pip install '.[river]' in stream_can's folder"
+    ) from None
+
 from stream_can.river.frozen import FrozenClassifier
 from stream_can.river.several import CorrectedMultiLabelClassifier
 from stream_can.river.wrapper import CorrectedClassifier

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
+from river import base
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
@@ -18,17 +19,8 @@ from stream_can.method.receipts import only_set
 from stream_can.method.rows import divided
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
-
-try:
-    from river import base
-
-    from stream_can.river import frames
-    from stream_can.river.frozen import FrozenClassifier
-except ImportError as error:
-    raise ImportError(
-        f"stream_can.river needs river 0.26 or newer ({error}): pip install '.[river]' in"
-        " stream_can's folder"
-    ) from error
+from stream_can.river import frames
+from stream_can.river.frozen import FrozenClassifier
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries

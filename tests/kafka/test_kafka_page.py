@@ -73,7 +73,7 @@ def test_from_nothing_to_the_first_corrected_record(tmp_path: Path) -> None:
         assert found["probs"] != found["probs_raw"]
         for says in SAYS_READY.values():
             assert f"`{says}" in (ROOT / "docs" / "kafka.md").read_text()
-        assert "fraud-corrector" in printed["stream-can watch app.toml\n"]
+        assert "fraud-corrector" in printed["curl -s http://localhost:9400/status.json\n"]
 
         def scored() -> bool:
             found = json.loads(text_at(f"http://127.0.0.1:{page}/status.json") or "{}")
