@@ -14,7 +14,7 @@ StreamCANError
 ├── pipe.StateInUse                         another pipe has the state file
 ├── pipe.BadLine                            the line at which `--errors fail` stopped
 ├── pipe.container.NoContainer              the input of a pipe is no Avro container file
-├── kafka.SettingsError        (ValueError) a setting of `stream-can run`
+├── app.settings.SettingsError (ValueError) a setting of `stream-can run` or `serve`
 ├── kafka.refusals.RefusedOutput            what the output topic would not take: a dead letter
 ├── app.server.NoPort                       a port cannot be had
 ├── app.labelling.requests.NotOpen          a label request that was answered already

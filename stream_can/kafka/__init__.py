@@ -8,6 +8,7 @@
     Worker(load("app.toml", {}, os.environ)).run()
 """
 
+from stream_can.app.settings import Option, SettingsError
 from stream_can.kafka.client.guards import (
     ClientError,
     DeniedError,
@@ -15,10 +16,10 @@ from stream_can.kafka.client.guards import (
     RebuildError,
     RetryError,
 )
-from stream_can.kafka.loading import load
+from stream_can.kafka.loading import load, options
 from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.process import EXIT_CODES, run
-from stream_can.kafka.settings import ModelSettings, Option, Settings, SettingsError, options
+from stream_can.kafka.settings import ModelSettings, Settings
 from stream_can.kafka.worker import Worker
 
 __all__ = [

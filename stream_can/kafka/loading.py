@@ -1,33 +1,22 @@
-"""Where settings come from: a TOML file, each also an option and an environment variable.
-
-An option wins over an environment variable (``STREAM_CAN_`` + the name in capitals), that one over
-the file. ``[client]`` passes options through to kafka-python; in the environment they are
-``STREAM_CAN_CLIENT_...``, and each may end in ``_from_file`` to name a file that holds the value;
-so may ``schema_registry_password``.
-"""
+"""The settings of ``stream-can run`` from where they are told, and the options of kafka-python."""
 
 from __future__ import annotations
 
-import difflib
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from stream_can.app.loading import load_as, refuse_unknown, secret_in
+from stream_can.app.settings import Option, SettingsError, options_of
 from stream_can.kafka.client.options import OURS, option_defaults
-from stream_can.kafka.settings import Settings, SettingsError
-from stream_can.method.settings import SETTINGS, kind_of
+from stream_can.kafka.settings import Settings
 
-S = TypeVar("S", bound=Settings)
-LISTS = {"bootstrap_servers", "classes", "train_counts"}
-LISTS |= {name for name in SETTINGS if kind_of(name) is list}
-PREFIX = "STREAM_CAN_"
-INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
-ADDRESS = re.compile(r"(tcp|udp|sctp)://")
-"""What Kubernetes sets in every pod for a Service named ``stream-can`` or ``stream-can-...``."""
+
+def options() -> list[Option]:
+    """Every setting, for a command line; tables of models stand in a file."""
+    return options_of(Settings)
 
 
 def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
@@ -48,117 +37,20 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
     SettingsError
         Naming the setting and the nearest known name.
     """
-    return load_as(Settings, path, overrides, env)
+    return load_as(Settings, path, overrides, env, client_options)
 
 
-def load_as(
-    kind: type[S],
-    path: str | Path | None,
-    overrides: Mapping[str, Any],
-    env: Mapping[str, str],
-) -> S:
-    """:func:`load` for the settings of another command."""
-    known = (*kind.names(), *(f"{name}_from_file" for name in kind.secret_names))
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            values = tomllib.loads(Path(path).read_text())
-        except OSError as error:
-            raise SettingsError(f"{path}: {error.strerror}") from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SettingsError(f"{path}: {error}") from None
-        _refuse_unknown(values, known, f"{path}: ")
-        defaults = {one.name: one.default for one in msgspec.structs.fields(kind)}
-        for name in kind.files:  # beside the settings, wherever the process was started
-            if isinstance(given := values.get(name, defaults[name]), str):
-                values[name] = str(Path(path).parent / given)
-    client = values.pop("client", {})
-    if not isinstance(client, dict):
-        raise SettingsError(f"{path}: client is a table of kafka-python's options: [client]")
-    theirs = injected(env)
-    for variable, text in env.items():
-        if variable in theirs:
-            continue
-        if variable.startswith(PREFIX + "CLIENT_"):
-            client[variable.removeprefix(PREFIX + "CLIENT_").lower()] = text
-        elif variable.startswith(PREFIX):
-            name = variable.removeprefix(PREFIX).lower()
-            _refuse_unknown([name], known, f"environment variable {variable}: ")
-            values[name] = text
-    for name, value in overrides.items():
-        if value is not None and name != "client":
-            _refuse_unknown([name], known, "")
-            values[name] = value
-    client |= _pairs(overrides.get("client") or {})
-    for secret in kind.secret_names:
-        if (file := values.pop(f"{secret}_from_file", None)) is not None:
-            values[secret] = _secret(file, secret)
-    values = {name: _listed(name, value) for name, value in values.items()}
-    if client or "client" in known:
-        _refuse_unknown(["client"], known, "")
-        values["client"] = _client(client)
-    try:
-        return msgspec.convert(values, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
-
-
-def injected(env: Mapping[str, str]) -> list[str]:
-    """Variables that begin as ours do and that Kubernetes made for a Service of such a name."""
-    return sorted(
-        name
-        for name, text in env.items()
-        if name.startswith(PREFIX)
-        and (INJECTED.search(name) or (name.endswith("_PORT") and ADDRESS.match(text)))
-    )
-
-
-def _refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingsError(f"{where}unknown setting {name!r}{hint}")
-
-
-def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    pairs = [text.partition("=") for text in given]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise SettingsError(f"client option {name!r}: expected NAME=VALUE")
-    return {name: value for name, _, value in pairs}
-
-
-def _listed(name: str, value: Any) -> Any:
-    """Lists are written with commas where there is only text."""
-    if name in LISTS and isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
-
-
-def _secret(path: str, name: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError as error:
-        text = f"{error.filename}: {error.strerror}"
-        raise SettingsError(f"{name}_from_file: {text}") from None
-    except UnicodeDecodeError:  # whose own words show what the file holds
-        raise SettingsError(f"{name}_from_file: {path}: not UTF-8") from None
-
-
-def _client(given: Mapping[str, Any]) -> dict[str, Any]:
+def client_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of kafka-python, typed like its defaults, secrets read from their files."""
     defaults, found = option_defaults(), {}
     for name, value in given.items():
         if name not in defaults and name.endswith("_from_file"):
             name = name.removesuffix("_from_file")
-            value = _secret(value, f"client.{name}")
+            value = secret_in(value, f"client.{name}")
         if name in OURS:
             way = "; use the setting compression" if name == "compression_type" else ""
             raise SettingsError(f"client.{name}: stream_can sets it itself{way}")
-        _refuse_unknown([name], defaults, "client: ")
+        refuse_unknown([name], defaults, "client: ")
         kind = type(defaults[name])
         if isinstance(value, str) and kind in (bool, int, float):
             try:

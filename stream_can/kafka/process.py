@@ -8,11 +8,11 @@ import signal
 import sys
 import threading
 
+from stream_can.app.loading import injected
 from stream_can.app.logs import set_up_logging
 from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
-from stream_can.kafka.loading import injected
 from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker

@@ -7,9 +7,10 @@ import threading
 import time
 from typing import Any
 
+from stream_can.app.settings import SettingsError
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError
 from stream_can.kafka.client.registry import RefusedSchema, Registry, UnknownSchema
-from stream_can.kafka.settings import Settings, SettingsError
+from stream_can.kafka.settings import Settings
 from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.codecs.framing import HEAD, Key, SchemaText, key_of, shown
 from stream_can.messages.codecs.json import JsonCodec

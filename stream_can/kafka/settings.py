@@ -11,17 +11,12 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    NamedTuple,
-    get_args,
-    get_origin,
-    get_type_hints,
 )
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
-from stream_can.errors import StreamCANError
 from stream_can.kafka.client.options import PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
 from stream_can.messages.fields import Fields
@@ -50,10 +45,6 @@ NEEDED = {
     "output_subject": "schema_registry",
 }
 """Settings that say nothing without another."""
-
-
-class SettingsError(StreamCANError, ValueError):
-    """A setting is unknown, missing or out of range; the message names it."""
 
 
 def _is(help_: str, **bounds: Any) -> Meta:
@@ -388,26 +379,3 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
-
-
-class Option(NamedTuple):
-    """One setting, as a command line offers it."""
-
-    name: str
-    """As in the TOML file; the option is ``--`` + the name with dashes."""
-    kind: type
-    """``bool`` for a switch, ``dict`` for repeatable NAME=VALUE, else ``str``: `load` converts."""
-    help: str
-
-
-def options(of: type[Settings] = Settings) -> list[Option]:
-    """Every setting, for a command line; tables of models stand in a file."""
-    hints = get_type_hints(of, include_extras=True)
-    found = []
-    for name in of.names():
-        if name == "models":
-            continue
-        type_, meta = get_args(hints[name])
-        kind = type_ if type_ is bool else dict if get_origin(type_) is dict else str
-        found.append(Option(name, kind, meta.description))
-    return found

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stream_can.app.settings import SettingsError
 from stream_can.corrector import Corrector
 from stream_can.kafka.schemas import formats
-from stream_can.kafka.settings import SEGMENTS_MB, Settings, SettingsError
+from stream_can.kafka.settings import SEGMENTS_MB, Settings
 from stream_can.messages.messages import Messages
 from stream_can.method.asking import LabelRequests
 from stream_can.method.paths import FITTED_PATHS, in_order

@@ -12,8 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from stream_can.kafka import loading, settings
-from stream_can.kafka.settings import Option, Settings
+from stream_can.app.loading import load_as
+from stream_can.app.settings import Option, options_of
+from stream_can.kafka.loading import client_options
+from stream_can.kafka.settings import Settings
 from stream_can.messages.fields import HEADER
 from stream_can.method.settings import SETTINGS
 
@@ -145,9 +147,9 @@ def load(
     SettingsError
         Naming the setting and the nearest known name.
     """
-    return loading.load_as(ServeSettings, path, overrides, env)
+    return load_as(ServeSettings, path, overrides, env, client_options)
 
 
 def options() -> list[Option]:
     """Every setting, for a command line; tables of models stand in a file."""
-    return settings.options(ServeSettings)
+    return options_of(ServeSettings)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from stream_can.app.loading import injected
 from stream_can.kafka import SettingsError, load, options
-from stream_can.kafka.loading import injected
 from stream_can.kafka.start import Start
 
 pytestmark = pytest.mark.fast

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
+from stream_can.app.loading import load_as
 from stream_can.cli.main import main
-from stream_can.kafka.loading import load_as
 from stream_can.serve.settings import ServeSettings
 from tests.serve.serving import CLASSES, Row, Server, folds, judge
 

@@ -1,0 +1,150 @@
+"""Where settings come from: a TOML file, each also an option and an environment variable.
+
+An option wins over an environment variable (``STREAM_CAN_`` + the name in capitals), that one over
+the file. ``[client]`` passes options through to a client; in the environment they are
+``STREAM_CAN_CLIENT_...``. Secrets may end in ``_from_file`` to name a file that holds the value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from stream_can.app.settings import AppSettings, SettingsError
+from stream_can.method.settings import SETTINGS, kind_of
+
+__all__ = ["injected", "load_as", "refuse_unknown", "secret_in"]
+
+S = TypeVar("S", bound=AppSettings)
+LISTS = {"bootstrap_servers", "classes", "train_counts"}
+LISTS |= {name for name in SETTINGS if kind_of(name) is list}
+PREFIX = "STREAM_CAN_"
+INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
+ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+"""What Kubernetes sets in every pod for a Service named ``stream-can`` or ``stream-can-...``."""
+
+
+def load_as(
+    kind: type[S],
+    path: str | Path | None,
+    overrides: Mapping[str, Any],
+    env: Mapping[str, str],
+    client: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: given,
+) -> S:
+    """Settings of a program from a file, the environment and the command line.
+
+    Parameters
+    ----------
+    kind
+        What they are.
+    path
+        TOML file, or None.
+    overrides
+        Values by name, as given on the command line (strings are converted; None is "not given");
+        ``client`` may be a dict or a list of ``NAME=VALUE``.
+    env
+        Usually ``os.environ``.
+    client
+        What reads the options of the table ``client``.
+
+    Raises
+    ------
+    SettingsError
+        Naming the setting and the nearest known name.
+    """
+    known = (*kind.names(), *(f"{name}_from_file" for name in kind.secret_names))
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(Path(path).read_text())
+        except OSError as error:
+            raise SettingsError(f"{path}: {error.strerror}") from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(f"{path}: {error}") from None
+        refuse_unknown(values, known, f"{path}: ")
+        defaults = {one.name: one.default for one in msgspec.structs.fields(cast(Any, kind))}
+        for name in kind.files:  # beside the settings, wherever the process was started
+            if isinstance(given := values.get(name, defaults[name]), str):
+                values[name] = str(Path(path).parent / given)
+    passed = values.pop("client", {})
+    if not isinstance(passed, dict):
+        raise SettingsError(f"{path}: client is a table of kafka-python's options: [client]")
+    theirs = injected(env)
+    for variable, text in env.items():
+        if variable in theirs:
+            continue
+        if variable.startswith(PREFIX + "CLIENT_"):
+            passed[variable.removeprefix(PREFIX + "CLIENT_").lower()] = text
+        elif variable.startswith(PREFIX):
+            name = variable.removeprefix(PREFIX).lower()
+            refuse_unknown([name], known, f"environment variable {variable}: ")
+            values[name] = text
+    for name, value in overrides.items():
+        if value is not None and name != "client":
+            refuse_unknown([name], known, "")
+            values[name] = value
+    passed |= _pairs(overrides.get("client") or {})
+    for secret in kind.secret_names:
+        if (file := values.pop(f"{secret}_from_file", None)) is not None:
+            values[secret] = secret_in(file, secret)
+    values = {name: _listed(name, value) for name, value in values.items()}
+    if passed or "client" in known:
+        refuse_unknown(["client"], known, "")
+        values["client"] = client(passed)
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
+
+
+def injected(env: Mapping[str, str]) -> list[str]:
+    """Variables that begin as ours do and that Kubernetes made for a Service of such a name."""
+    return sorted(
+        name
+        for name, text in env.items()
+        if name.startswith(PREFIX)
+        and (INJECTED.search(name) or (name.endswith("_PORT") and ADDRESS.match(text)))
+    )
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:
+    """SettingsError for the first name that is not known, with the nearest one that is."""
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"{where}unknown setting {name!r}{hint}")
+
+
+def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    pairs = [text.partition("=") for text in given]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise SettingsError(f"client option {name!r}: expected NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _listed(name: str, value: Any) -> Any:
+    """Lists are written with commas where there is only text."""
+    if name in LISTS and isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def secret_in(path: str, name: str) -> str:
+    """What a file holds that ``<name>_from_file`` names."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}"
+        raise SettingsError(f"{name}_from_file: {text}") from None
+    except UnicodeDecodeError:  # whose own words show what the file holds
+        raise SettingsError(f"{name}_from_file: {path}: not UTF-8") from None

@@ -1,0 +1,56 @@
+"""What settings of a program are, whichever it is."""
+
+from __future__ import annotations
+
+from typing import (
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from stream_can.errors import StreamCANError
+
+__all__ = ["AppSettings", "Option", "SettingsError", "options_of"]
+
+
+class SettingsError(StreamCANError, ValueError):
+    """A setting is unknown, missing or out of range; the message names it."""
+
+
+class AppSettings(Protocol):
+    """A struct of settings, each annotated with its bounds and its help."""
+
+    secret_names: ClassVar[tuple[str, ...]]
+    """Settings that may come from a file, ``<name>_from_file``."""
+    files: ClassVar[tuple[str, ...]]
+    """Settings that name a file: as seen from the one that names it."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Of what can be told."""
+
+
+class Option(NamedTuple):
+    """One setting, as a command line offers it."""
+
+    name: str
+    """As in the TOML file; the option is ``--`` + the name with dashes."""
+    kind: type
+    """``bool`` for a switch, ``dict`` for repeatable NAME=VALUE, else ``str``: `load` converts."""
+    help: str
+
+
+def options_of(of: type[AppSettings]) -> list[Option]:
+    """Every setting, for a command line; tables of models stand in a file."""
+    hints = get_type_hints(of, include_extras=True)
+    found = []
+    for name in of.names():
+        if name == "models":
+            continue
+        type_, meta = get_args(hints[name])
+        kind = type_ if type_ is bool else dict if get_origin(type_) is dict else str
+        found.append(Option(name, kind, meta.description))
+    return found
