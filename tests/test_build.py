@@ -46,6 +46,7 @@ def fallback(tmp_path_factory):
     return module
 
 
+@pytest.mark.release
 def test_without_the_library_msgspec_reads_and_writes(fallback):
     assert not fallback.COMPILED
     assert fallback.read_array(b"[0.25,0.75]", 2) is None

@@ -30,7 +30,7 @@ def test_the_server_does_what_it_says(tmp_path, settings):
         header = ["-H", f"Authorization: Bearer {TOKEN}"] if settings else []
         done = subprocess.run(
             [program, "run", f"http://127.0.0.1:{server.port}/openapi.json", *header,
-             "--max-examples", "10", "--seed", "1", "--warnings", "off", "--no-color",
+             "--max-examples", "5", "--seed", "1", "--warnings", "off", "--no-color",
              # A row whose numbers do not sum to 1 is refused, which no schema can say.
              "--exclude-checks", "positive_data_acceptance,negative_data_rejection"],
             cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
