@@ -224,7 +224,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 raise ValueError("train_rows: for several labels a row, y has one")
             return found
         for name, default in keywords({}).items():
-            if name != "half_life" and found[name] is not default and found[name] != default:
+            if name != "half_life" and found[name] != default:
                 raise ValueError(f"{name}: not for several labels a row; leave it out")
         return {"half_life": found["half_life"]}
 

@@ -35,7 +35,7 @@ def load_as(
     path: str | Path | None,
     overrides: Mapping[str, Any],
     env: Mapping[str, str],
-    client: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: given,
+    client: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> S:
     """Settings of a program from a file, the environment and the command line.
 

@@ -90,8 +90,7 @@ def replay_several(
             result, Path(recording.name).name, report, made_from=made_from(recording), pipe=command
         )
     if as_json:
-        found = judge_several(result)
-        text = " ".join(part for part in found[:3] if part)
+        text = judge_several(result).text
         print_json(result.to_dict() | {"verdict": text, "deploy": {"pipe": command}})
     else:
         _show(result, label_rate, command)

@@ -75,12 +75,13 @@ class LabelScores:
 
     def add_checked(
         self, P: Array, Y: NDArray[np.int8], yes: NDArray[np.bool_] | None = None
-    ) -> None:
-        """Add rows that are known to be right."""
+    ) -> Array:
+        """Add rows that are known to be right; the log loss of each of which a label is known."""
         known, there = Y >= 0, Y == 1
         said = (P >= 0.5 if yes is None else yes) & known
         loss = -np.log(np.maximum(np.where(there, P, 1 - P), FLOOR)) * known
-        self.n += int(known.any(1).sum())
+        labelled = known.any(1)
+        self.n += int(labelled.sum())
         self.of_labels += [
             known.sum(0), there.sum(0), loss.sum(0), said.sum(0), (said & there).sum(0)
         ]  # fmt: skip
@@ -91,6 +92,7 @@ class LabelScores:
             np.bincount(inside, minlength=BINS), np.bincount(inside, p, BINS),
             np.bincount(inside, there[known], BINS),
         ]  # fmt: skip
+        return np.asarray(loss.sum(axis=1)[labelled])
 
     def __add__(self, other: LabelScores) -> LabelScores:
         """The scores of both streams' rows; ValueError where they have other labels."""

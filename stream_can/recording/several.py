@@ -25,6 +25,7 @@ NUMBERS = 1 << 22
 WORDS = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0, "": -1, "-1": -1, "none": -1,
          "nan": -1}  # fmt: skip
 """What a cell of a column of one label says."""
+NO_WORD = 2
 
 
 class MultiLabelChunk(NamedTuple):
@@ -95,21 +96,23 @@ class MultiLabelRecording(Recording):
         self._each: list[str] = []
         """The columns of the labels, where each has one."""
         if self._apart(self._table):
-            self._each = [self._column_of(name) for name in self.classes]
+            self._each = self._columns_of_labels()
 
     def _apart(self, table: Table) -> bool:
         return self._label not in table.columns and any(
             name.startswith(self._label) for name in table.columns
         )
 
-    def _column_of(self, name: Any) -> str:
+    def _columns_of_labels(self) -> list[str]:
+        """The column of each label."""
         rest = {column.removeprefix(self._label).lstrip("_./: -"): column
                 for column in self._table.columns if column.startswith(self._label)}  # fmt: skip
-        if str(name) not in rest:
-            raise InvalidRecording(
-                f"{self.name}: no column of label {name!r} among {preview(list(rest.values()))}"
-            )
-        return rest[str(name)]
+        for name in self.classes:
+            if str(name) not in rest:
+                raise InvalidRecording(
+                    f"{self.name}: no column of label {name!r} among {preview(list(rest.values()))}"
+                )
+        return [rest[str(name)] for name in self.classes]
 
     def chunks(self, size: int = CHUNK) -> Iterator[MultiLabelChunk]:  # type: ignore[override]
         """The rows in order, at most `size` at a time, each checked."""
@@ -192,14 +195,16 @@ class MultiLabelRecording(Recording):
     def _by_column(self, columns: list[list[Any]], first: int) -> Labels:
         Y = np.full((len(columns[0]), len(columns)), -1, np.int8)
         for k, cells in enumerate(columns):
-            for i, cell in enumerate(cells):
-                text = str(cell).strip().lower().removesuffix(".0")
-                if text not in WORDS:
-                    raise UnknownClass(
-                        f"{self.name}: row {first + i + 1}: {self._each[k]} is {cell!r}, expected"
-                        " 1 or 0, or nothing where it is not known"
-                    )
-                Y[i, k] = WORDS[text]
+            texts = [str(cell) for cell in cells]
+            words = {text: _word(text) for text in dict.fromkeys(texts)}
+            Y[:, k] = [words[text] for text in texts]
+            bad = np.flatnonzero(Y[:, k] == NO_WORD)
+            if bad.size:
+                i = int(bad[0])
+                raise UnknownClass(
+                    f"{self.name}: row {first + i + 1}: {self._each[k]} is {cells[i]!r}, expected"
+                    " 1 or 0, or nothing where it is not known"
+                )
         return Y
 
     def _with_more(
@@ -226,3 +231,8 @@ class MultiLabelRecording(Recording):
             at=np.concatenate([chunk.at, at]),
             changed=changed,
         )
+
+
+def _word(text: str) -> int:
+    """What a cell of a column of one label says: 1, 0, -1; or `NO_WORD`."""
+    return WORDS.get(text.strip().lower().removesuffix(".0"), NO_WORD)

@@ -14,7 +14,6 @@ from stream_can.recording.several import MultiLabelChunk, MultiLabelRecording
 from stream_can.replay.delays import Delays
 from stream_can.replay.labels import Labels, split
 from stream_can.replay.steps import DRAW, check_labels, step_length
-from stream_can.scores import FLOOR
 
 __all__ = ["LabelMoment", "MultiLabelReplay", "multilabel_replay"]
 
@@ -47,7 +46,7 @@ class LabelStep(NamedTuple):
 
 
 class LabelMoment(NamedTuple):
-    """The stream during one step, and the corrector after it."""
+    """The stream during one step."""
 
     row: int
     """Rows until then."""
@@ -65,10 +64,6 @@ class LabelMoment(NamedTuple):
     """Labels that were said: raw and corrected at 0.5, corrected at the threshold."""
     right: tuple[int, int, int]
     """Of these, those that were there."""
-    threshold: float
-    weights: dict[str, float]
-    """The weight of each path."""
-    temperature: float
 
 
 def multilabel_steps(
@@ -170,12 +165,13 @@ class MultiLabelReplay:
         """Scores of the corrected rows where only a share of the rows is labelled."""
 
     def add(self, step: LabelStep) -> None:
-        """Count a step in, before the next one is taken: it reads the corrector's state."""
+        """Count a step in."""
         known, there = step.Y >= 0, step.Y == 1
-        self.raw.add_checked(step.P, step.Y)
-        self.corrected.add_checked(step.corrected, step.Y)
+        losses = (
+            self.raw.add_checked(step.P, step.Y),
+            self.corrected.add_checked(step.corrected, step.Y),
+        )
         self.decided.add_checked(step.corrected, step.Y, step.decided)
-        losses = [_losses(P, known, there) for P in (step.P, step.corrected)]
         said = [one & known for one in (step.P >= 0.5, step.corrected >= 0.5, step.decided)]
         self.rows = step.first + len(step.P)
         self.coming += step.coming
@@ -184,20 +180,16 @@ class MultiLabelReplay:
         if step.delay_time is not None:
             self.delay_time.add(step.delay_time)
         self.dates |= step.time is not None and step.time.dtype.kind == "M"
-        corrector = self.corrector
         self.moments.append(
             LabelMoment(
                 self.rows,
                 None if step.time is None else step.time[-1],
-                int(known.any(axis=1).sum()),
+                len(losses[0]),
                 (float(losses[0].sum()), float(losses[1].sum())),
                 (float(losses[0] @ losses[0]), float(losses[1] @ losses[1])),
                 int(there.sum()),
                 (int(said[0].sum()), int(said[1].sum()), int(said[2].sum())),
                 tuple(int((one & there).sum()) for one in said),  # type: ignore[arg-type]
-                corrector.threshold,
-                corrector.weights,
-                corrector.temperature,
             )
         )
 
@@ -324,9 +316,3 @@ def multilabel_replay(
             scores = once(MultiLabelCorrector.from_bytes(fresh), rate).corrected
         result.rates[rate] = scores
     return result
-
-
-def _losses(P: Array, known: NDArray[np.bool_], there: NDArray[np.bool_]) -> Array:
-    """The log loss of each row of which a label is known, over its known labels."""
-    loss = -np.log(np.maximum(np.where(there, P, 1 - P), FLOOR)) * known
-    return np.asarray(loss.sum(axis=1)[known.any(axis=1)])

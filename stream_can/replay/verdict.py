@@ -39,13 +39,18 @@ class Verdict(NamedTuple):
     deploy: bool
     """Whether there is something to deploy."""
 
+    @property
+    def text(self) -> str:
+        """All of it, in one paragraph."""
+        return " ".join(part for part in (self.use, self.gains, self.why) if part)
+
 
 def verdict(result: Replay) -> str:
     """One paragraph on whether to use the corrector on this stream, and why.
 
     What :func:`stream_can.replay.judge` says, in one.
     """
-    return " ".join(part for part in judge(result)[:3] if part)
+    return judge(result).text
 
 
 def judge(result: Replay) -> Verdict:

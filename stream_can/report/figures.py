@@ -175,7 +175,7 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
     return [Key(name, color, "area") for name, _, color in kinds] if len(kinds) > 1 else []
 
 
-FIGURES = [
+FIGURES: list[Shown[Replay]] = [
     Shown(
         "Accuracy",
         "Share of right predictions among the labelled rows of a window of {window} rows that "

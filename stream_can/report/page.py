@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from stream_can.errors import StreamCANError
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
+from stream_can.replay.several import MultiLabelReplay
 from stream_can.replay.verdict import judge
 from stream_can.report import tables
 from stream_can.report.course import Course
@@ -18,10 +20,13 @@ from stream_can.report.figures import FIGURES
 from stream_can.report.glossary import GLOSSARY, OF_SETS, OF_VALUES, OF_WORSE
 from stream_can.report.origin import origin
 from stream_can.report.sets import sets_facts
-from stream_can.report.svg import draw
+from stream_can.report.svg import Shown, draw
 from stream_can.report.values import gains
 
-__all__ = ["NoLabels", "report", "write_report"]
+__all__ = ["NoLabels", "cards_of", "report", "write_report"]
+
+Played = TypeVar("Played", Replay, MultiLabelReplay)
+"""A replay, of one label a row or of several."""
 
 PATHS_NOTE = (
     "Accuracy and ECE in percent, log loss in nats; weight of the path in the mixture in percent, "
@@ -78,16 +83,7 @@ def report(
     """
     if not result.raw.n:
         raise NoLabels("report: no row has a label, so there is nothing to compare")
-    window = f"{Course(result).window:,.0f}"
-    cards = [
-        card(
-            shown.title,
-            draw(shown.title, shown.plot, result),
-            shown.caption.replace("{window}", window),
-        )
-        for shown in FIGURES
-        if shown.has_data(result)
-    ]
+    cards = cards_of(FIGURES, result)
     cards.append(card("Each class", tables.classes(result), CLASSES_NOTE))
     for name, column in result.columns.items():
         title = f"Each value of {readable(name)}"
@@ -125,6 +121,20 @@ def report(
 {sets}{_commands(commands)}{words("How this page was made", made)}
 {words("What the words mean", glossary.items())}""",
     )
+
+
+def cards_of(figures: Sequence[Shown[Played]], result: Played) -> list[str]:
+    """A card for each figure that there is something to show in."""
+    window = f"{Course(result).window:,.0f}"
+    return [
+        card(
+            shown.title,
+            draw(shown.title, shown.plot, result),
+            shown.caption.replace("{window}", window),
+        )
+        for shown in figures
+        if shown.has_data(result)
+    ]
 
 
 def _commands(commands: Mapping[str, str]) -> str:

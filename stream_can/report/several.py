@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
+from math import nan
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,23 +21,13 @@ from stream_can.report.curves import along, wide
 from stream_can.report.document import card, document, words, write
 from stream_can.report.figures import rolling_log_loss
 from stream_can.report.origin import delay, made_by
-from stream_can.report.page import NoLabels
+from stream_can.report.page import NoLabels, cards_of
 from stream_can.report.reliability import diagram
-from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, draw
-from stream_can.report.tables import tiles_of
+from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, Shown
+from stream_can.report.tables import before_and_after, percentages, tiles_of
 from stream_can.scores import Reliability
 
 __all__ = ["multilabel_report", "write_multilabel_report"]
-
-NONE = "\N{EN DASH}"
-
-
-class Figured(NamedTuple):
-    """A figure of the page."""
-
-    title: str
-    caption: str
-    plot: Callable[[MultiLabelReplay, Figure], list[Key]]
 
 
 def rolling_f1(result: MultiLabelReplay, figure: Figure) -> list[Key]:
@@ -100,35 +90,36 @@ def label_rates(result: MultiLabelReplay, figure: Figure) -> list[Key]:
     return []
 
 
-FIGURES = [
-    Figured(
+FIGURES: list[Shown[MultiLabelReplay]] = [
+    Shown(
         "Log loss",
         "Of a row over its known labels, mean over a window of {window} rows; lower is better."
         " Bands: two standard errors of each curve.",
         rolling_log_loss,
     ),
-    Figured(
+    Shown(
         "Micro F1",
         "F1 over all labels of a window of {window} rows, with a yes from 0.5 on, and from the"
         " threshold on that the corrected rows themselves say.",
         rolling_f1,
     ),
-    Figured(
+    Shown(
         "Reliability",
         "How often labels of a probability are there; the area of a point is its share of the"
         " labels, its stem its distance from what was promised.",
         reliability,
     ),
-    Figured(
+    Shown(
         "Change by label",
         "Change of each label's log loss, by how many of the rows have it; below the line is"
         " better.",
         by_label,
     ),
-    Figured(
+    Shown(
         "What labels buy",
         "Change of the log loss of a row, by the share of the rows whose labels arrive.",
         label_rates,
+        lambda result: bool(result.rates),
     ),
 ]
 LABELS_NOTE = (
@@ -176,12 +167,7 @@ def multilabel_report(
     """
     if not result.raw.n:
         raise NoLabels("report: of no row a label is known, so there is nothing to compare")
-    window = f"{Course(result).window:,.0f}"
-    cards = [
-        card(one.title, draw(one.title, one.plot, result), one.caption.replace("{window}", window))
-        for one in FIGURES
-        if one.plot is not label_rates or result.rates
-    ]
+    cards = cards_of(FIGURES, result)
     cards.append(card("Each label", labels_table(result), LABELS_NOTE))
     found = judge_several(result)
     lines = [line for line in (found.use, found.gains) if line]
@@ -243,14 +229,8 @@ def labels_table(result: MultiLabelReplay) -> str:
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(readable(one['label'], 120))}</bdi></td>"
         f"<td>{one['known']:,}</td><td>{one['there']:,}</td>"
-        + "".join(
-            f"<td>{NONE if value is None else format(100 * value, '.1f')}</td>"
-            for value in one["f1"].values()
-        )
-        + "".join(
-            f"<td>{format(value, '.4f') if one['known'] else NONE}</td>"
-            for value in one["log_loss"].values()
-        )
+        + percentages(one["f1"])
+        + before_and_after(one["log_loss"].values() if one["known"] else (nan, nan), 1, 4)
         + "</tr>"
         for one in found
     )

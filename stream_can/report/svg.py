@@ -6,13 +6,12 @@ import html
 import io
 import re
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import matplotlib
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from stream_can.replay.result import Replay
 from stream_can.report.hover import hover, round_ticks
 
 __all__ = ["AFTER", "BEFORE", "INK", "MUTED", "SERIES", "Key", "Shown", "draw"]
@@ -69,14 +68,14 @@ class Key(NamedTuple):
     kind: Literal["line", "wide", "area"] = "line"
 
 
-class Shown(NamedTuple):
-    """A figure of the page."""
+class Shown(NamedTuple, Generic[Data]):
+    """A figure of a page."""
 
     title: str
     caption: str
     """One or two sentences; {window} is the width of the sliding window."""
-    plot: Callable[[Replay, Figure], list[Key]]
-    has_data: Callable[[Replay], bool] = lambda result: True
+    plot: Callable[[Data, Figure], list[Key]]
+    has_data: Callable[[Data], bool] = lambda result: True
 
 
 def draw(title: str, plot: Callable[[Data, Figure], list[Key]], data: Data) -> str:

@@ -12,7 +12,9 @@ from stream_can.replay.result import Replay
 from stream_can.replay.verdict import errors
 from stream_can.scores import Scores
 
-__all__ = ["classes", "facts", "paths", "tiles", "tiles_of", "values"]
+__all__ = [
+    "before_and_after", "classes", "facts", "paths", "percentages", "tiles", "tiles_of", "values"
+]  # fmt: skip
 
 NONE = "\N{EN DASH}"
 MOST_VALUES = 1000
@@ -77,7 +79,7 @@ def classes(result: Replay) -> str:
     found = sorted(result.per_class(), key=lambda one: -one["rows"])
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(readable(one['class'], 120))}</bdi></td>"
-        f"<td>{one['rows']:,}</td>{_pair(one['recall'])}{_pair(one['precision'])}</tr>"
+        f"<td>{one['rows']:,}</td>{percentages(one['recall'])}{percentages(one['precision'])}</tr>"
         for one in found
     )
     head = (
@@ -94,8 +96,8 @@ def values(column: ColumnScores) -> str:
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(readable(one.value, 120))}</bdi></td>"
         f"<td>{one.rows:,}</td><td>{one.labels:,}</td>"
-        f"{_before_and_after(one.accuracy, 100, 1)}{_before_and_after(one.log_loss, 1, 3)}"
-        f"{_before_and_after(one.calibration, 100, 1)}</tr>"
+        f"{before_and_after(one.accuracy, 100, 1)}{before_and_after(one.log_loss, 1, 3)}"
+        f"{before_and_after(one.calibration, 100, 1)}</tr>"
         for one in found[:MOST_VALUES]
     )
     if rest := found[MOST_VALUES:]:
@@ -114,7 +116,8 @@ def values(column: ColumnScores) -> str:
     return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
 
 
-def _before_and_after(pair: tuple[float, float], times: float, digits: int) -> str:
+def before_and_after(pair: Iterable[float], times: float, digits: int) -> str:
+    """A cell for each number, a dash for nan."""
     return "".join(
         f"<td>{NONE if number != number else format(times * number, f'.{digits}f')}</td>"
         for number in pair
@@ -129,6 +132,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     return f"<dl>{entries}</dl>"
 
 
-def _pair(values: dict[str, Any]) -> str:
+def percentages(values: dict[str, Any]) -> str:
+    """A cell for each share, a dash for None."""
     shown = [NONE if value is None else f"{100 * value:.1f}" for value in values.values()]
     return "".join(f"<td>{value}</td>" for value in shown)

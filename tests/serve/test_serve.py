@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
-from stream_can.app.loading import load_as
 from stream_can.cli.main import main
-from stream_can.serve.settings import ServeSettings
+from stream_can.serve.settings import load
 from tests.serve.serving import CLASSES, Row, Server, folds, judge
 
 PROBS = [0.5, 0.3, 0.2]
@@ -286,6 +285,6 @@ def test_the_default_state_lies_beside_the_settings(tmp_path):
     """Where it was started from has no say: it would begin anew there, without a word."""
     path = tmp_path / "app.toml"
     path.write_text('classes = ["a", "b"]\n')
-    assert load_as(ServeSettings, path, {}, {}).state == str(tmp_path / "stream_can.sqlite")
-    assert load_as(ServeSettings, path, {"state": "own"}, {}).state == "own"
-    assert load_as(ServeSettings, None, {"classes": "a,b"}, {}).state == "stream_can.sqlite"
+    assert load(path, {}, {}).state == str(tmp_path / "stream_can.sqlite")
+    assert load(path, {"state": "own"}, {}).state == "own"
+    assert load(None, {"classes": "a,b"}, {}).state == "stream_can.sqlite"
