@@ -13,6 +13,7 @@ from stream_can.scores import Scores
 
 OVERHEAD = 480
 MOST_HELD = 100_000
+MOST_ALONE = 100_000
 
 
 def of_lane(named, lane):
@@ -28,6 +29,7 @@ class OracleLearner:
         self.askers: dict[Any, LabelRequests] = {}
         self.recent: list[dict[str, Any]] = []  # oldest first
         self.held: list[dict[str, Any]] = []
+        self.alone: list[Any] = []
         self.clock = float("-inf")
         self.raw, self.sent = Scores(), Scores()
         self.open: dict[Any, str] = {}
@@ -70,9 +72,6 @@ class OracleLearner:
             if asked is not None and id is not None:
                 self.open[lane, id] = asked.reason
         fair = self.budget is None or (asked is not None and asked.reason == "random")
-        old = self.of(lane, id)
-        if old is not None:
-            self.recent = [x for x in self.recent if x is not old]
         raw = (
             b""
             if id is None
@@ -100,7 +99,8 @@ class OracleLearner:
             self.teach(one, waiting[0]["label"])
         while sum(x["size"] for x in self.recent) > self.bound:
             gone = self.recent.pop(0)
-            self.open.pop((gone["lane"], gone["id"]), None)
+            if self.of(gone["lane"], gone["id"]) is None:  # else another one is asked for
+                self.open.pop((gone["lane"], gone["id"]), None)
         return row, names, asked and asked.reason
 
     def teach(self, one, label, row=None, columns=None):
@@ -115,7 +115,7 @@ class OracleLearner:
         else:
             corrector.learn_one(one["p"], label, receipt=receipt, segments=one["columns"])
         one["labelled"] = True
-        if any(x is one for x in self.recent):
+        if self.of(one["lane"], one["id"]) is one:
             self.open.pop((one["lane"], one["id"]), None)
         if one["fair"]:
             y = [corrector.classes.index(label)]
@@ -136,14 +136,16 @@ class OracleLearner:
             of = lane if lane is not None else (None, None)
             self.corrector(of).learn_one(row, label, segments=columns)
             return "learned"
+        if id is not None and (id, lane) in self.alone:
+            return "repeated"
+        if any(x["id"] == id and x["lane"] == lane for x in self.held):
+            return "repeated"
         if self.wait > 0 and time is not None and id is not None:
-            if any(x["id"] == id and x["lane"] == lane for x in self.held):
-                return "repeated"
             self.held.append({"id": id, "label": label, "lane": lane, "time": time})
             if len(self.held) > MOST_HELD:
                 self.prior(self.held.pop(0))
             return "held"
-        self.prior({"label": label, "lane": lane})
+        self.prior({"label": label, "lane": lane, "id": id})
         return "unknown"
 
     def own_label(self, one, label):
@@ -161,6 +163,8 @@ class OracleLearner:
             self.prior(one)
 
     def prior(self, one):
-        """Where one corrector is all there is, the class mix."""
+        """Where one corrector is all there is, the class mix; the latest such labels are known."""
+        if one["id"] is not None:
+            self.alone = [*self.alone, (one["id"], one["lane"])][-MOST_ALONE:]
         if one["lane"] is None and [*self.correctors] in ([], [(None, None)]):
             self.corrector((None, None)).learn_one(None, one["label"])

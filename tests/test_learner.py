@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector, InvalidPrediction, Learner, SnapshotMismatch, UnknownClass
-from stream_can.learner import LateLabel
+from stream_can.learner import Events, LateLabel, read_labels, read_sent, write_labels
 from tests.examples import examples
 from tests.learner_oracle import OracleLearner
 
@@ -141,17 +142,29 @@ def test_equals_the_plain_one_in_any_order(data):
     made = {"segments": ["t"] if columns else None, "sets": sets, "half_life": 50.0}
     learner = Learner(Corrector(CLASSES, **made), **options)
     oracle = OracleLearner(Corrector(CLASSES, **made), **options)
+    learner.keep_events()
+    state, batches, since = learner.state(), [], []
     for event in script(data, lanes, columns):
         play(learner, oracle, event)
         if event[0] == "cut":
             again = Learner.from_bytes(learner.to_bytes())
             assert again.to_bytes() == learner.to_bytes()
-            learner = again
+            sent, labels = learner.take_events()
+            since.append(Events(read_sent(sent.to_bytes()), read_labels(write_labels(labels))))
+            restarted = Learner.from_state(state, batches)
+            for events in since:
+                restarted.play_events(events)
+            assert restarted.to_bytes() == learner.to_bytes()
+            learner = again if data.draw(st.booleans()) else restarted
+            learner.keep_events()
+            if data.draw(st.booleans()):
+                state, since, batches = learner.state(), [], batches + [sent for sent, _ in since]
+                batches = [one for one in batches if max(one.numbers, default=-1) >= learner.oldest]
         same(learner, oracle)
 
 
 def same(learner, oracle):
-    assert learner.waiting == len(oracle.recent)
+    assert learner.waiting == len({(one["lane"], one["id"]) for one in oracle.recent})
     assert learner.bytes_kept == sum(one["size"] for one in oracle.recent) <= oracle.bound
     open_ = {(lane, id) for lane, ids in learner.requests.items() for id in ids}
     assert open_ == set(oracle.open)
@@ -271,6 +284,7 @@ def test_what_is_interrupted_is_not_kept(monkeypatch):
     learner = Learner(Corrector(CLASSES))
     P = np.random.default_rng(0).dirichlet(np.full(3, 0.5), 8)
     learner.correct_many(range(4), P[:4])
+    learner.keep_events()
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -279,6 +293,8 @@ def test_what_is_interrupted_is_not_kept(monkeypatch):
         patch.setattr(Corrector, "play", interrupted)
         with pytest.raises(KeyboardInterrupt):
             learner.play([4, 5, 3], P[4:7], [LateLabel(1, "a", 1), LateLabel(4, "b", 2)])
+    with pytest.raises(ValueError, match="a call that was broken off"):
+        learner.take_events()
     assert learner.waiting == 3  # of the four that were kept, one is predicted once more
     assert learner.label_many([0, 4, 5, 3], ["a"] * 4) == ["learned", *["unknown"] * 3]
     learner.correct(4, P[4])
@@ -328,3 +344,101 @@ def test_the_alarm_sees_labelled_rows():
 def test_what_is_out_of_range_is_named(options, says):
     with pytest.raises(ValueError, match=says):
         Learner(Corrector(CLASSES), **options)
+
+
+def taught(**options):
+    """A learner of two models with everything that bytes can hold, and its events."""
+    learner = Learner(Corrector(CLASSES, segments=["t"]), label_wait=5, **options)
+    learner.keep_events()
+    for i, model in enumerate("mmnm"):
+        learner.correct(f"i{i}", [0.5, 0.25, 0.25], columns={"t": f"v{i % 2}"}, model=model, time=i)
+    learner.correct(None, [0.5, 0.25, 0.25], model="m")
+    learner.label("i0", "a")
+    learner.label("i9", "b", time=3)
+    learner.label("i8", "b", row=[0.5, 0.25, 0.25], columns={"t": "v1"}, model="n")
+    return learner
+
+
+def test_a_sent_batch_says_what_came_and_what_was_sent():
+    learner = taught()
+    events = learner.take_events()
+    assert learner.take_events().sent.ids == []
+    sent = read_sent(events.sent.to_bytes())
+    assert sent.ids == ["i0", "i1", "i2", "i3", None]
+    assert sent.numbers.tolist() == [0, 1, 2, 3, 4]
+    assert sent.times[:4].tolist() == [0, 1, 2, 3]
+    assert math.isnan(sent.times[4])
+    assert [lane.name for lane in sent.lanes] == [("m", None), ("n", None)]
+    assert sent.of.tolist() == [0, 0, 1, 0, 0]
+    assert sent.columns == {"t": ["v0", "v1", "v0", "v1", None]}
+    bare = Corrector(CLASSES, segments=["t"])
+    for i, text in enumerate(["v0", "v1"]):
+        row, receipt = bare.process_one([0.5, 0.25, 0.25], receipt=True, segments={"t": text})
+        assert sent.lanes[0].raw[i].tolist() == [0.5, 0.25, 0.25]
+        assert sent.lanes[0].sent[i].tolist() == row.tolist()
+        assert sent.lanes[0].receipts[i].tobytes() == receipt.tobytes()
+    labels = read_labels(write_labels(events.labels))
+    assert [(one.id, one.label, one.due) for one in labels] == [
+        ("i0", "a", 5), ("i9", "b", 5), ("i8", "b", 5)
+    ]  # fmt: skip
+    assert labels[2].row.tolist() == [0.5, 0.25, 0.25]
+    assert labels[2].columns == {"t": "v1"}
+
+
+def test_damaged_batches_labels_and_states_are_refused():
+    learner = taught()
+    sent, labels = learner.take_events()
+    state = learner.state()
+    rng = np.random.default_rng(3)
+    for read, whole in [
+        (read_sent, sent.to_bytes()),
+        (read_labels, write_labels(labels)),
+        (lambda data: Learner.from_state(state._replace(memory=data), [sent]), state.memory),
+    ]:
+        read(whole)
+        for at in rng.integers(len(whole), size=300).tolist():
+            broken = bytearray(whole)
+            broken[at] ^= 1 << int(rng.integers(8))
+            with pytest.raises(SnapshotMismatch):
+                read(bytes(broken))
+            with pytest.raises(SnapshotMismatch):
+                read(whole[:at])
+
+
+def test_a_state_needs_the_batches_of_what_it_keeps():
+    learner = taught()
+    first = learner.take_events()
+    learner.correct("late", [0.5, 0.25, 0.25], model="m")
+    second = learner.take_events()
+    state = learner.state()
+    for batches, why in [
+        ([first.sent], "are missing"),
+        ([second.sent], "are missing"),
+        ([second.sent, first.sent], "the order of sent batches"),
+        ([first.sent, first.sent, second.sent], "the order of sent batches"),
+        ([first.sent, replace(second.sent, numbers=np.array([9]))], "behind the state"),
+    ]:
+        with pytest.raises(SnapshotMismatch, match=why):
+            Learner.from_state(state, batches)
+    again = Learner.from_state(state, [first.sent, second.sent])
+    with pytest.raises(SnapshotMismatch, match="the rows come again"):
+        again.play_events(second)
+    for other, why in [
+        (Learner(Corrector(["a", "b"], segments=["t"])), "the classes of a model"),
+        (Learner(Corrector(CLASSES)), "columns that are not declared"),
+    ]:
+        with pytest.raises(SnapshotMismatch, match=why):
+            other.play_events(first)
+    with pytest.raises(ValueError, match="keep_events comes first"):
+        again.take_events()
+
+
+def test_a_label_without_its_prediction_counts_once():
+    learner = Learner(Corrector(CLASSES))
+    assert [learner.label("x", "a"), learner.label("x", "b")] == ["unknown", "repeated"]
+    again = Learner.from_bytes(learner.to_bytes())
+    assert again.label("x", "a") == "repeated"
+    learner.correct("x", [0.5, 0.25, 0.25])  # its label comes once more
+    assert learner.label("x", "a") == "learned"
+    assert learner.label(None, "a") == "unknown"
+    assert learner.label(None, "a") == "unknown"

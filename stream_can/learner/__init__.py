@@ -3,5 +3,17 @@
 from stream_can.learner.late import LateLabel
 from stream_can.learner.learner import Corrected
 from stream_can.learner.learner import Learner as Learner
+from stream_can.learner.saved import State
+from stream_can.learner.sent import (
+    Events,
+    SentBatch,
+    SentLane,
+    read_labels,
+    read_sent,
+    write_labels,
+)
 
-__all__ = ["Corrected", "LateLabel"]
+__all__ = [
+    "Corrected", "Events", "LateLabel", "SentBatch", "SentLane", "State", "read_labels",
+    "read_sent", "write_labels",
+]  # fmt: skip

@@ -31,6 +31,8 @@ class Recent(msgspec.Struct, gc=False):
     """Which row of the run at hand it is."""
     blob: bytes = b""
     """The row, what was sent, and the receipt, one behind the other; nothing in the run."""
+    asked: Reason | None = None
+    """Why its label is wanted."""
     fair: bool = True
     """Whether its label was not asked for because of what is in the row."""
     known: Any = None

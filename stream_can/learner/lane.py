@@ -66,6 +66,7 @@ class Lane:
         self._numbers.append(number)
         self._entries.append(entry)
         if entry.id is not None:
+            self.requests.pop(entry.id, None)  # that of an earlier prediction
             self.recent[entry.id] = entry
 
     def raw_of(self, entry: Recent, call: Call) -> bytes:
@@ -105,14 +106,18 @@ class Lane:
         self._numbers, self._entries, self._labels = [], [], []
 
     def abandon(self) -> list[Recent]:
-        """Leave the run; the predictions of it that would be kept without their rows."""
-        left = [
-            entry
-            for entry in self._entries
-            if entry.at >= 0 and entry.id is not None and self.recent.get(entry.id) is entry
-        ]
+        """Leave the run; its predictions, of which nothing was made."""
+        left = [entry for entry in self._entries if entry.at >= 0]
+        for entry in left:
+            self.forget(entry)
         self._numbers, self._entries, self._labels = [], [], []
         return left
+
+    def forget(self, entry: Recent) -> None:
+        """Let no label find a prediction any more."""
+        if entry.id is not None and self.recent.get(entry.id) is entry:
+            del self.recent[entry.id]
+            self.requests.pop(entry.id, None)
 
     def _ask(self, asks: LabelRequests, rows: Any, asked: list[Reason | None]) -> None:
         """Ask for the labels of some rows of the run: those that a label could name."""
@@ -126,7 +131,7 @@ class Lane:
             if one is None:
                 continue
             entry = entries[i]
-            asked[self._numbers[i]] = one.reason
+            asked[self._numbers[i]] = entry.asked = one.reason
             entry.fair = one.reason == "random"
             if entry.known is None and self.recent.get(entry.id) is entry:  # type: ignore[arg-type]
                 self.requests[entry.id] = one.reason  # type: ignore[index]

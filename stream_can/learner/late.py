@@ -21,8 +21,8 @@ MOST_HELD = 100_000
 class LateLabel(msgspec.Struct, gc=False):
     """A label among the rows of :meth:`Learner.play`."""
 
-    id: Id | None
-    """Of its prediction; None where nothing says which it is."""
+    id: Any
+    """A text, an integer or bytes, of its prediction; None where nothing says which it is."""
     label: Any
     """The name of its class."""
     due: int = 0
@@ -43,10 +43,11 @@ class Held(msgspec.Struct, array_like=True):
     """A label that came before its prediction."""
 
     time: Annotated[float, Meta(ge=-1e300, le=1e300)]
-    number: int
     id: Any
     label: Any
     lane: Name | None
+    number: int = 0
+    """In which order they came."""
 
 
 class HeldLabels:
@@ -54,6 +55,7 @@ class HeldLabels:
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[Id, Name | None], Held] = OrderedDict()
+        self._number = 0
         self._due: list[tuple[float, int, Held]] = []
         """A heap of those by time, also of some that are held no more."""
 
@@ -62,6 +64,8 @@ class HeldLabels:
 
     def add(self, one: Held) -> Held | None:
         """Hold a label; the oldest where that is one too many, which waits no longer."""
+        one.number = self._number
+        self._number += 1
         self._held[one.id, one.lane] = one
         heapq.heappush(self._due, (one.time, one.number, one))
         if len(self._due) > 2 * len(self._held) + 1000:  # mostly of those that were taken
@@ -97,4 +101,4 @@ class HeldLabels:
 
     def all(self) -> list[Held]:
         """Those that wait, the oldest first."""
-        return list(self._held.values())
+        return [msgspec.structs.replace(one, number=0) for one in self._held.values()]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -18,6 +18,8 @@ from stream_can.learner.dense import Dense
 from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, Reason, Recent
 from stream_can.learner.lane import ONLY, Call, Lane, Name, predecessor, size_of
 from stream_can.learner.late import Held, HeldLabels, LateLabel
+from stream_can.learner.saved import State
+from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of, read_sent
 from stream_can.learner.several import Several
 from stream_can.method.asking import LabelRequests
 from stream_can.multilabel import MultiLabelCorrector
@@ -31,6 +33,8 @@ Outcome = Literal["learned", "repeated", "held", "unknown"]
 
 MOST_MB = 2**40
 """More than any machine has."""
+MOST_LONE = 100_000
+"""Labels without a prediction that are known again."""
 MOST_ALARMS = 20
 """Models and versions, those with most labels, that have an alarm each."""
 
@@ -76,7 +80,7 @@ class Learner:
         What corrects, a `Corrector` or a `MultiLabelCorrector`, also one that has learned; it is
         the learner's from here on. With models what each of them begins with.
     recent_mb
-        Memory for predictions that wait for their label, in MiB, ids included: 16 m bytes, 4 for
+        Memory for the latest predictions that have an id, in MiB, ids included: 16 m bytes, 4 for
         each number of a receipt, the id, its columns, and 480; the oldest go. 0 keeps none.
     ask
         Ask for the labels of about this share of the predictions, see `LabelRequests`. Then labels
@@ -125,9 +129,13 @@ class Learner:
         self._ask, self._wait = ask, float(label_wait)
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
         self._lanes: dict[Name, Lane] = {}
-        self._order: OrderedDict[int, tuple[Lane, Recent]] = OrderedDict()
-        """Of each kept prediction, by its running number, where it is; oldest first."""
+        self._order: deque[tuple[Lane, Recent]] = deque()
+        """The latest predictions that have an id, oldest first."""
         self._held = HeldLabels()
+        self._lone: OrderedDict[tuple[Id, Name | None], Any] = OrderedDict()
+        """The latest labels that came without their prediction."""
+        self._events: _Events | None = None
+        """What came since it was last taken, where somebody keeps that."""
         self._size = self._number = 0
         self._clock = -math.inf
         self._changed = 0
@@ -235,7 +243,7 @@ class Learner:
         -------
         "learned" with its prediction; "repeated", which teaches nothing; "held" until its
         prediction comes; "unknown": the prediction is not kept, and where there are no models the
-        label teaches the class mix alone.
+        label teaches the class mix alone. Of those the latest 100,000 are known again.
 
         Raises
         ------
@@ -325,9 +333,7 @@ class Learner:
         try:
             outcomes = self._take(call, ids, names, name, times, taken)
         except BaseException:  # such as Ctrl-C: what was not finished is not kept
-            for lane in call.active:
-                for entry in lane.abandon():
-                    self._drop(entry, lane)
+            self._abandon([entry for lane in call.active for entry in lane.abandon()])
             raise
         return Corrected(call.sent, call.sets, call.asked, outcomes)
 
@@ -344,9 +350,13 @@ class Learner:
         seen: list[tuple[Lane, Recent]] = []
         outcomes: list[Outcome] = []
         n, lane, k = len(ids), None, 0
+        events = self._events
+        first = 0 if events is None else len(events.rows)
         for i in range(n + 1):
             while k < len(taken) and taken[k].one.due <= i:
                 outcomes.append(self._label(taken[k], seen, call))
+                if events is not None:
+                    events.labels.append(self._told(taken[k], first))
                 k += 1
             if i == n:
                 break
@@ -357,6 +367,9 @@ class Learner:
             if lane is None:
                 lane = self._lane(name, call)
             seen.append((lane, self._predict(i, ids[i], lane, call)))
+            if events is not None:
+                time = math.nan if times is None or times[i] is None else times[i]
+                events.rows.append((*seen[-1], time))  # type: ignore[arg-type]
         self._run(call)
         return outcomes
 
@@ -418,9 +431,7 @@ class Learner:
         self._number += 1
         if id is not None:
             entry.size = size_of(id, lane.kind.width, given)
-            if (old := lane.recent.get(id)) is not None:
-                self._drop(old, lane)
-            self._order[entry.number] = lane, entry
+            self._order.append((lane, entry))
             self._size += entry.size
         call.active[lane] = None
         lane.predict(number, entry)
@@ -432,14 +443,16 @@ class Learner:
     def _forget(self) -> None:
         """Let the oldest predictions go until the others fit."""
         while self._size > self._bound:
-            lane, entry = next(iter(self._order.values()))
-            self._drop(entry, lane)
+            lane, entry = self._order.popleft()
+            self._size -= entry.size
+            lane.forget(entry)
 
-    def _drop(self, entry: Recent, lane: Lane) -> None:
-        """Keep a prediction no longer."""
-        del lane.recent[entry.id], self._order[entry.number]  # type: ignore[index]
-        self._size -= entry.size
-        lane.requests.pop(entry.id, None)  # type: ignore[arg-type]
+    def _abandon(self, left: Sequence[Recent]) -> None:
+        """Leave out predictions of a call that was broken off."""
+        gone = {entry.number for entry in left}
+        self._order = deque(one for one in self._order if one[1].number not in gone)
+        self._size = sum(entry.size for _, entry in self._order)
+        self._events = None
 
     def _label(self, taken: _Taken, rows: list[tuple[Lane, Recent]], call: Call) -> Outcome:
         """A label of a call; ``rows`` are those of the call that came before it."""
@@ -451,7 +464,7 @@ class Learner:
         found = [
             (lane, entry)
             for lane in self._lanes.values()
-            if (not named or is_of(lane.name, name)) and (entry := lane.recent.get(id)) is not None  # type: ignore[arg-type]
+            if (not named or is_of(lane.name, name)) and (entry := lane.recent.get(id)) is not None
         ]
         if found:
             learned = False
@@ -462,18 +475,21 @@ class Learner:
         if row is not None:
             self._learn(self._lane(name, call), y, call, row, given)
             return "learned"
-        if self._wait > 0 and one.time is not None and id is not None:
-            lane_name = name if named else None
+        lane_name = name if named else None
+        if id is not None:
+            if (known := self._lone.get((id, lane_name))) is not None:
+                news = self._like.news(self._like.label(known, id), y)
+                if news.y is None:
+                    self._changed += news.differs
+                    return "repeated"
             if self._held.has(id, lane_name):
                 return "repeated"
-            held = self._like.held(y)
-            late = Held(float(one.time), self._number, id, held, lane_name)
-            self._number += 1
+        if self._wait > 0 and one.time is not None and id is not None:
+            late = Held(float(one.time), id, self._like.held(y), lane_name)
             if (oldest := self._held.add(late)) is not None:
                 self._let_go(oldest, call)
             return "held"
-        if not named:
-            self._alone(y, call)
+        self._alone(id, lane_name, y, call)
         return "unknown"
 
     def _teach(
@@ -511,13 +527,103 @@ class Learner:
 
     def _let_go(self, late: Held, call: Call) -> None:
         """A label whose prediction did not come."""
-        if late.lane is None:
-            self._alone(self._like.label(late.label, late.id), call)
+        self._alone(late.id, late.lane, self._like.label(late.label, late.id), call)
 
-    def _alone(self, y: Any, call: Call) -> None:
+    def _alone(self, id: Id | None, named: Name | None, y: Any, call: Call) -> None:
         """A label without its prediction: where one corrector is all there is, the class mix."""
-        if self._lanes.keys() <= {ONLY}:
+        if id is not None:
+            known, like = self._lone.get((id, named)), self._like
+            news = like.news(None if known is None else like.label(known, id), y)
+            self._changed += news.differs
+            if news.y is None:
+                return
+            y = news.y
+            self._lone[id, named] = like.held(news.known)
+            if len(self._lone) > MOST_LONE:
+                self._lone.popitem(last=False)
+        if named is None and self._lanes.keys() <= {ONLY}:
             self._learn(self._lane(ONLY, call), y, call)
+
+    # ---- what came
+
+    @one_at_a_time
+    def keep_events(self) -> None:
+        """Keep from here on what comes, until :meth:`take_events` is called."""
+        self._events = _Events([], [])
+
+    @one_at_a_time
+    def take_events(self) -> Events:
+        """What came since the last call, or since :meth:`keep_events`: from it and the state at
+        that time :meth:`play_events` makes this one."""
+        if self._events is None:
+            raise ValueError(
+                "take_events: keep_events comes first, also after a call that was broken off;"
+                " what they are behind is the state at that time"
+            )
+        taken, self._events = self._events, _Events([], [])
+        return Events(self._batch_of(taken.rows), taken.labels)
+
+    def play_events(self, events: Events) -> Corrected:
+        """Correct and learn again what another learner was given.
+
+        Raises
+        ------
+        SnapshotMismatch
+            The predictions are of other classes or columns, or not those that come next.
+        """
+        batch = events.sent
+        with saved.refused():
+            self._require_fits(batch)
+            numbers = batch.numbers
+            saved.require(not len(numbers) or numbers[0] >= self._number, "the rows come again")
+            P = np.empty((len(batch), len(self.classes)))
+            for k, lane in enumerate(batch.lanes):
+                P[batch.of == k] = lane.raw
+            names = [one.name for one in batch.lanes]
+            return self.play(
+                batch.ids, P, events.labels, columns=batch.columns or None,
+                lanes=[names[k] for k in batch.of.tolist()],
+                times=[None if math.isnan(one) else one for one in batch.times.tolist()],
+            )  # fmt: skip
+
+    def _batch_of(self, rows: Sequence[tuple[Lane, Recent, float]]) -> SentBatch:
+        blobs: dict[Lane, list[bytes]] = {}
+        of = []
+        places: dict[Lane, int] = {}
+        for lane, entry, _ in rows:
+            of.append(places.setdefault(lane, len(places)))
+            blobs.setdefault(lane, []).append(entry.blob)
+        lanes = [
+            SentLane(
+                lane.name, lane.kind.classes,
+                np.frombuffer(b"".join(some), "<f4").reshape(len(some), lane.kind.width // 4),
+            )
+            for lane, some in blobs.items()
+        ]  # fmt: skip
+        return SentBatch(
+            [entry.id for _, entry, _ in rows],
+            np.array([entry.number for _, entry, _ in rows], np.int64),
+            np.array([time for *_, time in rows], np.float64),
+            lanes, np.array(of, np.int32),
+            columns_of(self.segments, [entry.columns for _, entry, _ in rows]),
+        )  # fmt: skip
+
+    def _require_fits(self, batch: SentBatch) -> None:
+        for lane in batch.lanes:
+            saved.require(lane.classes == self.classes, "the classes of a model")
+        known = set(batch.columns) <= set(self.segments)
+        saved.require(known, "columns that are not declared")
+
+    def _told(self, taken: _Taken, first: int) -> LateLabel:
+        """A label of the call whose first row comes behind so many others, for another learner."""
+        one, names = taken.one, self.segments
+        return LateLabel(
+            one.id, self._like.held(taken.y), first + one.due,
+            None if one.of is None else first + one.of,
+            None if taken.row is None else np.frombuffer(taken.row),
+            None if taken.given is None else dict(zip(names, taken.given, strict=True)),
+            one.model, one.version, one.time,
+        )  # fmt: skip
 
     # ---- the whole state
 
@@ -525,13 +631,31 @@ class Learner:
     def to_bytes(self) -> bytes:
         """Correctors, predictions that wait, scores, requests and held labels, versioned and
         checksummed."""
-        return saved.written(
-            saved.Head(
-                1, self._begin, self._mb, self._ask, self._wait,
-                None if math.isinf(self._clock) else self._clock, self._number, [],
-                self._held.all(), self._changed,
-            ),
-            self._lanes.values(),
+        recent = self._batch_of([(lane, entry, math.nan) for lane, entry in self._order])
+        return saved.joined(self.state(), recent.to_bytes())
+
+    @one_at_a_time
+    def state(self, *, without: Collection[Name] = ()) -> State:
+        """The state but for the rows of recent predictions, which lie in sent batches.
+
+        Parameters
+        ----------
+        without
+            Models and versions whose corrector is left out.
+        """
+        head = saved.Head(
+            1, self._mb, self._ask, self._wait,
+            None if math.isinf(self._clock) else self._clock, self._number, self.oldest, [],
+            saved.flags_of([entry for _, entry in self._order]),
+            [entry.known for _, entry in self._order],
+            self._held.all(), [(*key, y) for key, y in self._lone.items()], self._changed,
+        )  # fmt: skip
+        every = self._lanes
+        return State(
+            self._begin,
+            {name: lane.kind.corrector.to_bytes() for name, lane in every.items()
+             if name not in without},
+            saved.memory(head, every.values()),
         )  # fmt: skip
 
     @classmethod
@@ -561,66 +685,136 @@ class Learner:
             The bytes are truncated, corrupt, of another version or none of a learner, or of other
             classes or columns.
         """
-        head, arrays = saved.opened(data)
+        state, recent = saved.parts(data)
+        return cls.from_state(
+            state, [read_sent(recent)], classes, recent_mb=recent_mb, ask=ask, **settings
+        )
+
+    @classmethod
+    def from_state(
+        cls,
+        state: State,
+        sent: Iterable[SentBatch],
+        classes: int | Iterable[Hashable] | None = None,
+        *,
+        recent_mb: float | None = None,
+        ask: float | Literal["as before"] | None = "as before",
+        **settings: Any,
+    ) -> Self:
+        """The learner of a :meth:`state`; it goes on bit for bit.
+
+        Parameters
+        ----------
+        state
+            What ``state`` returned, with each corrector.
+        sent
+            What was sent before it, in order, as :meth:`take_events` gave it: of the predictions
+            that are kept each; others are passed over.
+        classes, **settings, recent_mb, ask
+            As for :meth:`from_bytes`.
+
+        Raises
+        ------
+        SnapshotMismatch
+            As there; or a prediction that is kept is in none of the batches.
+        """
+        head, arrays = saved.opened(state.memory)
         with saved.refused():
             self = cls(
-                saved.corrector(head.start, classes, settings),
+                saved.corrector(state.start, classes, settings),
                 recent_mb=head.recent_mb if recent_mb is None else recent_mb,
                 ask=head.ask if ask == "as before" else ask,
                 label_wait=head.label_wait,
             )
+            stored: dict[Lane, Kind] = {}
             for number, one in enumerate(head.lanes):
-                self._restore(one, number, arrays, classes, settings)
+                data = state.correctors[one.lane]
+                lane, of = self._restored(one, number, data, arrays, classes, settings)
+                stored[lane] = of
             for held in head.held:
                 self._like.label(held.label, held.id)
                 self._held.add(held)
-        if self._lanes:
-            self._start = None
-        self._order = OrderedDict(sorted(self._order.items()))
-        kept = sum(len(lane.recent) for lane in self._lanes.values())
-        with saved.refused():
-            saved.require(
-                len(self._order) == kept and max(self._order, default=-1) < head.number,
-                "the numbers of recent predictions",
-            )
-        self._number, self._changed = head.number, head.changed
-        self._clock = -math.inf if head.clock is None else head.clock
+            if self._lanes:
+                self._start = None
+            for id, named, held_ in head.lone:
+                _check_id(id)
+                self._like.label(held_, id)
+                self._lone[id, named] = held_
+            self._number, self._changed = head.number, head.changed
+            self._clock = -math.inf if head.clock is None else head.clock
+            self._recall(head, sent, stored)
         self._forget()
         return self
 
-    def _restore(
+    def _restored(
         self,
         head: saved.LaneHead,
         k: int,
+        data: bytes,
         arrays: dict[str, NDArray[Any]],
         classes: int | Iterable[Hashable] | None,
         settings: dict[str, Any],
-    ) -> None:
-        stored = kind_of(saved.corrector(head.corrector))
+    ) -> tuple[Lane, Kind]:
+        """A lane of a state, which has no recent predictions yet, and its kind as it was stored."""
+        stored = kind_of(saved.corrector(data))
         saved.require(stored.classes == self.classes, "the classes of a model")
-        kind = kind_of(saved.corrector(head.corrector, classes, settings))
+        kind = kind_of(saved.corrector(data, classes, settings))
         saved.require(type(kind) is type(self._like), "a model of another kind")
         lane = Lane(head.lane, kind, None)
         if self._ask is not None:
             lane.asks = LabelRequests(self._ask)
             if head.asks is not None:
                 lane.asks = lane.asks.resumed(head.asks)
-            lane.requests = dict(head.requests)
-        for number, one in saved.recents(head, k, arrays, kind, stored, len(kind.columns)):
-            _check_id(one.id)
-            one.size = size_of(one.id, kind.width, one.columns)  # type: ignore[arg-type]
-            lane.recent[one.id] = one  # type: ignore[index]
-            self._order[number] = lane, one
-            self._size += one.size
-        saved.require(None not in lane.recent, "a prediction without an id")
-        saved.require(len(lane.recent) == len(head.ids), "two predictions of an id")
-        saved.require(
-            lane.requests.keys() <= lane.recent.keys(), "a request without its prediction"
-        )
         lane.pending = saved.pending(head, kind)
         lane.judged = kind.load_judged(arrays[f"raw.{k}"], arrays[f"sent.{k}"], head.alarm)
         saved.require(lane.name not in self._lanes, "two models of a name")
         self._lanes[lane.name] = lane
+        return lane, stored
+
+    def _recall(
+        self, head: saved.Head, sent: Iterable[SentBatch], stored: dict[Lane, Kind]
+    ) -> None:
+        """Keep the recent predictions of a state again."""
+        last = -1
+        marks = zip(head.flags, head.known, strict=True)
+        for batch in sent:
+            numbers = batch.numbers.tolist()
+            saved.require(not numbers or last < numbers[0], "the order of sent batches")
+            last = max(last, *numbers, -1)
+            if last < head.oldest:
+                continue
+            saved.require(last < head.number, "sent batches behind the state")
+            self._require_fits(batch)
+            lanes = [self._lanes[one.name] for one in batch.lanes]
+            blobs = [
+                iter(lane.kind.load_blobs(one.rows, stored[lane]))
+                for lane, one in zip(lanes, batch.lanes, strict=True)
+            ]
+            names = self.segments
+            texts = [batch.columns.get(name) for name in names]
+            for i, (id, number, k) in enumerate(
+                zip(batch.ids, numbers, batch.of.tolist(), strict=True)
+            ):
+                lane, blob = lanes[k], next(blobs[k])
+                if id is None or number < head.oldest:
+                    continue
+                _check_id(id)
+                flags, known = next(marks, (-1, None))
+                given = None
+                if batch.columns:
+                    given = tuple([None if one is None else one[i] for one in texts])
+                entry = Recent(
+                    id, number, size_of(id, lane.kind.width, given), given, -1, blob,
+                    known=lane.kind.load_known(known), **saved.told_by(flags),
+                )  # fmt: skip
+                if lane.recent.pop(id, None) is not None:
+                    lane.requests.pop(id, None)
+                lane.recent[id] = entry
+                if entry.asked is not None and known is None and self._ask is not None:
+                    lane.requests[id] = entry.asked
+                self._order.append((lane, entry))
+                self._size += entry.size
+        saved.require(next(marks, None) is None, "sent batches of recent predictions are missing")
 
     # ---- to look inside
 
@@ -718,8 +912,14 @@ class Learner:
     @property
     @one_at_a_time
     def waiting(self) -> int:
-        """Predictions that are kept."""
-        return len(self._order)
+        """Predictions that a label finds."""
+        return sum(len(lane.recent) for lane in self._lanes.values())
+
+    @property
+    @one_at_a_time
+    def oldest(self) -> int:
+        """The number of the oldest prediction that is kept; of the next one where none is."""
+        return self._order[0][1].number if self._order else self._number
 
     @property
     @one_at_a_time
@@ -740,6 +940,13 @@ class _Taken(msgspec.Struct, gc=False):
     y: Any
     row: bytes | None
     given: Given | None
+
+
+class _Events(NamedTuple):
+    """What came since it was last taken."""
+
+    rows: list[tuple[Lane, Recent, float]]
+    labels: list[LateLabel]
 
 
 def _check_id(id: Any) -> None:

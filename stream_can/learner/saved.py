@@ -4,22 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
-from stream_can.learner.kinds import Given, Kind, Reason, Recent
-from stream_can.learner.lane import TOGETHER, Lane
+from stream_can.learner.kinds import Kind, Reason, Recent
+from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
 from stream_can.multilabel import MultiLabelCorrector
 
-__all__ = ["Head", "LaneHead", "corrector", "opened", "pending", "recents", "refused", "require"]
+__all__ = [
+    "Head", "LaneHead", "State", "corrector", "flags_of", "joined", "memory", "opened", "parts",
+    "pending", "refused", "require", "told_by",
+]  # fmt: skip
+
+
+class State(NamedTuple):
+    """A learner but for the rows of its recent predictions."""
+
+    start: bytes
+    """Snapshot of what every model begins with."""
+    correctors: dict[Name, bytes]
+    """Snapshots of those there are."""
+    memory: bytes
+    """What else it knows."""
+
 
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
@@ -29,59 +43,93 @@ class LaneHead(msgspec.Struct):
     """What is said of a model and version beside its arrays."""
 
     lane: tuple[str | None, str | None]
-    corrector: bytes
     asks: bytes | None
     alarm: bytes | None
-    ids: list[Any]
-    columns: list[Given | None] | None
-    known: list[Any]
-    """Of each recent prediction its label."""
-    requests: list[tuple[Any, Reason]]
     pending: list[tuple[bytes, Any]]
 
 
 class Head(msgspec.Struct):
-    """What a snapshot says beside its arrays."""
+    """What the memory of a learner says beside its arrays."""
 
-    learner: Literal[1]
-    start: bytes
+    memory: Literal[1]
     recent_mb: float
     ask: float | None
     label_wait: float
     clock: Finite | None
     number: Count
+    """Of the next row."""
+    oldest: Count
+    """From which row on those that have an id are kept."""
     lanes: list[LaneHead]
+    flags: bytes
+    """Of each of these, see :func:`flags_of`."""
+    known: list[Any]
+    """Of each of these its label."""
     held: list[Held]
+    lone: list[tuple[Any, tuple[str | None, str | None] | None, Any]]
+    """Labels that came without their prediction."""
     changed: Count
 
 
-def written(head: Head, lanes: Iterable[Lane]) -> bytes:
-    """All of it, versioned and checksummed."""
+class _Whole(msgspec.Struct):
+    """A learner in one piece."""
+
+    learner: Literal[2]
+    start: bytes
+    correctors: list[tuple[tuple[str | None, str | None], bytes]]
+    memory: bytes
+    recent: bytes
+
+
+REASONS: tuple[Reason | None, ...] = None, "random", "margin"
+
+
+def flags_of(entries: Iterable[Recent]) -> bytes:
+    """A byte for each prediction: 4 where its label was not asked for because of its row, and 1 or
+    2 for why it was."""
+    return bytes([4 * entry.fair + REASONS.index(entry.asked) for entry in entries])
+
+
+def told_by(flags: int) -> dict[str, Any]:
+    """What a byte of :func:`flags_of` says."""
+    require(0 <= flags < 8 and flags & 3 < len(REASONS), "the marks of recent predictions")
+    return {"asked": REASONS[flags & 3], "fair": flags >= 4}
+
+
+def memory(head: Head, lanes: Iterable[Lane]) -> bytes:
+    """What a learner knows beside its correctors, versioned and checksummed."""
     arrays = {}
     for k, lane in enumerate(lanes):
-        recent, kind = list(lane.recent.values()), lane.kind
-        data = np.frombuffer(b"".join([one.blob for one in recent]), "<f4")
-        arrays[f"recent.{k}"] = data.reshape(len(recent), kind.width // 4)
-        numbers = [(one.number, one.fair) for one in recent]
-        arrays[f"numbers.{k}"] = np.array(numbers, np.int64).reshape(-1, 2)
         alarm = lane.judged.alarm
         head.lanes.append(
             LaneHead(
-                lane.name, kind.corrector.to_bytes(),
+                lane.name,
                 None if lane.asks is None else lane.asks.to_bytes(),
-                None if alarm is None else alarm.to_bytes(), list(lane.recent),
-                [one.columns for one in recent] if kind.columns else None,
-                [one.known for one in recent], list(lane.requests.items()), lane.pending,
+                None if alarm is None else alarm.to_bytes(),
+                lane.pending,
             )
-        )  # fmt: skip
+        )
         arrays[f"raw.{k}"] = lane.judged.raw.sums()
         arrays[f"sent.{k}"] = lane.judged.sent.sums()
     return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
 
 
 def opened(data: bytes) -> tuple[Head, dict[str, NDArray[Any]]]:
-    """What :func:`written` wrote; SnapshotMismatch where it did not."""
-    return snapshot.of_kind(data, "learner", "learner", Head)
+    """What :func:`memory` wrote; SnapshotMismatch where it did not."""
+    return snapshot.of_kind(data, "memory", "memory of a learner", Head)
+
+
+def joined(state: State, recent: bytes) -> bytes:
+    """A state and its sent batch in one piece."""
+    correctors = list(state.correctors.items())
+    head = _Whole(2, state.start, correctors, state.memory, recent)
+    return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
+
+
+def parts(data: bytes) -> tuple[State, bytes]:
+    """What :func:`joined` wrote; SnapshotMismatch where it did not."""
+    head, _ = snapshot.of_kind(data, "learner", "learner", _Whole)
+    return State(head.start, dict(head.correctors), head.memory), head.recent
 
 
 @contextmanager
@@ -111,29 +159,6 @@ def corrector(
     if snapshot.is_of_kind(data, "multilabel"):
         return MultiLabelCorrector.from_bytes(data, classes, **more)
     return Corrector.from_bytes(data, classes, **more)
-
-
-def recents(
-    head: LaneHead,
-    k: int,
-    arrays: Mapping[str, NDArray[Any]],
-    kind: Kind,
-    stored: Kind,
-    columns: int,
-) -> Iterator[tuple[int, Recent]]:
-    """The recent predictions of a model by their running numbers, which ascend; ValueError where
-    they are none."""
-    n = len(head.ids)
-    data, numbers = arrays[f"recent.{k}"], arrays[f"numbers.{k}"]
-    require(numbers.dtype == np.int64 and numbers.shape == (n, 2), "numbers")
-    require((np.diff(numbers[:, 0], prepend=-1) > 0).all(), "their order")
-    require(len(data) == n, "recent predictions")
-    blobs, given = kind.load_blobs(data, stored), head.columns or [None] * n
-    for id, texts, known, blob, (number, fair) in zip(
-        head.ids, given, head.known, blobs, numbers.tolist(), strict=True
-    ):
-        require(texts is None or len(texts) == columns, "columns")
-        yield number, Recent(id, number, 0, texts, -1, blob, bool(fair), kind.load_known(known))
 
 
 def pending(head: LaneHead, kind: Kind) -> list[tuple[bytes, Any]]:

@@ -21,6 +21,7 @@ class Plain:
 
     def __init__(self, wait=0.0):
         self.correctors, self.recent, self.held, self.wait = {}, {}, [], wait
+        self.lone = {}
         self.clock, self.changed = float("-inf"), 0
         self.raw, self.sent = LabelScores(3), LabelScores(3)
 
@@ -34,8 +35,14 @@ class Plain:
             self.correctors[lane] = best.successor() if best else MultiLabelCorrector(LABELS)
         return self.correctors[lane]
 
-    def alone(self, y):
-        if self.correctors.keys() <= {(None, None)}:
+    def alone(self, id, lane, y):
+        if id is not None:
+            known = self.lone.get((id, lane), np.full(3, -1))
+            self.changed += bool(((known >= 0) & (y >= 0) & (known != y)).any())
+            y = np.where(known < 0, y, -1)
+            if (y >= 0).any():
+                self.lone[id, lane] = np.where(known < 0, y, known)
+        if lane is None and self.correctors.keys() <= {(None, None)}:
             self.corrector((None, None)).learn_one(None, y)
 
     def correct(self, id, p, lane, time):
@@ -44,8 +51,7 @@ class Plain:
             while due := [one for one in self.held if one[3] < self.clock - self.wait]:
                 first = min(due, key=lambda one: one[3])
                 self.held.remove(first)
-                if first[1] is None:
-                    self.alone(first[2])
+                self.alone(*first[:3])
         t = self.corrector(lane).threshold
         row, receipt = self.corrector(lane).process_one(p, receipt=True)
         self.said = {LABELS[k] for k in range(3) if row[k] >= t}
@@ -73,13 +79,15 @@ class Plain:
         found = [key for key in self.recent if key[1] == id and lane in (None, key[0])]
         if found:
             return "learned" if any([self.teach(*key, y) for key in found]) else "repeated"
+        if (id, lane) in self.lone and not ((self.lone[id, lane] < 0) & (y >= 0)).any():
+            self.alone(id, lane, y)
+            return "repeated"
+        if any((one[0], one[1]) == (id, lane) for one in self.held):
+            return "repeated"
         if self.wait and time is not None and id is not None:
-            if any((one[0], one[1]) == (id, lane) for one in self.held):
-                return "repeated"
             self.held.append((id, lane, y, time))
             return "held"
-        if lane is None:
-            self.alone(y)
+        self.alone(id, lane, y)
         return "unknown"
 
 

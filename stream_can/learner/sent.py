@@ -1,0 +1,191 @@
+"""Sent batches: predictions as they came and as they were sent, in bytes for whoever learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can import snapshot
+from stream_can.errors import SnapshotMismatch
+from stream_can.learner.kinds import Given
+from stream_can.learner.lane import Name
+from stream_can.learner.late import LateLabel
+
+__all__ = ["Events", "SentBatch", "SentLane", "read_labels", "read_sent", "write_labels"]
+
+
+class SentLane(NamedTuple):
+    """What a batch has of one model and version."""
+
+    name: Name
+    classes: tuple[Any, ...]
+    rows: NDArray[np.float32]
+    """Of each row, as bytes one behind the other: the m numbers of float64 that came, the m of
+    float64 that were sent, and the receipt, of float32; shape (n, bytes / 4)."""
+
+    @property
+    def raw(self) -> NDArray[np.float64]:
+        """The rows as they came, shape (n, m)."""
+        return self._float64(0)
+
+    @property
+    def sent(self) -> NDArray[np.float64]:
+        """The rows as they were sent, shape (n, m)."""
+        return self._float64(2 * len(self.classes))
+
+    @property
+    def receipts(self) -> NDArray[np.float32]:
+        """The receipts, shape (n, numbers of a receipt)."""
+        return self.rows[:, 4 * len(self.classes) :]
+
+    def _float64(self, at: int) -> NDArray[np.float64]:
+        return np.ascontiguousarray(self.rows[:, at : at + 2 * len(self.classes)]).view(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class SentBatch:
+    """Predictions, in the order in which they were corrected."""
+
+    ids: list[Any]
+    """None where no label can name it."""
+    numbers: NDArray[np.int64]
+    """Running numbers of the rows, ascending, shape (n,)."""
+    times: NDArray[np.float64]
+    """When each was made, in seconds; NaN where that was not said."""
+    lanes: list[SentLane]
+    """The models and versions that they are of."""
+    of: NDArray[np.int32]
+    """Which of these each row is of, shape (n,)."""
+    columns: dict[str, list[str | None]]
+    """What the rows give of the declared columns."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to_bytes(self) -> bytes:
+        """The batch, versioned and checksummed; `read_sent` reads it."""
+        arrays: dict[str, NDArray[Any]] = {"numbers": self.numbers, "times": self.times}
+        if len(self.lanes) > 1:
+            arrays["of"] = self.of
+        for k, lane in enumerate(self.lanes):
+            arrays[f"rows.{k}"] = lane.rows
+        texts: dict[str, list[str]] = {}
+        for name, values in self.columns.items():
+            places: dict[str | None, int] = {None: -1}
+            places |= {text: i for i, text in enumerate(dict.fromkeys(values) - {None: 0}.keys())}
+            arrays[f"column.{name}"] = np.array([places[text] for text in values], np.int32)
+            del places[None]
+            texts[name] = list(places)  # type: ignore[arg-type]
+        head = _Head(1, self.ids, [(one.name, list(one.classes)) for one in self.lanes], texts)
+        return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
+
+
+class _Head(msgspec.Struct):
+    """What the bytes of a batch say beside its arrays."""
+
+    sent: Literal[1]
+    ids: list[Any]
+    lanes: list[tuple[Name, list[Any]]]
+    texts: dict[str, list[str]]
+
+
+class Events(NamedTuple):
+    """What a learner was given: predictions, and the labels that came between them."""
+
+    sent: SentBatch
+    labels: list[LateLabel]
+    """In the order in which they came; each says before which of the rows."""
+
+
+def read_sent(data: bytes) -> SentBatch:
+    """The batch that :meth:`SentBatch.to_bytes` wrote.
+
+    Raises
+    ------
+    SnapshotMismatch
+        The bytes are truncated, corrupt, of another version or of something else.
+    """
+    head, arrays = snapshot.of_kind(data, "sent", "sent batch", _Head)
+    n = len(head.ids)
+    try:
+        numbers, times = arrays["numbers"], arrays["times"]
+        _require(numbers.dtype == np.int64 and numbers.shape == (n,), "numbers")
+        _require((np.diff(numbers) > 0).all() and (numbers[:1] >= 0).all(), "the order of rows")
+        _require(times.dtype == np.float64 and times.shape == (n,), "times")
+        _require(not np.isinf(times).any(), "times")
+        of = arrays["of"] if len(head.lanes) > 1 else np.zeros(n, np.int32)
+        _require(of.dtype == np.int32 and of.shape == (n,), "models")
+        _require(len(head.lanes) > 0 or n == 0, "models")
+        lanes = []
+        counts = np.bincount(of, minlength=len(head.lanes))  # refuses numbers below 0
+        _require(len(counts) == len(head.lanes), "models")
+        for k, (lane, classes) in enumerate(head.lanes):
+            rows = arrays[f"rows.{k}"]
+            _require(rows.dtype == np.float32 and rows.ndim == 2, "rows")
+            _require(len(rows) == counts[k] and rows.shape[1] >= 4 * len(classes), "rows")
+            lanes.append(SentLane(lane, tuple(classes), rows))
+        columns: dict[str, list[str | None]] = {}
+        for name, texts in head.texts.items():
+            places = arrays[f"column.{name}"]
+            _require(places.dtype == np.int32 and places.shape == (n,), "columns")
+            _require(((places >= -1) & (places < len(texts))).all(), "columns")
+            values: list[str | None] = [*texts, None]
+            columns[name] = [values[i] for i in places.tolist()]
+    except (KeyError, TypeError, ValueError) as error:
+        raise SnapshotMismatch(f"snapshot: of sent predictions: {error}") from None
+    return SentBatch(head.ids, numbers, times, lanes, of, columns)
+
+
+def _require(fits: Any, what: str) -> None:
+    if not fits:
+        raise ValueError(what)
+
+
+def columns_of(names: Sequence[str], given: Sequence[Given | None]) -> dict[str, list[str | None]]:
+    """What rows give of the declared columns; nothing where none gives any."""
+    if all(one is None for one in given):
+        return {}
+    return {
+        name: [None if one is None else one[k] for one in given] for k, name in enumerate(names)
+    }
+
+
+class _Labels(msgspec.Struct):
+    """What the bytes of labels say."""
+
+    labels: list[LateLabel]
+
+
+def write_labels(labels: Sequence[LateLabel]) -> bytes:
+    """Labels as bytes, checksummed; `read_labels` reads them."""
+    told = []
+    for one in labels:
+        label, row = one.label, one.row
+        if isinstance(label, np.ndarray):
+            label = label.astype(np.int8).tobytes()
+        if row is not None:
+            row = np.asarray(row, "<f8").tobytes()
+        told.append(msgspec.structs.replace(one, label=label, row=row))
+    return snapshot.encode(msgspec.to_builtins(_Labels(told), builtin_types=(bytes,)), {})
+
+
+def read_labels(data: bytes) -> list[LateLabel]:
+    """The labels that :func:`write_labels` wrote.
+
+    Raises
+    ------
+    SnapshotMismatch
+        As of `read_sent`.
+    """
+    head, _ = snapshot.of_kind(data, "labels", "labels", _Labels)
+    for one in head.labels:
+        if one.row is not None:
+            if not isinstance(one.row, bytes) or len(one.row) % 8:
+                raise SnapshotMismatch("snapshot: of labels: a row")
+            one.row = np.frombuffer(one.row, "<f8")
+    return head.labels
