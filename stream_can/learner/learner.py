@@ -547,9 +547,10 @@ class Learner:
     # ---- what came
 
     @one_at_a_time
-    def keep_events(self) -> None:
-        """Keep from here on what comes, until :meth:`take_events` is called."""
+    def keep_events(self) -> SentBatch:
+        """Keep from here on what comes, for :meth:`take_events`; the recent predictions so far."""
         self._events = _Events([], [])
+        return self._recent()
 
     @one_at_a_time
     def take_events(self) -> Events:
@@ -585,6 +586,9 @@ class Learner:
                 lanes=[names[k] for k in batch.of.tolist()],
                 times=[None if math.isnan(one) else one for one in batch.times.tolist()],
             )  # fmt: skip
+
+    def _recent(self) -> SentBatch:
+        return self._batch_of([(lane, entry, math.nan) for lane, entry in self._order])
 
     def _batch_of(self, rows: Sequence[tuple[Lane, Recent, float]]) -> SentBatch:
         blobs: dict[Lane, list[bytes]] = {}
@@ -631,8 +635,7 @@ class Learner:
     def to_bytes(self) -> bytes:
         """Correctors, predictions that wait, scores, requests and held labels, versioned and
         checksummed."""
-        recent = self._batch_of([(lane, entry, math.nan) for lane, entry in self._order])
-        return saved.joined(self.state(), recent.to_bytes())
+        return saved.joined(self.state(), self._recent().to_bytes())
 
     @one_at_a_time
     def state(self, *, without: Collection[Name] = ()) -> State:
