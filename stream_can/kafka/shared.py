@@ -21,7 +21,6 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.messages.naming import LaneName
 from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.terms import Terms
-from stream_can.stream.writers import StoredWriters, Writers
 from stream_can.trust.sets import PredictionSets
 
 __all__ = [
@@ -73,8 +72,6 @@ class SharedHead(msgspec.Struct, omit_defaults=True):
     times: list[int] = []
     terms: Terms | None = None
     """Of the log."""
-    writers: StoredWriters | None = None
-    """Where some write without transactions."""
     sets: bytes | None = None
     """Prediction sets, where outputs have them."""
 
@@ -113,9 +110,8 @@ def pack(replica: Replica, at: Mapping[LaneName, int] = MappingProxyType({})) ->
         StoredLane(*name, one.begun, one.last, one.after, one.labels, at[name])
         for name, one in replica.lanes.items()
     ]
-    writers = replica.writers.dump() if replica.writers else None
     says = SharedHead(
-        FORMAT, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said, writers,
+        FORMAT, replica.offset, corrector.to_bytes(), lanes, list(replica.times), said,
         _stored(replica.sets()),
     )  # fmt: skip
     return snapshot.encode(msgspec.to_builtins(says), {})
@@ -190,9 +186,8 @@ def unpack(
         sets = _restored(of.sets)
         lanes[one.name] = Begun(corrector, one.begun, one.last, one.after, one.labels, sets)
     base = Corrector.from_bytes(says.corrector)
-    writers = Writers(says.writers)
     sets = _restored(says.sets)
-    return Replica(base, says.folded_to, says.terms, lanes, says.times, writers, sets)
+    return Replica(base, says.folded_to, says.terms, lanes, says.times, sets)
 
 
 def stored(readers: Readers, state: str, partition: int, data: bytes) -> Replica:

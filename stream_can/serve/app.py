@@ -32,7 +32,14 @@ from stream_can.method.state import FEW_ROWS
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
 from stream_can.serve.protocol import Bounded
-from stream_can.serve.service import MOST_MESSAGES, Corrected, Refused, Service, Unavailable
+from stream_can.serve.service import (
+    MOST_MESSAGES,
+    STATUSES,
+    Corrected,
+    Refused,
+    Service,
+    Unavailable,
+)
 from stream_can.version import __version__
 
 __all__ = ["LARGEST_BODY", "App"]
@@ -169,7 +176,7 @@ class App:
             body = await self._body(method, headers, receive)
             found, _ = messages_in(body, headers.get(b"content-type", b""))
             statuses = await self.service.labels(found)
-            counts = {name: statuses.count(name) for name in self.service.statuses}
+            counts = {name: statuses.count(name) for name in STATUSES}
             return Answer(200, _write({**counts, "statuses": statuses}))
         if path.startswith("/v2"):
             # Split before it is decoded: a name may hold a slash, or a percent sign.

@@ -4,9 +4,6 @@ What was learned is a log of entries and, from time to time, its fold: as the le
 state topic of ``stream-can run``, and of the same bytes. Beside it lie the predictions that wait
 for their labels. Everything that one commit adds is there, or nothing of it.
 
-Where several servers learn together their log is in Kafka; the file has its fold, and in the place
-of entries those that are on their way there.
-
 While a server runs, and after it was killed, what came last lies in ``FILE-wal``. So that nobody
 loses it without a word, the header of the file says whether it needs that one: `OPEN` is written
 before the first change and taken back once the file is all there is.
@@ -18,7 +15,6 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-import uuid
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice, takewhile
@@ -46,7 +42,6 @@ TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE learned (offset INTEGER PRIMARY KEY, time INTEGER, entry BLOB);
 CREATE TABLE folded (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID;
-CREATE TABLE outbox (number INTEGER PRIMARY KEY, entry BLOB);
 CREATE TABLE commits (
     number INTEGER PRIMARY KEY, last INTEGER, positions BLOB, kept BLOB, unknown BLOB
 );
@@ -88,29 +83,6 @@ class Kept(msgspec.Struct, array_like=True, gc=False):
     """What its prediction set was made with, where it has one."""
 
 
-class Away(NamedTuple):
-    """What a commit says of a log that is not in the file."""
-
-    sends: list[tuple[int, bytes]]
-    """Entries that are to go there, by their numbers."""
-    seen: int
-    """Those up to this number are there."""
-    labels_from: int
-    """The offset at which to read on in the topic of labels."""
-
-
-class Shared(NamedTuple):
-    """What a file holds of a log that is not in it."""
-
-    writer: bytes
-    """Our name there."""
-    next: int
-    """The number of our next entry."""
-    sends: list[tuple[int, bytes]]
-    labels_from: int | None
-    """None where nothing was read yet."""
-
-
 class Commit(NamedTuple):
     """What is added at once."""
 
@@ -122,8 +94,6 @@ class Commit(NamedTuple):
     """Ids of labels that had none."""
     forget: int = 0
     """No prediction below this offset is kept any more."""
-    away: Away | None = None
-    """Where several learn together."""
 
 
 class Stored(NamedTuple):
@@ -134,8 +104,6 @@ class Stored(NamedTuple):
     """None where it is new."""
     kept: list[Kept]
     unknown: list[bytes]
-    shared: Shared | None = None
-    """Where several learn together."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -151,8 +119,6 @@ class Journal:
     ----------
     path
         Where it is; made where it is not.
-    log
-        The log in which it learns with others; None where it learns alone.
 
     Raises
     ------
@@ -161,8 +127,8 @@ class Journal:
         written.
     """
 
-    def __init__(self, path: str | os.PathLike[str], log: str | None = None) -> None:
-        self.path, self.log = Path(path), log
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
         self._made_of: dict[LaneName, int] = {}
         self._number = 0
         self._holding: deque[tuple[int, int]] = deque()
@@ -248,9 +214,6 @@ class Journal:
             for statement in filter(str.strip, TABLES.split(";")):
                 run(statement)
             run("INSERT INTO about VALUES ('format', ?), ('release', ?)", (FORMAT, __version__))
-            if self.log is not None:
-                run("INSERT INTO about VALUES ('log', ?)", (self.log,))
-                self._name_writer()
         run("UPDATE about SET value = ? WHERE name = 'release'", (__version__,))
         run("COMMIT")
 
@@ -269,42 +232,10 @@ class Journal:
                 f" {about.get('release')}; {__version__} reads format {FORMAT}: upgrade, or name"
                 " another file"
             )
-        if about.get("log") != self.log:
-            theirs, ours = (
-                "alone" if one is None else f"in the log {one!r}"
-                for one in (about.get("log"), self.log)
-            )
-            raise StateError(
-                f"state {self.path}: of a server that learns {theirs}, and this one learns {ours};"
-                " name another file, which begins anew"
-            )
         (said,) = run("PRAGMA quick_check(1)").fetchone()
         if said != "ok":
             raise sqlite3.DatabaseError(said)
         return True
-
-    def _name_writer(self) -> None:
-        """Take a name in the log that nobody has."""
-        run = self._db.execute
-        run("INSERT OR REPLACE INTO about VALUES ('writer', ?)", (uuid.uuid4().bytes,))
-        run("INSERT OR REPLACE INTO about VALUES ('next', 0)")
-
-    def rename(self) -> Shared:
-        """Take another name in the log, where the one we had is forgotten there."""
-        with self.explained():
-            self._db.execute("BEGIN IMMEDIATE")
-            self._name_writer()
-            self._db.execute("UPDATE outbox SET number = number - (SELECT min(number) FROM outbox)")
-            self._db.execute(
-                "UPDATE about SET value = (SELECT count(*) FROM outbox) WHERE name = 'next'"
-            )
-            self._db.execute("COMMIT")
-            return self._read_shared()
-
-    def _read_shared(self) -> Shared:
-        about = dict(self._db.execute("SELECT name, value FROM about"))
-        sends = self._db.execute("SELECT number, entry FROM outbox ORDER BY number").fetchall()
-        return Shared(about["writer"], about["next"], sends, about.get("labels_from"))
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
@@ -368,8 +299,7 @@ class Journal:
                 positions = found or positions
                 kept += _read_kept(blobs[0])
                 unknown += _read_unknown(blobs[1])
-            away = None if self.log is None else self._read_shared()
-        return Stored(replica, positions, kept, unknown, away)
+        return Stored(replica, positions, kept, unknown)
 
     def write(self, commit: Commit, *, sync: bool = True) -> None:
         """Add a commit; it is on the disk when this returns, or with ``sync`` False soon.
@@ -392,8 +322,6 @@ class Journal:
                 "INSERT INTO commits VALUES (?, ?, ?, ?, ?)",
                 (number, last, commit.positions, _encode(commit.kept), _encode(commit.unknown)),
             )
-            if commit.away is not None:
-                self._write_away(commit.away)
             # A few with each commit: all at once would hold up the labels of a second.
             done = list(
                 islice(takewhile(lambda one: one[1] < commit.forget, self._holding), MOST_FORGOTTEN)
@@ -409,14 +337,6 @@ class Journal:
             self._holding.popleft()
         if commit.kept:
             self._holding.append((number, last))
-
-    def _write_away(self, away: Away) -> None:
-        run = self._db.execute
-        self._db.executemany("INSERT INTO outbox VALUES (?, ?)", away.sends)
-        run("DELETE FROM outbox WHERE number <= ?", (away.seen,))
-        if away.sends:
-            run("UPDATE about SET value = ? WHERE name = 'next'", (away.sends[-1][0] + 1,))
-        run("INSERT OR REPLACE INTO about VALUES ('labels_from', ?)", (away.labels_from,))
 
     def fold(self, replica: Replica) -> None:
         """Put the fold of the log in the place of its entries.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stream_can.messages.codecs.codec import SET
+from stream_can.serve.service import STATUSES, Service
 from stream_can.serve.settings import ServeSettings
 from stream_can.version import __version__
-
-if TYPE_CHECKING:
-    from stream_can.serve.service import Service
 
 __all__ = ["description"]
 
@@ -43,7 +41,7 @@ def description(service: Service) -> dict[str, Any]:
         "schemas": {
             "Prediction": prediction,
             "Label": label,
-            "Labelled": _labelled(service.statuses),
+            "Labelled": _labelled(STATUSES),
             "Error": _object(["error"], error={"type": "string"}),
             "Inference": _inference(),
         }

@@ -16,7 +16,6 @@ from stream_can.app.labelling.server import LabellingServer
 from stream_can.app.logs import set_up_logging
 from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
-from stream_can.kafka.client.guards import ClientError
 from stream_can.serve.app import App
 from stream_can.serve.asking import Requests
 from stream_can.serve.journal import StateError
@@ -36,7 +35,7 @@ IDLE_SECONDS = 60
 EXIT_CODES = {0: "stopped by a signal",
               1: "a bug, with its traceback",
               2: "settings are wrong",
-              3: "refused: port, state file, brokers or a topic cannot be used"}  # fmt: skip
+              3: "refused: port or state file cannot be used"}  # fmt: skip
 """How ``stream-can serve`` exits, and why."""
 
 
@@ -69,7 +68,7 @@ def serve(settings: ServeSettings) -> int:
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         service = Service(settings)
-    except (StateError, ClientError, NewerEntry) as error:
+    except (StateError, NewerEntry) as error:
         return _fail(3, error)
     except (StreamCANError, ValueError) as error:
         return _fail(2, error)
@@ -80,7 +79,7 @@ def serve(settings: ServeSettings) -> int:
         return _fail(3, _no_port(settings, error))
     try:
         return asyncio.run(_run(service, found))
-    except (StateError, ClientError, NewerEntry, NoPort) as error:
+    except (StateError, NewerEntry, NoPort) as error:
         return _fail(3, error)
     except Exception:
         log.exception("this is a bug; nothing is lost that was acknowledged: start again")

@@ -24,11 +24,10 @@ from stream_can.app.labelling.requests import NotOpen, Pending
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
-from stream_can.kafka.client.guards import ClientError, DeniedError, NoRight
 from stream_can.kafka.start import Start
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
-from stream_can.messages.records import Output, Record, Result, place
+from stream_can.messages.records import Output, Record, Result
 from stream_can.method.state import rows_at_once
 from stream_can.serve.journal import (
     LOG,
@@ -40,7 +39,6 @@ from stream_can.serve.journal import (
     StateError,
 )
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
-from stream_can.serve.together import Together
 from stream_can.stream import entry
 from stream_can.stream.entry import entries
 from stream_can.stream.recent import Recent
@@ -49,7 +47,7 @@ from stream_can.stream.requests import RequestMessage
 from stream_can.stream.task import Task
 from stream_can.trust.sets import Ticket
 
-__all__ = ["MOST_MESSAGES", "Refused", "Service", "Status", "Unavailable"]
+__all__ = ["MOST_MESSAGES", "STATUSES", "Refused", "Service", "Status", "Unavailable"]
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +61,10 @@ MOST_SHOWN = 10
 """Messages of a request that its refusal names."""
 MOST_REQUESTS = 10_000
 """Open label requests that are kept; the oldest go first."""
-LOOK_SECONDS = 0.02
-"""Between two looks at what others have learned."""
 
 Status = str
-"""What became of a label: "learned", "repeated" or "unknown"; "taken" where several servers learn
-together, since another one may have its prediction."""
+"""What became of a label, one of `STATUSES`."""
+STATUSES: tuple[Status, ...] = ("learned", "repeated", "unknown")
 
 
 class Refused(StreamCANError):
@@ -105,10 +101,7 @@ class Service:
         self.settings = settings
         self.start = Start(settings)
         self.health = Health(settings.live_seconds)
-        together = bool(settings.bootstrap_servers)
-        self.others = Together(settings, self.start, self.health.beat) if together else None
-        """Where several learn together."""
-        self.journal = Journal(settings.state, settings.learned_topic if together else None)
+        self.journal = Journal(settings.state)
         try:
             with self.journal.explained():
                 self._restore()
@@ -145,9 +138,7 @@ class Service:
         stored, start = self.journal.read(), self.start
         self._task: Task | None = None
         self.replica: Replica = stored.replica
-        if self.others is not None and stored.shared is not None:
-            self.replica = self.others.open(self.replica, self.journal, stored.shared)
-        elif not self.replica.started:
+        if not self.replica.started:
             first = entry.start(start.snapshot, identity=start.identity, fleet=start.fleet)
             self._tell(first)
         self._require_ours()
@@ -161,10 +152,7 @@ class Service:
         self._keep(stored.kept)
         self.unknown |= dict.fromkeys(stored.unknown)
         self._written = self.task.next_prediction
-        if self.others is None:
-            self._tell_settings()
-        else:
-            self.others.begin(self.replica)
+        self._tell_settings()
 
     def _tell(self, data: bytes) -> None:
         """Write an entry alone, and fold it."""
@@ -294,11 +282,6 @@ class Service:
                 if not future.done():
                     future.set_result(corrected)
 
-    @property
-    def statuses(self) -> tuple[Status, ...]:
-        """What may become of a label."""
-        return ("learned", "repeated", "unknown") if self.others is None else ("taken",)
-
     async def labels(self, messages: Sequence[bytes]) -> list[Status]:
         """Take labels, or none of them, for good; what became of each.
 
@@ -307,10 +290,8 @@ class Service:
         Refused
             One of them cannot be read.
         Unavailable
-            The file cannot be written, or no broker answers.
+            The file cannot be written.
         """
-        if self.others is not None:
-            return await self._pass_on(self.others, messages)
         found = self.label(messages)
         await self.written()
         return found
@@ -403,75 +384,6 @@ class Service:
             raise Refused(_refusal(bad, len(records)))
         return result
 
-    # -- labels of several servers ---------------------------------------------------------------
-
-    async def _pass_on(self, others: Together, messages: Sequence[bytes]) -> list[Status]:
-        """Bring labels to all servers, of which one has their predictions."""
-        reads, found = self.task.lane.messages, []
-        for i, one in enumerate(messages):
-            try:
-                message, name = self._open_label(one)
-                if not self.task.lanes.named:  # of several, each has classes of its own
-                    reads.read_opened_label(message, None, ())
-            except StreamCANError as error:
-                raise Refused(_refusal([(i, error)], len(messages))) from None
-            found.append((name, one))
-        try:
-            await others.pass_on(found)
-        except DeniedError as error:
-            if isinstance(error, NoRight):
-                raise Unavailable(str(error)) from None
-            raise Refused(str(error)) from None
-        except ClientError as error:
-            raise Unavailable(f"{error}; send it again: it is learned once") from None
-        return ["taken"] * len(messages)
-
-    def _labels_came(self, others: Together, records: Sequence[Record]) -> None:
-        """Learn the labels whose predictions are here; the others wait for whoever has them."""
-        mine: list[Record] = []
-        held: list[Recent] = []
-        for record in records:
-            try:
-                if record.value is None:
-                    raise BadMessage("a tombstone")
-                message, name = self._open_label(record.value)
-                holders = self.task.lanes.holders(name, message)
-            except StreamCANError as error:
-                log.warning("%s: %s; left out", place(record), error)
-                continue
-            if holders:
-                if not all(of.labelled for of in holders):
-                    mine.append(record)
-                    held += holders
-            elif name not in self.unknown:  # else a label of that id waits, or was learned
-                self.unknown[name] = None
-                others.wait(record, name)
-        for name, untaught in others.waited(self.replica):
-            self._unknown.append(name)
-            if untaught is not None:
-                mine.append(untaught)
-        while len(self.unknown) > MOST_UNKNOWN:
-            self.unknown.popitem(last=False)
-        if mine:
-            self._learn(others, mine)
-        for of in held:
-            if of.labelled:
-                self.requests.pop(of.offset, None)
-        if records or mine:
-            self._write_soon()
-
-    def _learn(self, others: Together, labels: Sequence[Record]) -> None:
-        """Learn labels of the topic; those that cannot be read are left out."""
-        first = self.task.next_label
-        try:
-            self._handle(others.take(labels, first), first)
-        except Refused as error:
-            if len(labels) == 1:
-                log.warning("%s: %s; left out", place(labels[0]), error)
-                return
-            for one in labels:
-                self._learn(others, [one])
-
     # -- label requests --------------------------------------------------------------------------
 
     def _ask(self, offset: int, value: bytes) -> None:
@@ -540,18 +452,10 @@ class Service:
                     future.set_exception(Unavailable("the server stops; send it again"))
 
     async def _run(self, interval: float) -> None:
-        others = self.others
         while True:
-            if others is None or not others.behind:
-                with contextlib.suppress(TimeoutError):
-                    pause = 1.0 if others is None else LOOK_SECONDS
-                    await asyncio.wait_for(self._wake.wait(), pause)
-            else:
-                await asyncio.sleep(0)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), 1.0)
             self.health.beat()
-            if others is not None:
-                others.advance(self.task, self.replica)
-                self._labels_came(others, others.labels_came())
             if self._changed or self._waiting:
                 if not self._ends:
                     await asyncio.sleep(interval)
@@ -598,8 +502,6 @@ class Service:
         if self.trouble is not None:
             log.warning("state %s: written again", self.settings.state)
         self.trouble = self.health.waits_for = None
-        if self.others is not None and commit.away is not None:
-            self.others.send(commit.away)
         for record in commit.entries:
             left = self.replica.fold(record)
             if left is not None:
@@ -616,23 +518,13 @@ class Service:
         task, replica = self.task, self.replica
         now, end = _now(), (task.next_prediction, task.next_label)
         found: list[Record] = []
-        sends: list[tuple[int, bytes]] = []
-        others = self.others
-        # While no broker answers no labels come: what there is to learn of rows can wait.
-        parts, _ = ([], end) if others is not None and others.full else task.take_all()
+        parts, _ = task.take_all()
         for mark, part in parts:
             if mark is None and not part.teaches:
                 continue
-            if others is not None:
-                part.offsets = others.offsets(part.offsets)
-            written = entries(
-                part.corrector, replica.offset, [(0, part, end)], app=replica.terms.app, lane=mark,
-                writer=None if others is None else others.writer,
-            )  # fmt: skip
-            if others is not None:
-                sends += others.number(written)
-                continue
-            for data in written:
+            for data in entries(
+                part.corrector, replica.offset, [(0, part, end)], app=replica.terms.app, lane=mark
+            ):
                 offset = replica.offset + len(found)
                 found.append(Record(LOG, 0, offset, now, None, data))
         kept = [
@@ -646,8 +538,7 @@ class Service:
         kept.sort(key=lambda one: one.offset)
         unknown, self._unknown = self._unknown, []
         self._written, self._requests = task.next_prediction, {}
-        away = None if others is None else others.away(sends)
-        return Commit(found, task.positions(replica.offset), kept, unknown, task.oldest, away)
+        return Commit(found, task.positions(replica.offset), kept, unknown, task.oldest)
 
     async def _fold(self) -> None:
         """Make the file short: its log gives way to what it makes."""
@@ -662,9 +553,7 @@ class Service:
             log.warning("%s", error)
 
     def close(self) -> None:
-        """Let go of the file and the brokers, where nothing was taken."""
-        if self.others is not None:
-            self.others.close()
+        """Let go of the file, where nothing was taken."""
         self.journal.close()
 
     async def end(self, running: asyncio.Task[None]) -> None:
@@ -675,8 +564,6 @@ class Service:
         try:
             await running
         finally:
-            if self.others is not None:
-                self.others.close(self.replica)
             self._thread.shutdown()
             self.journal.close()
 

@@ -29,7 +29,6 @@ SHARED = (
     "model", "version", "only_listed_models", "max_lanes", "models",
     *SETTINGS,
     "ask", "recent_mb", "live_seconds", "log_format", "log_level",
-    "create_topics", "connect_seconds", "settings_generation", "client",
 )  # fmt: skip
 """Settings that mean what they mean to ``stream-can run``."""
 
@@ -40,9 +39,7 @@ class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=T
     secret_names: ClassVar[tuple[str, ...]] = ("token",)
     files: ClassVar[tuple[str, ...]] = ("classes_from_file", "state")
 
-    bootstrap_servers: Annotated[
-        list[str], Meta(description="brokers by which replicas learn together, host:port,...")
-    ] = msgspec.field(default_factory=list)
+    bootstrap_servers: list[str] = msgspec.field(default_factory=list)
     application_id: Annotated[
         str, Meta(description="its name, which /v2/models has too", min_length=1)
     ] = "stream_can"
@@ -68,13 +65,6 @@ class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=T
     commit_interval_ms: Annotated[
         int, Meta(description="write at least so often (20)", ge=1, le=10_000)
     ] = 20
-    label_wait: Annotated[
-        float,
-        Meta(
-            description="seconds that replicas wait for the one that has a label's prediction (60)",
-            gt=0,
-        ),
-    ] = 60.0
     label_port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)] | None,
         Meta(description="port on 127.0.0.1 of a page to give the labels that are asked for"),
@@ -84,7 +74,7 @@ class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=T
     def names(cls) -> tuple[str, ...]:
         """Of what can be told."""
         own = ("state", "http_port", "http_host", "token", "durable", "commit_interval_ms")
-        return (*own, "label_port", "bootstrap_servers", "label_wait", *SHARED)
+        return (*own, "label_port", *SHARED)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,11 +87,6 @@ class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=T
             raise ValueError("segments: expected fields of the messages, and no headers")
         if self.label_port is not None and self.ask is None:
             raise ValueError("label_port: needs ask, the share of labels to ask for")
-        for name in ("create_topics", "client", "settings_generation"):
-            if getattr(self, name) and not self.bootstrap_servers:
-                raise ValueError(
-                    f"{name}: needs bootstrap_servers, by which replicas learn together"
-                )
         if self.token is not None and (len(self.token) < 16 or not self.token.isascii()):
             raise ValueError("token: expected at least 16 characters of ASCII")
         if self.token is None and not self.local:
@@ -127,14 +112,8 @@ class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=T
 
     @property
     def own_topics(self) -> tuple[str, str]:
-        """The topic of what new replicas begin with, and that of dead letters, of which there are
-        none."""
+        """The topics that a worker would have."""
         return f"{self.application_id}-state", f"{self.application_id}-dead-letters"
-
-    @property
-    def labels_topic(self) -> str:
-        """The topic by which labels reach every replica."""
-        return f"{self.application_id}-labels"
 
 
 def load(

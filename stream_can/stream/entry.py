@@ -47,7 +47,6 @@ __all__ = [
     "entries",
     "fold",
     "keep",
-    "label_offsets",
     "read",
     "settings",
     "start",
@@ -164,9 +163,6 @@ class LogEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     """With each start and each change of settings in a log that has lanes."""
     sets: LogSets | None = None
     """Where outputs have prediction sets."""
-    writer: tuple[bytes, Position] | None = None
-    """Of a server's replica, its name and the number of the entry among its own, from 0 on; the
-    offsets of labels are then those of their topic. See :mod:`stream_can.stream.writers`."""
 
 
 class EntryFormat(msgspec.Struct):
@@ -181,7 +177,7 @@ class EntryFormat(msgspec.Struct):
 
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(LogEntry).decode
 _read_format = msgspec.msgpack.Decoder(EntryFormat).decode
-NEEDED = ("segments", "lane", "fleet", "writer", "sets")
+NEEDED = ("segments", "lane", "fleet", "sets")
 """Without these parts another one would fold something else."""
 KNOWN = {field.encode_name for field in msgspec.structs.fields(LogEntry)}
 
@@ -292,7 +288,6 @@ def entries(
     app: bytes | None = None,
     *,
     lane: LaneMark | None = None,
-    writer: tuple[bytes, int] | None = None,
 ) -> list[bytes]:
     """The entries of a transaction, of one lane where there are several.
 
@@ -308,8 +303,6 @@ def entries(
         The mark of the log's identity, where it has one.
     lane
         Which lane it is.
-    writer
-        Who writes without transactions, and the number of the first of them.
     """
     m, columns, size = len(corrector.classes), len(corrector.segments), limit
     miss = max((part.miss for _, part, _ in opened), default=0.0)
@@ -335,11 +328,9 @@ def entries(
         sets = packed_sets(miss, belief, told)
         written = _write(
             app, folded_to=folded_to, parts=parts, sums=_packed(sums), segments=segments, lane=lane,
-            writer=writer, sets=sets,
+            sets=sets,
         )  # fmt: skip
         found.append(written)
-        if writer is not None:
-            writer = writer[0], writer[1] + 1
         if lane is not None and lane.fresh is not None:
             lane = msgspec.structs.replace(lane, fresh=None)  # said once
     return found
@@ -450,27 +441,9 @@ def newer(release: str, what: str) -> NewerEntry:
     )
 
 
-def label_offsets(entry: LogEntry) -> list[int]:
-    """The offset of each label, in the order of the entry.
-
-    Raises
-    ------
-    BadEntry
-        They are none.
-    """
-    try:
-        found: list[int] = np.frombuffer(
-            b"".join(part.offsets for part in entry.parts), "<i8"
-        ).tolist()
-        return found
-    except ValueError as error:
-        raise BadEntry(f"an entry that does not fit: {error}") from None
-
-
 def fold(
     corrector: Corrector | None,
     entry: LogEntry,
-    counts: NDArray[np.bool_] | None = None,
     sets: PredictionSets | None = None,
 ) -> Corrector | None:
     """The corrector once it has learned an entry: the same object, changed, where there was one.
@@ -479,8 +452,6 @@ def fold(
     ----------
     corrector
         None before the log's start: until then nothing is learned.
-    counts
-        Which of the labels are learned; all, if not given.
     sets
         Learn too what the entry has for them.
 
@@ -503,12 +474,6 @@ def fold(
         of_sets: Opened | None = None
         if sets is not None and entry.sets is not None:
             of_sets = opened_sets(entry.sets, len(labels.ys))
-        if counts is not None:
-            if len(counts) != len(labels.ys):
-                raise ValueError(f"{len(labels.ys)} labels of {len(counts)} offsets")
-            labels = labels._replace(
-                ys=labels.ys[counts], rows=labels.rows[counts], known=labels.known[counts]
-            )
     except (StreamCANError, ValueError, TypeError) as error:
         raise BadEntry(f"an entry that does not fit: {error}") from None
     if sums is not None:
@@ -525,7 +490,7 @@ def fold(
             segments=segments,
         )
     if sets is not None and of_sets is not None:
-        learn(sets, of_sets, counts)
+        learn(sets, of_sets)
     return corrector
 
 

@@ -7,8 +7,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
@@ -17,7 +15,6 @@ from stream_can.messages.records import Source, place
 from stream_can.stream import entry
 from stream_can.stream.sets import sets_under
 from stream_can.stream.terms import Terms
-from stream_can.stream.writers import Writers
 from stream_can.trust.sets import PredictionSets
 from stream_can.version import __version__
 
@@ -76,8 +73,6 @@ class Replica:
         The lanes, that with the oldest last entry first.
     times
         When lanes have begun of late: timestamps of their first records, in milliseconds.
-    writers
-        What counts of those who write without transactions.
     sets
         Prediction sets of the one without a name, where the log says so.
     """
@@ -89,12 +84,9 @@ class Replica:
         terms: Terms | None = None,
         lanes: Mapping[LaneName, Begun] = MappingProxyType({}),
         times: Iterable[int] = (),
-        writers: Writers | None = None,
         sets: PredictionSets | None = None,
     ) -> None:
         self._corrector, self._sets = corrector, sets
-        self.writers = writers or Writers()
-        """Who writes without transactions, and which labels have been taught."""
         self.offset = offset
         """All entries below it are folded, and none from it on."""
         self.terms = terms or Terms.of(corrector)
@@ -216,8 +208,7 @@ class Replica:
                 if len(known.corrector.classes) < 2:
                     raise entry.BadEntry("it does not say which classes it has")
                 known = msgspec.structs.replace(known, begun=record.offset)
-            taught = self._labels_that_count(name, one)
-            entry.fold(known.corrector, one, taught, known.sets)
+            entry.fold(known.corrector, one, known.sets)
         except (entry.BadEntry, SnapshotMismatch) as error:
             if mark.begun >= 0:
                 raise
@@ -230,9 +221,7 @@ class Replica:
         self._lanes.pop(name, None)
         self._lanes[name] = known
         self._versions.setdefault(name.model, set()).add(name.version)
-        n = sum(len(part.offsets) // 8 for part in one.parts) if taught is None else taught.sum()
-        self._count(name, int(n))
-        self._settle(name, one)
+        self._count(name, sum(len(part.offsets) // 8 for part in one.parts))
         while len(self._lanes) > fleet.max_lanes:
             self._drop(next(iter(self._lanes)))
         return None
@@ -253,17 +242,6 @@ class Replica:
         if not self._versions[name.model]:
             del self._versions[name.model]
         self.dropped += 1
-        self.writers.forget(name)
-
-    # ---- writers without transactions
-
-    def _labels_that_count(self, name: LaneName, one: entry.LogEntry) -> NDArray[np.bool_] | None:
-        """Which labels of an entry have not taught their lane yet; None: all of them count."""
-        return None if one.writer is None else self.writers.counts(name, entry.label_offsets(one))
-
-    def _settle(self, name: LaneName, one: entry.LogEntry) -> None:
-        if one.writer is not None:
-            self.writers.settle(name, entry.label_offsets(one))
 
     @property
     def epoch(self) -> int:
@@ -292,10 +270,7 @@ class Replica:
         left = None
         try:
             one = entry.read(record.value, self.terms.app, self.terms.identity)
-            again = None if one.writer is None else self.writers.take(*one.writer)
-            if again is not None:
-                left = LeftOut(f"{place(record)}: {again}", False)
-            elif one.parts and one.folded_to < self.epoch:
+            if one.parts and one.folded_to < self.epoch:
                 left = LeftOut(f"{place(record)}: of before the log began anew", False)
             else:
                 left = self._learn(one, record)
@@ -316,15 +291,13 @@ class Replica:
         if one.lane is not None and self.started:
             return self._teach(one.lane, one, record)
         try:
-            taught = self._labels_that_count(UNNAMED, one)
-            corrector = entry.fold(self._corrector, one, taught, self._sets)
+            corrector = entry.fold(self._corrector, one, self._sets)
             after = terms.after(one, record, corrector)
             sets = None if corrector is None else sets_under(after.sets, corrector, self._sets)
         except entry.BadEntry as error:
             if one.app is None or one.release == __version__:
                 raise
             raise entry.newer(one.release, str(error)) from None
-        self._settle(UNNAMED, one)
         self._corrector, self.terms, self._sets = corrector, after, sets
         if self.terms.epoch != terms.epoch:
             self._lanes, self._versions, self.times = {}, {}, []

@@ -13,7 +13,6 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.corrector import Corrector
@@ -151,13 +150,13 @@ def opened_sets(one: LogSets, labels: int) -> Opened:
     return Opened(one.miss, belief, told)
 
 
-def learn(sets: PredictionSets, one: Opened, counts: NDArray[np.bool_] | None = None) -> None:
-    """Learn what an entry has: its rows, then those of its labels that count; where its sets were
+def learn(sets: PredictionSets, one: Opened) -> None:
+    """Learn what an entry has: its rows, then those of its labels; where its sets were
     to miss another share, its rows alone."""
     if one.belief.rows:
         sets.observe(one.belief)
     if one.miss != sets.miss:
         return
-    for i, told in enumerate(one.told):
-        if told is not None and (counts is None or counts[i]):
+    for told in one.told:
+        if told is not None:
             sets.learn_known(*told)

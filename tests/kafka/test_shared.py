@@ -7,10 +7,8 @@ import pytest
 from stream_can import Corrector
 from stream_can.kafka import restore
 from stream_can.kafka.shared import is_shared, key, nearest_first, pack, unpack
-from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.stream.replica import Replica
 from stream_can.stream.terms import Terms
-from stream_can.stream.writers import Writers
 
 pytestmark = pytest.mark.fast
 
@@ -42,17 +40,3 @@ def test_a_shared_record_says_where_its_log_began_anew() -> None:
     again = unpack(pack(Replica(corrector, 9, Terms(epoch=4, held=(b"12345678",)))))
     assert (again.offset, again.epoch, again.terms.held) == (9, 4, (b"12345678",))
     assert again.corrector.to_bytes() == corrector.to_bytes()
-
-
-def test_a_shared_record_has_who_writes_and_which_labels_were_taught() -> None:
-    writers = Writers()
-    assert writers.take(b"\xff" * 16, 0) is None
-    writers.settle(UNNAMED, [3, 5])
-    writers.settle(LaneName("m", "1"), [1 << 40])
-    data = pack(Replica(Corrector(3), 9, writers=writers))
-    again = unpack(data).writers
-    assert again.dump() == writers.dump()
-    assert again.last(b"\xff" * 16) == 0
-    assert [again.settled(UNNAMED, n) for n in range(7)] == [n in (3, 5) for n in range(7)]
-    assert again.settled(LaneName("m", "1"), 1 << 40)
-    assert again.settled(LaneName("m", "1"), 7)  # too long ago
