@@ -31,8 +31,8 @@ StreamCANError
 │   ├── kafka.client.registry.UnknownSchema a schema that the registry does not have
 │   └── kafka.client.registry.RefusedSchema one that it does not take
 ├── kafka.UnreadableRecord                  the record at which `--errors fail` stopped
-├── serve.journal.StateError                the state file of a server cannot be used
-├── serve.journal.CannotWrite               nothing of a commit is in it
+├── serve.database.StateError                the state file of a server cannot be used
+├── serve.database.CannotWrite               nothing of a commit is in it
 ├── serve.service.Refused                   a request with a message that cannot be read
 ├── serve.service.Unavailable               labels, while the state file cannot be written
 └── serve.inference.BadRequest              none of the open inference protocol

@@ -18,7 +18,7 @@ from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
 from stream_can.serve.app import App
 from stream_can.serve.asking import Requests
-from stream_can.serve.journal import StateError
+from stream_can.serve.database import StateError
 from stream_can.serve.protocol import Bounded
 from stream_can.serve.service import Service
 from stream_can.serve.settings import ServeSettings

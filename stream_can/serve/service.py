@@ -29,15 +29,8 @@ from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
 from stream_can.messages.records import Output, Record, Result
 from stream_can.method.state import rows_at_once
-from stream_can.serve.journal import (
-    LOG,
-    MOST_UNKNOWN,
-    CannotWrite,
-    Commit,
-    Journal,
-    Kept,
-    StateError,
-)
+from stream_can.serve.database import CannotWrite, StateError
+from stream_can.serve.journal import LOG, MOST_UNKNOWN, Commit, Journal, Kept
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.stream import entry
 from stream_can.stream.entry import entries

@@ -23,7 +23,8 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
-from stream_can.serve.journal import Journal, StateError
+from stream_can.serve.database import StateError
+from stream_can.serve.journal import Journal
 from tests.programs import PATIENCE, wait
 from tests.serve.serving import CLASSES, Row, Server, folds, judge
 

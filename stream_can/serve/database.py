@@ -1,0 +1,229 @@
+"""The SQLite file of a server: it is whole and ours, or it is refused with the way out.
+
+While a server runs, and after it was killed, what came last lies in ``FILE-wal``. So that nobody
+loses it without a word, the header of the file says whether it needs that one: `OPEN` is written
+before the first change and taken back once the file is all there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from stream_can import snapshot
+from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.version import __version__
+
+__all__ = ["CannotWrite", "Database", "StateError"]
+
+USER_VERSION = 60, 64
+"""Where SQLite's header has a number that is ours to use."""
+WRITE_VERSION = 18
+"""Where it says 2 for a file with a ``-wal``; a copy made by VACUUM INTO has 1."""
+WHOLE, OPEN = bytes(4), b"\0\0\0\1"
+"""That number: the file is all there is, or what came last lies in its ``-wal``."""
+
+
+class StateError(StreamCANError):
+    """The state file cannot be used; the message says why, and the way out."""
+
+
+class CannotWrite(StreamCANError):
+    """Nothing of a commit is in the file."""
+
+
+class Database:
+    """The file, open and ours until ``close``.
+
+    Parameters
+    ----------
+    path
+        Where it is; made where it is not.
+
+    Raises
+    ------
+    StateError
+        Another process has it; it is no such file, damaged, or of a newer release; or it cannot be
+        written.
+    """
+
+    tables: ClassVar[str]
+    """The statements that make them."""
+    format: ClassVar[int]
+    unreadable: ClassVar[tuple[type[Exception], ...]] = (
+        SnapshotMismatch, msgspec.MsgspecError, ValueError, TypeError,
+    )  # fmt: skip
+    """What is raised where something is stored that cannot be."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        with self.explained():
+            if not self.path.parent.is_dir():
+                raise StateError(f"state {self.path}: folder {self.path.parent} does not exist")
+            snapshot.require_replaceable(self.path)
+            self._wal = Path(os.path.realpath(self.path) + "-wal")
+            # SQLite's own locks end where any descriptor of the file is closed: this one stays.
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                needs = self._take()
+                if not needs:  # looked at as it lies there: what is not ours is not changed
+                    with contextlib.closing(self._connect("?immutable=1")) as self._db:
+                        made = self._look()
+                    if made:
+                        self._wal.touch()
+                        self._mark(OPEN)
+                # One connection for all threads, which take turns.
+                self._db = self._connect("")
+            except BaseException:
+                os.close(self._file)
+                raise
+            try:
+                if needs:
+                    made = self._look()
+                self._open(made)
+            except BaseException:
+                self.close()
+                raise
+
+    def _connect(self, how: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.path.absolute().as_uri() + how, uri=True, timeout=0, isolation_level=None,
+            check_same_thread=False,
+        )  # fmt: skip
+
+    def _take(self) -> bool:
+        """Make the file ours, and see that nothing of it is missing; whether it needs its
+        ``-wal``."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(
+                f"state {self.path}: another process has it; each server needs a file of its own"
+            ) from None
+        header = os.pread(self._file, 100, 0)
+        left = self._wal.stat().st_size if self._wal.exists() else None
+        if not header and left:
+            raise StateError(
+                f"state {self.path}: missing, and {self._wal.name} is there, with what a killed"
+                " server had learned last: put the file back beside it, or move both away to begin"
+                " anew"
+            )
+        if len(header) < 100:
+            return False  # new, or no SQLite file
+        needs = header[slice(*USER_VERSION)] == OPEN and header[WRITE_VERSION] == 2
+        if needs and left is None:
+            raise StateError(
+                f"state {self.path}: its server was killed, or runs, and {self._wal.name} with"
+                " what it learned last is missing: put it beside the file. Where another program"
+                f" has opened the file since, nothing is missing: make an empty {self._wal.name}"
+            )
+        if not needs and left:
+            raise StateError(
+                f"state {self.path}: it was closed in order, so {self._wal.name} is of another"
+                " file: move that one away, or put its own file back"
+            )
+        return needs
+
+    def _mark(self, what: bytes) -> None:
+        os.pwrite(self._file, what, USER_VERSION[0])
+        os.fsync(self._file)
+
+    def _open(self, made: bool) -> None:
+        run = self._db.execute
+        if not made:
+            run(f"PRAGMA user_version = {int.from_bytes(OPEN)}")
+        run("PRAGMA journal_mode = WAL")
+        run("BEGIN EXCLUSIVE")
+        if not made:
+            for statement in filter(str.strip, self.tables.split(";")):
+                run(statement)
+            about = self.format, __version__
+            run("INSERT INTO about VALUES ('format', ?), ('release', ?)", about)
+        run("UPDATE about SET value = ? WHERE name = 'release'", (__version__,))
+        run("COMMIT")
+
+    def _look(self) -> bool:
+        """Whether the tables are there; StateError where others are, or of another format."""
+        run = self._db.execute
+        tables = {name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            return False
+        if "about" not in tables:
+            raise StateError(f"state {self.path}: an SQLite file of something else")
+        about = dict(run("SELECT name, value FROM about"))
+        if about.get("format") != self.format:
+            raise StateError(
+                f"state {self.path}: of format {about.get('format')}, written by stream_can"
+                f" {about.get('release')}; {__version__} reads format {self.format}: upgrade, or"
+                " name another file"
+            )
+        (said,) = run("PRAGMA quick_check(1)").fetchone()
+        if said != "ok":
+            raise sqlite3.DatabaseError(said)
+        return True
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """StateError for what SQLite and whoever reads what is stored may raise."""
+        path = self.path
+        try:
+            yield
+        except OSError as error:
+            raise StateError(f"state {path}: {error.strerror}") from None
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise StateError(
+                    f"state {path}: another process has it; each server needs a file of its own"
+                ) from None
+            raise StateError(f"state {path}: {error}") from None
+        except sqlite3.DatabaseError as error:
+            raise StateError(
+                f"state {path}: damaged ({error}); move it away to begin anew, or put a copy back"
+            ) from None
+        except self.unreadable as error:
+            raise StateError(
+                f"state {path}: {error}; move it away to begin anew, or put a copy back"
+            ) from None
+
+    @contextlib.contextmanager
+    def writing(self, sync: bool) -> Iterator[None]:
+        run = self._db.execute
+        try:
+            if not os.path.samestat(os.stat(self.path), os.fstat(self._file)):
+                raise FileNotFoundError
+        except FileNotFoundError:
+            raise CannotWrite(
+                f"state {self.path}: was moved away or deleted while its server runs; put it back,"
+                " or start again without it"
+            ) from None
+        try:
+            # Without it a commit survives the end of the process, and with it that of the machine.
+            run(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+            run("BEGIN IMMEDIATE")
+            try:
+                yield
+                run("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    run("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise CannotWrite(f"state {self.path}: {error}") from None
+
+    def close(self) -> None:
+        """Let go of the file, which is all there is from here on."""
+        try:
+            with contextlib.suppress(sqlite3.Error):  # a full disk: it stays as after a kill
+                busy, _, _ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if not busy:
+                    self._mark(WHOLE)
+            self._db.close()
+        finally:
+            os.close(self._file)

@@ -1,0 +1,213 @@
+"""What a server's learner was given and what it knows, in an SQLite file.
+
+What came since the last commit is one row: its sent batch and its labels. Now and then the state
+is written, after which a row is needed only for the recent predictions in it. A restart takes the
+state, and plays what came behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from stream_can import snapshot
+from stream_can.errors import SnapshotMismatch
+from stream_can.learner import Events, State, read_labels, read_sent, write_labels
+from stream_can.learner.lane import Name
+from stream_can.serve.database import Database
+
+__all__ = ["Store"]
+
+COUNT = 68, 72
+"""Where SQLite's header has another number that is ours to use: how many commits there are, which
+the ``-wal`` cannot say of itself where its end is missing."""
+TABLES = """
+CREATE TABLE about (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE commits (number INTEGER PRIMARY KEY, newest INTEGER, content BLOB);
+CREATE TABLE state (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID;
+"""
+MOST_DELETED = 4
+"""Commits that are deleted with another one: all at once would hold it up."""
+MEMORY, START = b"memory", b"start"
+
+
+class _Commit(msgspec.Struct):
+    commit: int
+    sent: bytes
+    labels: bytes
+
+
+class _Lane(msgspec.Struct):
+    lane: Name
+    corrector: bytes
+
+
+class _Memory(msgspec.Struct):
+    state: Literal[1]
+    commit: int
+    """The last one that it knows of."""
+    oldest: int
+    """The number of the oldest prediction that a label finds."""
+    identity: dict[str, Any]
+    """Whose it is."""
+    start: int
+    """Length of what new models begin with, which lies in a row of its own."""
+    memory: bytes
+
+
+class Store(Database):
+    """The file, open and ours until ``close``."""
+
+    tables: ClassVar[str] = TABLES
+    format: ClassVar[int] = 2
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._number = 0
+        """Of the last commit."""
+        self._newest: dict[int, int] = {}
+        """Of commits before the state: the number of the last prediction that a label finds."""
+        self._since: dict[int, int] = {}
+        """Of those behind it."""
+        self._oldest = 0
+        """The number of the oldest prediction that the state has."""
+        super().__init__(path)
+
+    def read(self) -> tuple[State, dict[str, Any], list[Any], Iterator[Events]] | None:
+        """The state, whose it is, the sent batches before it, and what came behind it; None where
+        there is none.
+
+        Raises
+        ------
+        StateError
+            The file is damaged, or of a newer release.
+        """
+        run = self._db.execute
+        with self.explained():
+            rows: dict[bytes, bytes] = dict(run("SELECT key, value FROM state"))
+            (last,) = run("SELECT coalesce(max(number), 0) FROM commits").fetchone()
+            about = dict(run("SELECT name, value FROM about"))
+            counted = int.from_bytes(os.pread(self._file, 4, COUNT[0]))
+            if not rows:
+                if last or counted or "commits" in about:
+                    raise SnapshotMismatch("the state is missing")
+                return None
+            head = _opened(rows[MEMORY], "state", _Memory)
+            correctors = {
+                one.lane: one.corrector
+                for key, value in rows.items()
+                if key not in (MEMORY, START)
+                for one in [_opened(value, "lane", _Lane)]
+            }
+            if len(rows[START]) != head.start:
+                raise SnapshotMismatch("what models begin with is missing")
+            self._number, self._oldest = about["commits"], head.oldest
+            if last > self._number or counted > self._number or head.commit > self._number:
+                raise SnapshotMismatch(
+                    f"{max(last, counted, head.commit)} commits were written, and"
+                    f" {self._number} are there"
+                )
+            batches = []
+            for number, newest in run(
+                "SELECT number, newest FROM commits WHERE number <= ? ORDER BY number",
+                (head.commit,),
+            ):
+                if newest >= 0:
+                    batches.append(self._commit(number).sent)
+                self._newest[number] = newest
+            state = State(rows[START], correctors, head.memory)
+        return state, head.identity, batches, self._behind(head.commit)
+
+    def _behind(self, commit: int) -> Iterator[Events]:
+        for number in range(commit + 1, self._number + 1):
+            with self.explained():
+                events = self._commit(number)
+                self._since[number] = _newest(events)
+            yield events
+
+    def _commit(self, number: int) -> Events:
+        found = self._db.execute("SELECT content FROM commits WHERE number = ?", (number,))
+        row = found.fetchone()
+        if row is None:
+            raise SnapshotMismatch(f"commit {number} is missing")
+        one = _opened(row[0], "commit", _Commit)
+        if one.commit != number:
+            raise SnapshotMismatch(f"commit {one.commit} in the place of {number}")
+        return Events(read_sent(one.sent), read_labels(one.labels))
+
+    def write(self, events: Events, *, sync: bool = True) -> None:
+        """Add what came; it is on the disk when this returns, or with ``sync`` False soon.
+
+        Raises
+        ------
+        CannotWrite
+            The disk is full, or the file cannot be written: nothing of it is there.
+        """
+        run, number, newest = self._db.execute, self._number + 1, _newest(events)
+        content = _packed(_Commit(number, events.sent.to_bytes(), write_labels(events.labels)))
+        gone = [old for old, last in self._newest.items() if last < self._oldest][:MOST_DELETED]
+        with self.writing(sync):
+            run("INSERT INTO commits VALUES (?, ?, ?)", (number, newest, content))
+            run("INSERT OR REPLACE INTO about VALUES ('commits', ?)", (number,))
+            for old in gone:
+                run("DELETE FROM commits WHERE number = ?", (old,))
+        if sync:  # what is not on the disk yet may be less than was counted
+            with contextlib.suppress(OSError):
+                os.pwrite(self._file, (number % 2**32).to_bytes(4), COUNT[0])
+        self._number, self._since[number] = number, newest
+        for old in gone:
+            del self._newest[old]
+
+    def write_state(self, state: State, oldest: int, identity: dict[str, Any]) -> None:
+        """Write the state after the last commit, of those lanes that it has the corrector of.
+
+        Parameters
+        ----------
+        oldest
+            :attr:`Learner.oldest`.
+
+        Raises
+        ------
+        CannotWrite
+            As there.
+        """
+        run = self._db.execute
+        memory = _Memory(1, self._number, oldest, identity, len(state.start), state.memory)
+        rows = {
+            MEMORY: _packed(memory),
+            **{
+                b"lane" + msgspec.msgpack.encode(name): _packed(_Lane(name, corrector))
+                for name, corrector in state.correctors.items()
+            },
+        }
+        with self.writing(sync=True):
+            run("INSERT OR IGNORE INTO state VALUES (?, ?)", (START, state.start))
+            for key, value in rows.items():
+                run("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
+            run("INSERT OR IGNORE INTO about VALUES ('commits', ?)", (self._number,))
+        self._newest |= self._since
+        self._since, self._oldest = {}, oldest
+
+    def forget(self, lane: Name) -> None:
+        """Leave out the corrector of a lane that is dropped."""
+        with self.writing(sync=False):
+            key = b"lane" + msgspec.msgpack.encode(lane)
+            self._db.execute("DELETE FROM state WHERE key = ?", (key,))
+
+
+def _newest(events: Events) -> int:
+    """The number of the last prediction that a label finds; -1 where none does."""
+    sent = events.sent
+    found = [i for i, id in enumerate(sent.ids) if id is not None]
+    return int(sent.numbers[found[-1]]) if found else -1
+
+
+def _packed(one: msgspec.Struct) -> bytes:
+    return snapshot.encode(msgspec.to_builtins(one, builtin_types=(bytes,)), {})
+
+
+def _opened(data: bytes, name: str, kind: type[Any]) -> Any:
+    return snapshot.of_kind(data, name, f"{name} of a server", kind)[0]
