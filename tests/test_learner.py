@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector, InvalidPrediction, Learner, SnapshotMismatch, UnknownClass
-from stream_can.learner import Events, LateLabel, read_labels, read_sent, write_labels
+from stream_can.learner import LateLabel, read_labels, read_sent, write_labels
+from stream_can.multilabel import MultiLabelCorrector
 from tests.examples import examples
 from tests.learner_oracle import OracleLearner
 
@@ -149,8 +150,9 @@ def test_equals_the_plain_one_in_any_order(data):
         if event[0] == "cut":
             again = Learner.from_bytes(learner.to_bytes())
             assert again.to_bytes() == learner.to_bytes()
-            sent, labels = learner.take_events()
-            since.append(Events(read_sent(sent.to_bytes()), read_labels(write_labels(labels))))
+            events = learner.take_events()
+            sent, labels = read_sent(events.sent.to_bytes()), write_labels(events.labels)
+            since.append(events._replace(sent=sent, labels=read_labels(labels)))
             restarted = Learner.from_state(state, batches)
             for events in since:
                 restarted.play_events(events)
@@ -160,7 +162,7 @@ def test_equals_the_plain_one_in_any_order(data):
             if data.draw(st.booleans()):
                 state, since, batches = learner.state(), [], [recent]
             if data.draw(st.booleans()):
-                state, since, batches = learner.state(), [], batches + [sent for sent, _ in since]
+                state, since, batches = learner.state(), [], batches + [one.sent for one in since]
                 batches = [one for one in batches if max(one.numbers, default=-1) >= learner.oldest]
         same(learner, oracle)
 
@@ -389,7 +391,7 @@ def test_a_sent_batch_says_what_came_and_what_was_sent():
 
 def test_damaged_batches_labels_and_states_are_refused():
     learner = taught()
-    sent, labels = learner.take_events()
+    sent, labels, _ = learner.take_events()
     state = learner.state()
     rng = np.random.default_rng(3)
     for read, whole in [
@@ -444,3 +446,97 @@ def test_a_label_without_its_prediction_counts_once():
     assert learner.label("x", "a") == "learned"
     assert learner.label(None, "a") == "unknown"
     assert learner.label(None, "a") == "unknown"
+
+
+OTHER = ["b", "x", "a", "y"]
+"""Two of the classes of others, at other places."""
+
+
+@given(st.data())
+@settings(max_examples=examples(30), deadline=None)
+def test_models_of_other_classes_learn_as_if_alone(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    classes = {"m": CLASSES, "n": OTHER}
+    begins = {
+        "m": Corrector(CLASSES, segments=["t"], sets=0.8),
+        "n": Corrector(OTHER, train_counts=[4, 3, 2, 1], segments=["t"], sets=0.8, threshold=0.7),
+    }
+    alone = {name: Learner.from_bytes(Learner(one).to_bytes()) for name, one in begins.items()}
+    learner = Learner(begins["m"])
+    learner.keep_events()
+    learner.start(begins["n"], "n")
+    learner.start(Corrector.from_bytes(begins["n"].to_bytes()), "n", "2")
+    learner.start(Corrector.from_bytes(begins["n"].to_bytes()), "n", "3")  # never comes
+    alone["n"].start(Corrector.from_bytes(begins["n"].to_bytes()), "n", "2")
+    state, batches, since = learner.state(), [], []
+    for _ in range(data.draw(st.integers(1, 60))):
+        model, version = "mnn"[k := rng.integers(3)], [None, None, "2"][k]
+        mine, kind = alone[model], rng.choice(["row", "rows", "label", "label", "brings", "cut"])
+        name = {"model": model, "version": version}
+        ids, texts = [f"i{k}" for k in rng.integers(8, size=3)], {"t": list("abc")}
+        P = rng.dirichlet(np.ones(len(classes[model])), 3)
+        y = "abcxy"[rng.integers(5)]
+        if kind == "row":
+            made = learner.correct(ids[0], P[0], columns={"t": "a"}, **name)
+            assert made.tolist() == mine.correct(ids[0], P[0], columns={"t": "a"}, **name).tolist()
+        elif kind == "rows":
+            made = learner.correct_many(ids, P, columns=texts, **name)
+            same = mine.correct_many(ids, P, columns=texts, **name)
+            assert (made.rows.tolist(), made.sets) == (same.rows.tolist(), same.sets)
+        elif kind == "brings" and y in classes[model]:
+            row = {"row": P[0], "columns": {"t": "b"}}
+            assert learner.label("z", y, **row, **name) == mine.label("z", y, **row, **name)
+        elif kind == "label" and rng.random() < 0.5 and y in classes[model]:
+            assert learner.label(ids[0], y, **name) == mine.label(ids[0], y, **name)
+        elif kind == "label":  # of all that predicted the id and have the class
+            holds = [
+                (model, one) for model, one in alone.items()
+                if any(ids[0] in lane.recent for lane in one._lanes.values())
+            ]  # fmt: skip
+            knows = [one for model, one in holds if y in classes[model]]
+            if knows:
+                outcomes = [one.label(ids[0], y) for one in knows]
+                assert learner.label(ids[0], y) == min(outcomes)  # learned before repeated
+            elif holds:
+                with pytest.raises(UnknownClass):
+                    learner.label(ids[0], y)
+        elif kind == "cut":
+            since.append(learner.take_events())
+            again = Learner.from_state(state, batches)
+            for events in since:
+                sent = read_sent(events.sent.to_bytes())
+                again.play_events(events._replace(sent=sent))
+            assert again.to_bytes() == learner.to_bytes()
+            assert Learner.from_bytes(learner.to_bytes()).to_bytes() == learner.to_bytes()
+            learner = again
+            learner.keep_events()
+            if rng.random() < 0.5:
+                state, since, batches = learner.state(), [], batches + [one.sent for one in since]
+    every = {k: v for one in alone.values() for k, v in one.correctors.items() if k[0] is not None}
+    assert {k: v for k, v in learner.correctors.items() if k[0] is not None} == every
+
+
+def test_rows_and_labels_of_models_of_other_classes():
+    learner = Learner(Corrector(CLASSES))
+    learner.start(Corrector(OTHER), "n")
+    learner.correct("i", [0.5, 0.25, 0.25], model="m")
+    learner.correct("j", [0.4, 0.3, 0.2, 0.1], model="n")
+    before = learner.to_bytes()
+    for call, error, why in [
+        (lambda: learner.correct("k", [0.5, 0.25, 0.25], model="n"), InvalidPrediction, "4"),
+        (lambda: learner.label("i", "x"), UnknownClass, "'x' is none of the classes"),
+        (lambda: learner.label("j", "c", model="n"), UnknownClass, "'c' is none of the classes"),
+        (lambda: learner.label("q", "c", model="n"), UnknownClass, "'c' is none of the classes"),
+        (
+            lambda: learner.play(["k", "l"], [[1.0, 0, 0]] * 2, lanes=[("m", None), ("n", None)]),
+            ValueError, "models of different classes in one call",
+        ),
+        (lambda: learner.start(Corrector(3, segments=["t"]), "k"), ValueError, "columns"),
+        (lambda: learner.start(MultiLabelCorrector(3), "k"), ValueError, "MultiLabelCorrector"),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=why):
+            call()
+        assert learner.to_bytes() == before
+    learner.start(Corrector(2), "n")  # has begun already
+    assert learner.to_bytes() == before
+    assert [learner.label("j", "x"), learner.label("i", "c")] == ["learned", "learned"]

@@ -89,7 +89,10 @@ class Lane:
         if not numbers and not labels:
             return
         whole = len(numbers) == call.n
-        rows = call.rows if whole else self.kind.cut(call.rows, numbers)
+        if not numbers:  # those of the call may be of other classes
+            rows = self.kind.rows(0, None, None)
+        else:
+            rows = call.rows if whole else self.kind.cut(call.rows, numbers)
         sent, blobs, sets = self.kind.run(rows, labels)
         for entry, blob in zip(self._entries, blobs, strict=True):
             entry.blob, entry.at = blob, -1

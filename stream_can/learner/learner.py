@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections import OrderedDict, deque
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.corrector import Corrector
+from stream_can.errors import UnknownClass
 from stream_can.learner import saved
 from stream_can.learner.dense import Dense
-from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, Reason, Recent
+from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason, Recent
 from stream_can.learner.lane import ONLY, Call, Lane, Name, predecessor, size_of
 from stream_can.learner.late import Held, HeldLabels, LateLabel
 from stream_can.learner.saved import State
@@ -123,9 +125,14 @@ class Learner:
             if kind.labels_per_row == "several":
                 raise ValueError("ask: not of rows of several labels")
         self._lock = threading.RLock()
+        self._default = kind
         self._start: Kind | None = kind
         """What begins, until a model does."""
         self._begin = corrector.to_bytes()
+        self._starts: dict[Name, Kind] = {}
+        """What begins in place of that, where somebody said so."""
+        self._mixed = False
+        """Whether some have other classes."""
         self._ask, self._wait = ask, float(label_wait)
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
         self._lanes: dict[Name, Lane] = {}
@@ -150,6 +157,39 @@ class Learner:
             self._lanes[name] = Lane(name, kind_of(one), asks)
             self._start = None
         return self
+
+    @one_at_a_time
+    def start(self, corrector: Correctors, model: str | None, version: str | None = None) -> None:
+        """Say with what a model and version begins, in place of what all begin with.
+
+        It may have other classes. Rows and labels of models of other classes come in calls of their
+        own, and a new version begins as the successor of one with its classes. Where the model has
+        begun already, nothing changes.
+
+        Parameters
+        ----------
+        corrector
+            Of the same kind and with the same columns as the others; it is the learner's from here
+            on.
+        model, version
+            Whose it is.
+
+        Raises
+        ------
+        ValueError
+            The corrector is of another kind, or has other columns.
+        """
+        name, kind, like = (model, version), kind_of(corrector), self._like
+        if type(kind) is not type(like) or kind.columns != like.columns:
+            raise ValueError(
+                f"corrector: {type(corrector).__name__} with columns {list(kind.columns)}, expected"
+                f" {type(like.corrector).__name__} with {list(like.columns)}, as the others"
+            )
+        if name not in self._lanes:
+            self._starts[name] = kind
+            self._mixed = self._mixed or kind.classes != like.classes
+            if self._events is not None:
+                self._events.starts[name] = corrector.to_bytes()
 
     # ---- predictions
 
@@ -188,7 +228,7 @@ class Learner:
         InvalidPrediction, ValueError, TypeError
             Row, columns or id cannot be used; nothing has changed.
         """
-        rows = self._like.row(p)
+        rows = self._kind_of((model, version)).row(p)
         row: Array = self._play(
             [id], rows, (), _one(columns), (model, version), [time]
         ).rows[0]  # fmt: skip
@@ -318,8 +358,7 @@ class Learner:
         lanes: Sequence[Name] | Name | None,
         times: Sequence[float | None] | None,
     ) -> Corrected:
-        n, like = len(ids), self._like
-        rows = like.rows(n, P, columns)
+        n = len(ids)
         for id in ids:
             _check_id(id)
         name: Name = lanes if isinstance(lanes, tuple) else ONLY
@@ -327,6 +366,13 @@ class Learner:
         for what, given in (("times", times), ("lanes", names)):
             if given is not None and len(given) != n:
                 raise ValueError(f"{len(given)} {what} for {n} rows")
+        like = self._kind_of(name)
+        if names is not None and self._mixed:
+            kinds = [self._kind_of(one) for one in dict.fromkeys(names)]
+            like = kinds[0] if kinds else like
+            if any(one.classes != like.classes for one in kinds):
+                raise ValueError("lanes: models of different classes in one call")
+        rows = like.rows(n, P, columns)
         taken = self._labels(labels, n)
         sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
         call = Call(n, rows, like.blank(n), sets, [None] * n, {})
@@ -375,9 +421,10 @@ class Learner:
 
     def _labels(self, labels: Sequence[LateLabel], n: int) -> list[_Taken]:
         """The labels of a call, checked."""
-        taken, due, like = list[_Taken](), 0, self._like
+        taken, due = list[_Taken](), 0
         for one in labels:
             _check_id(one.id)
+            like = self._like if not self._mixed else self._kind_of_label(one, n)
             y = like.label(one.label, one.id)
             if not due <= one.due <= n or (one.of is not None and not 0 <= one.of < one.due):
                 raise ValueError(
@@ -389,13 +436,45 @@ class Learner:
                 rows = like.rows(1, like.row(one.row), _one(one.columns))
                 row, given = like.raw(rows, 0), like.given(rows, 0)
             due = one.due
-            taken.append(_Taken(one, y, row, given))
+            taken.append(_Taken(one, y, row, given, like.held(y)))
         return taken
+
+    def _kind_of(self, name: Name) -> Kind:
+        """What knows the rows of a model and version."""
+        lane = self._lanes.get(name)
+        return lane.kind if lane is not None else self._starts.get(name, self._like)
+
+    def _kind_of_label(self, one: LateLabel, n: int) -> Kind:
+        """What knows a label of a call with n rows, where models have classes of their own: of
+        those whose it may be one that has its class."""
+        name = (one.model, one.version)
+        lanes = [lane for lane in self._lanes.values() if name == ONLY or is_of(lane.name, name)]
+        kinds = [lane.kind for lane in lanes if one.id in lane.recent]
+        if n or not kinds:  # rows of the call may be of others
+            kinds += [self._kind_of(name), *[lane.kind for lane in lanes]]
+            starts = self._starts.items()
+            kinds += [kind for of, kind in starts if name == ONLY or is_of(of, name)]
+        if one.row is not None and name in self._lanes:
+            kinds = [self._lanes[name].kind]
+        for kind in kinds:
+            with contextlib.suppress(UnknownClass):
+                kind.label(one.label, one.id)
+                return kind
+        return kinds[0]
+
+    def _y(self, taken: _Taken, lane: Lane) -> Any:
+        """A label as a lane has it; None where it has no such class."""
+        if not self._mixed:
+            return taken.y
+        try:
+            return lane.kind.label(taken.told, taken.one.id)
+        except UnknownClass:
+            return None
 
     @property
     def _like(self) -> Kind:
         """What knows the rows and labels of all."""
-        return self._start or next(iter(self._lanes.values())).kind
+        return self._default
 
     def _lane(self, name: Name, call: Call) -> Lane:
         """What corrects a model and version; a new one begins as its predecessor's successor."""
@@ -403,9 +482,16 @@ class Learner:
         if found is not None:
             return found
         self._run(call)
-        before = predecessor(name, {k: one.kind.corrector for k, one in self._lanes.items()})
+        own = self._starts.pop(name, None)
+        classes = self._like.classes if own is None else own.classes
+        others = self._lanes.items()
+        before = predecessor(
+            name, {k: one.kind.corrector for k, one in others if one.kind.classes == classes}
+        )
         if before is not None:
             kind = kind_of(before.successor())
+        elif own is not None:
+            kind = own
         elif self._start is not None:
             kind, self._start = self._start, None
         else:
@@ -436,7 +522,8 @@ class Learner:
         call.active[lane] = None
         lane.predict(number, entry)
         if id is not None and (held := self._held.take(id, lane.name)) is not None:
-            self._teach(lane, entry, lane.kind.label(held.label, id), call)
+            with contextlib.suppress(UnknownClass):  # of another model's
+                self._teach(lane, entry, lane.kind.label(held.label, id), call)
         self._forget()
         return entry
 
@@ -459,7 +546,10 @@ class Learner:
         one, y, row, given = taken.one, taken.y, taken.row, taken.given
         id, name = one.id, (one.model, one.version)
         if one.of is not None:
-            return "learned" if self._teach(*rows[one.of], y, call) else "repeated"
+            of = rows[one.of]
+            mine = self._y(taken, of[0])
+            learned = mine is not None and self._teach(*of, mine, call)
+            return "learned" if learned else "repeated"
         named = name != ONLY
         found = [
             (lane, entry)
@@ -468,28 +558,30 @@ class Learner:
         ]
         if found:
             learned = False
-            for lane, entry in found:
-                brings = row is not None and row != lane.raw_of(entry, call)
-                learned |= self._teach(lane, entry, y, call, row if brings else None, given)
+            for lane, kept in found:
+                if (mine := self._y(taken, lane)) is None:
+                    continue
+                brings = row is not None and row != lane.raw_of(kept, call)
+                learned |= self._teach(lane, kept, mine, call, row if brings else None, given)
             return "learned" if learned else "repeated"
         if row is not None:
             self._learn(self._lane(name, call), y, call, row, given)
             return "learned"
         lane_name = name if named else None
         if id is not None:
-            if (known := self._lone.get((id, lane_name))) is not None:
-                news = self._like.news(self._like.label(known, id), y)
-                if news.y is None:
-                    self._changed += news.differs
+            if (id, lane_name) in self._lone:
+                new, _, differs = self._news_of_lone(id, lane_name, taken.told)
+                if new is None:
+                    self._changed += differs
                     return "repeated"
             if self._held.has(id, lane_name):
                 return "repeated"
         if self._wait > 0 and one.time is not None and id is not None:
-            late = Held(float(one.time), id, self._like.held(y), lane_name)
+            late = Held(float(one.time), id, taken.told, lane_name)
             if (oldest := self._held.add(late)) is not None:
                 self._let_go(oldest, call)
             return "held"
-        self._alone(id, lane_name, y, call)
+        self._alone(id, lane_name, taken.told, call)
         return "unknown"
 
     def _teach(
@@ -527,29 +619,40 @@ class Learner:
 
     def _let_go(self, late: Held, call: Call) -> None:
         """A label whose prediction did not come."""
-        self._alone(late.id, late.lane, self._like.label(late.label, late.id), call)
+        self._alone(late.id, late.lane, late.label, call)
 
-    def _alone(self, id: Id | None, named: Name | None, y: Any, call: Call) -> None:
+    def _alone(self, id: Id | None, named: Name | None, told: Any, call: Call) -> None:
         """A label without its prediction: where one corrector is all there is, the class mix."""
-        if id is not None:
-            known, like = self._lone.get((id, named)), self._like
-            news = like.news(None if known is None else like.label(known, id), y)
-            self._changed += news.differs
-            if news.y is None:
-                return
-            y = news.y
-            self._lone[id, named] = like.held(news.known)
+        y = None
+        if id is None:
+            with contextlib.suppress(UnknownClass):
+                y = self._like.label(told, id)
+        else:
+            y, known, differs = self._news_of_lone(id, named, told)
+            self._changed += differs
+            self._lone[id, named] = known
             if len(self._lone) > MOST_LONE:
                 self._lone.popitem(last=False)
-        if named is None and self._lanes.keys() <= {ONLY}:
+        if y is not None and named is None and self._lanes.keys() <= {ONLY}:
             self._learn(self._lane(ONLY, call), y, call)
+
+    def _news_of_lone(self, id: Id, named: Name | None, told: Any) -> News:
+        """What a label without its prediction says beside an earlier one of its id: for the class
+        mix, for a snapshot, and whether the two differ."""
+        before, like = self._lone.get((id, named)), self._like
+        try:
+            known = None if before is None else like.label(before, id)
+            new, known, differs = like.news(known, like.label(told, id))
+        except UnknownClass:  # of a model of other classes
+            return News(None, told if before is None else before, before not in (None, told))
+        return News(new, before if known is None else like.held(known), differs)
 
     # ---- what came
 
     @one_at_a_time
     def keep_events(self) -> SentBatch:
         """Keep from here on what comes, for :meth:`take_events`; the recent predictions so far."""
-        self._events = _Events([], [])
+        self._events = _Events([], [], {})
         return self._recent()
 
     @one_at_a_time
@@ -561,10 +664,11 @@ class Learner:
                 "take_events: keep_events comes first, also after a call that was broken off;"
                 " what they are behind is the state at that time"
             )
-        taken, self._events = self._events, _Events([], [])
-        return Events(self._batch_of(taken.rows), taken.labels)
+        taken, self._events = self._events, _Events([], [], {})
+        return Events(self._batch_of(taken.rows), taken.labels, list(taken.starts.items()))
 
-    def play_events(self, events: Events) -> Corrected:
+    @one_at_a_time
+    def play_events(self, events: Events) -> None:
         """Correct and learn again what another learner was given.
 
         Raises
@@ -574,18 +678,37 @@ class Learner:
         """
         batch = events.sent
         with saved.refused():
+            for name, data in events.starts:
+                self.start(saved.corrector(data), *name)
             self._require_fits(batch)
             numbers = batch.numbers
             saved.require(not len(numbers) or numbers[0] >= self._number, "the rows come again")
-            P = np.empty((len(batch), len(self.classes)))
-            for k, lane in enumerate(batch.lanes):
-                P[batch.of == k] = lane.raw
-            names = [one.name for one in batch.lanes]
-            return self.play(
-                batch.ids, P, events.labels, columns=batch.columns or None,
-                lanes=[names[k] for k in batch.of.tolist()],
-                times=[None if math.isnan(one) else one for one in batch.times.tolist()],
-            )  # fmt: skip
+            labels, first = deque(events.labels), 0
+            for last in [*batch.cuts(), len(batch)]:  # models of other classes come in other calls
+                some = list[LateLabel]()
+                while labels and labels[0].due <= last:
+                    one = labels.popleft()
+                    of = None if one.of is None else one.of - first
+                    some.append(msgspec.structs.replace(one, due=one.due - first, of=of))
+                self._play_rows(batch, first, last, some)
+                first = last
+
+    def _play_rows(
+        self, batch: SentBatch, first: int, last: int, labels: Sequence[LateLabel]
+    ) -> None:
+        """Some rows of a batch, all of the same classes, and the labels between them."""
+        of, P = batch.of[first:last], None
+        for k in np.unique(of).tolist():
+            raw, mine = batch.lanes[k].raw, of == k
+            P = np.empty((last - first, raw.shape[1])) if P is None else P
+            at = np.count_nonzero(batch.of[:first] == k)
+            P[mine] = raw[at : at + np.count_nonzero(mine)]
+        names = [one.name for one in batch.lanes]
+        columns = {name: values[first:last] for name, values in batch.columns.items()}
+        self._play(
+            batch.ids[first:last], P, labels, columns or None, [names[k] for k in of.tolist()],
+            [None if math.isnan(one) else one for one in batch.times[first:last].tolist()],
+        )  # fmt: skip
 
     def _recent(self) -> SentBatch:
         return self._batch_of([(lane, entry, math.nan) for lane, entry in self._order])
@@ -614,7 +737,8 @@ class Learner:
 
     def _require_fits(self, batch: SentBatch) -> None:
         for lane in batch.lanes:
-            saved.require(lane.classes == self.classes, "the classes of a model")
+            kind = self._kind_of(lane.name)
+            saved.require(lane.classes == kind.classes, "the classes of a model")
         known = set(batch.columns) <= set(self.segments)
         saved.require(known, "columns that are not declared")
 
@@ -622,7 +746,7 @@ class Learner:
         """A label of the call whose first row comes behind so many others, for another learner."""
         one, names = taken.one, self.segments
         return LateLabel(
-            one.id, self._like.held(taken.y), first + one.due,
+            one.id, taken.told, first + one.due,
             None if one.of is None else first + one.of,
             None if taken.row is None else np.frombuffer(taken.row),
             None if taken.given is None else dict(zip(names, taken.given, strict=True)),
@@ -652,6 +776,7 @@ class Learner:
             saved.flags_of([entry for _, entry in self._order]),
             [entry.known for _, entry in self._order],
             self._held.all(), [(*key, y) for key, y in self._lone.items()], self._changed,
+            [(name, kind.corrector.to_bytes()) for name, kind in self._starts.items()],
         )  # fmt: skip
         every = self._lanes
         return State(
@@ -734,14 +859,14 @@ class Learner:
                 data = state.correctors[one.lane]
                 lane, of = self._restored(one, number, data, arrays, classes, settings)
                 stored[lane] = of
+            for name, begin in head.starts:
+                self.start(saved.corrector(begin, None, settings), *name)
             for held in head.held:
-                self._like.label(held.label, held.id)
                 self._held.add(held)
             if self._lanes:
                 self._start = None
             for id, named, held_ in head.lone:
                 _check_id(id)
-                self._like.label(held_, id)
                 self._lone[id, named] = held_
             self._number, self._changed = head.number, head.changed
             self._clock = -math.inf if head.clock is None else head.clock
@@ -760,9 +885,11 @@ class Learner:
     ) -> tuple[Lane, Kind]:
         """A lane of a state, which has no recent predictions yet, and its kind as it was stored."""
         stored = kind_of(saved.corrector(data))
-        saved.require(stored.classes == self.classes, "the classes of a model")
-        kind = kind_of(saved.corrector(data, classes, settings))
+        own = stored.classes != self.classes
+        kind = kind_of(saved.corrector(data, None if own else classes, settings))
         saved.require(type(kind) is type(self._like), "a model of another kind")
+        saved.require(kind.columns == self.segments, "a model of other columns")
+        self._mixed = self._mixed or own
         lane = Lane(head.lane, kind, None)
         if self._ask is not None:
             lane.asks = LabelRequests(self._ask)
@@ -902,8 +1029,8 @@ class Learner:
     @one_at_a_time
     def correctors(self) -> dict[Name, bytes]:
         """The snapshot of each corrector; before the first prediction of what all begin with."""
-        if self._start is not None:
-            return {ONLY: self._start.corrector.to_bytes()}
+        if not self._lanes:
+            return {ONLY: self._begin}
         return {name: lane.kind.corrector.to_bytes() for name, lane in self._lanes.items()}
 
     @property
@@ -943,6 +1070,8 @@ class _Taken(msgspec.Struct, gc=False):
     y: Any
     row: bytes | None
     given: Given | None
+    told: Any
+    """The label for a snapshot."""
 
 
 class _Events(NamedTuple):
@@ -950,6 +1079,7 @@ class _Events(NamedTuple):
 
     rows: list[tuple[Lane, Recent, float]]
     labels: list[LateLabel]
+    starts: dict[Name, bytes]
 
 
 def _check_id(id: Any) -> None:

@@ -69,6 +69,8 @@ class Head(msgspec.Struct):
     lone: list[tuple[Any, tuple[str | None, str | None] | None, Any]]
     """Labels that came without their prediction."""
     changed: Count
+    starts: list[tuple[tuple[str | None, str | None], bytes]]
+    """What models begin with that have not begun, where somebody said so."""
 
 
 class _Whole(msgspec.Struct):

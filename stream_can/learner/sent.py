@@ -67,6 +67,13 @@ class SentBatch:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def cuts(self) -> list[int]:
+        """Before which rows those of models of other classes begin."""
+        classes = [lane.classes for lane in self.lanes]
+        of = np.array([classes.index(one) for one in classes], np.int32)[self.of]
+        cuts: list[int] = (np.flatnonzero(np.diff(of)) + 1).tolist()
+        return cuts
+
     def to_bytes(self) -> bytes:
         """The batch, versioned and checksummed; `read_sent` reads it."""
         arrays: dict[str, NDArray[Any]] = {"numbers": self.numbers, "times": self.times}
@@ -100,6 +107,8 @@ class Events(NamedTuple):
     sent: SentBatch
     labels: list[LateLabel]
     """In the order in which they came; each says before which of the rows."""
+    starts: list[tuple[Name, bytes]] = []  # noqa: RUF012
+    """With what models begin, where :meth:`Learner.start` said so: snapshots of correctors."""
 
 
 def read_sent(data: bytes) -> SentBatch:

@@ -39,6 +39,7 @@ class _Commit(msgspec.Struct):
     commit: int
     sent: bytes
     labels: bytes
+    starts: list[tuple[Name, bytes]]
 
 
 class _Lane(msgspec.Struct):
@@ -136,7 +137,7 @@ class Store(Database):
         one = _opened(row[0], "commit", _Commit)
         if one.commit != number:
             raise SnapshotMismatch(f"commit {one.commit} in the place of {number}")
-        return Events(read_sent(one.sent), read_labels(one.labels))
+        return Events(read_sent(one.sent), read_labels(one.labels), one.starts)
 
     def write(self, events: Events, *, sync: bool = True) -> None:
         """Add what came; it is on the disk when this returns, or with ``sync`` False soon.
@@ -147,7 +148,8 @@ class Store(Database):
             The disk is full, or the file cannot be written: nothing of it is there.
         """
         run, number, newest = self._db.execute, self._number + 1, _newest(events)
-        content = _packed(_Commit(number, events.sent.to_bytes(), write_labels(events.labels)))
+        sent, labels = events.sent.to_bytes(), write_labels(events.labels)
+        content = _packed(_Commit(number, sent, labels, events.starts))
         gone = [old for old, last in self._newest.items() if last < self._oldest][:MOST_DELETED]
         with self.writing(sync):
             run("INSERT INTO commits VALUES (?, ?, ?)", (number, newest, content))
