@@ -540,3 +540,40 @@ def test_rows_and_labels_of_models_of_other_classes():
     learner.start(Corrector(2), "n")  # has begun already
     assert learner.to_bytes() == before
     assert [learner.label("j", "x"), learner.label("i", "c")] == ["learned", "learned"]
+
+
+@pytest.mark.parametrize("wait", [0, 1e9])
+def test_labels_without_a_prediction_are_bounded_in_bytes(wait):
+    learner = Learner(Corrector(CLASSES), label_wait=wait)
+    for k in range(80):
+        learner.label(f"{k}" * (1 << 20), "a", time=k)
+    assert len(learner.to_bytes()) < 70 << 20  # those that wait, and those that do not any more
+    ids = [one.id[:2] for one in learner._held.all()] if wait else [x[:2] for x, _ in learner._lone]
+    assert ids[-1] == "79"
+    assert 10 < len(ids) < 33
+    assert learner.label("79" * (1 << 20), "a", time=99) == "repeated"
+
+
+def test_the_model_that_was_silent_longest_is_dropped():
+    rng, learner = np.random.default_rng(2), Learner(Corrector(CLASSES), max_lanes=2)
+    learner.keep_events()
+    state, batches, since = learner.state(), [], []
+    P = iter(rng.dirichlet(np.ones(3), 100))
+    used, dropped = list[str](), 0
+    for turn, model in enumerate("aabacabdaecb" * 3):
+        learner.correct(f"{model}{turn % 5}", next(P), model=model)
+        learner.label(f"{'abc'[turn % 3]}{turn % 5}", "a")
+        used = [*[one for one in used if one != model], model]
+        dropped, used = dropped + (len(used) > 2), used[-2:]
+        assert ({name for name, _ in learner.models}, learner.dropped) == (set(used), dropped)
+        since.append(learner.take_events())
+        again = Learner.from_state(state, batches)
+        for events in since:
+            again.play_events(events)
+        assert again.to_bytes() == learner.to_bytes()
+        assert Learner.from_bytes(learner.to_bytes()).to_bytes() == learner.to_bytes()
+        if turn % 4 == 0:
+            state, since, batches = learner.state(), [], batches + [one.sent for one in since]
+    assert learner.waiting == len(learner._order) < 36
+    with pytest.raises(ValueError, match="max_lanes"):
+        Learner(Corrector(3), max_lanes=0)

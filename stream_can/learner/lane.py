@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from stream_can.learner.kinds import Given, Id, Judged, Kind, Label, Reason, Recent
 from stream_can.method.asking import LabelRequests
 
-__all__ = ["ONLY", "TOGETHER", "Call", "Lane", "Name", "predecessor", "size_of"]
+__all__ = ["ONLY", "TOGETHER", "Call", "Lane", "Name", "length_of", "predecessor", "size_of"]
 
 Name = tuple[str | None, str | None]
 """Model and version."""
@@ -40,8 +40,12 @@ class Lane:
     What goes by is gathered, in order, until :meth:`run` hands it to the corrector in one call.
     """
 
-    def __init__(self, name: Name, kind: Kind, asks: LabelRequests | None) -> None:
+    def __init__(
+        self, name: Name, kind: Kind, asks: LabelRequests | None, begun: int = 0, last: int = 0
+    ) -> None:
         self.name, self.kind, self.asks = name, kind, asks
+        self.begun, self.last = begun, last
+        """The numbers of the first row that may be its own, and of its last one."""
         self.recent: dict[Id, Recent] = {}
         self.requests: dict[Id, Reason] = {}
         """The ids whose labels are wanted, and why."""
@@ -62,7 +66,7 @@ class Lane:
 
     def predict(self, number: int, entry: Recent) -> None:
         """A row of the call, by its number."""
-        entry.at = len(self._numbers)
+        self.last, entry.at = entry.number, len(self._numbers)
         self._numbers.append(number)
         self._entries.append(entry)
         if entry.id is not None:
@@ -177,11 +181,14 @@ def predecessor(name: Name, correctors: Mapping[Name, _L]) -> _L | None:
 
 def size_of(id: Id, numbers: int, given: Given | None) -> int:
     """What a prediction takes whose row and receipt have so many bytes, as ``recent_mb`` counts."""
-    much = OVERHEAD + numbers
-    if isinstance(id, int):
-        much += 8
-    else:
-        much += len(id) if isinstance(id, bytes) or id.isascii() else len(id.encode())
+    much = OVERHEAD + numbers + length_of(id)
     for text in given or ():
         much += 0 if text is None else len(text)
     return much
+
+
+def length_of(id: Id) -> int:
+    """The bytes of an id."""
+    if isinstance(id, int):
+        return 8
+    return len(id) if isinstance(id, bytes) or id.isascii() else len(id.encode())

@@ -10,12 +10,14 @@ import msgspec
 from msgspec import Meta
 
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import Name
+from stream_can.learner.lane import Name, length_of
 
 __all__ = ["Held", "HeldLabels", "LateLabel"]
 
 MOST_HELD = 100_000
 """Labels that wait for their prediction; the oldest is given up for another."""
+MOST_ID_BYTES = 32 << 20
+"""Of the ids of labels that wait, and of those that came without their prediction."""
 
 
 class LateLabel(msgspec.Struct, gc=False):
@@ -55,15 +57,15 @@ class HeldLabels:
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[Id, Name | None], Held] = OrderedDict()
-        self._number = 0
+        self._number = self._bytes = 0
         self._due: list[tuple[float, int, Held]] = []
         """A heap of those by time, also of some that are held no more."""
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, one: Held) -> Held | None:
-        """Hold a label; the oldest where that is one too many, which waits no longer."""
+    def add(self, one: Held) -> None:
+        """Hold a label."""
         one.number = self._number
         self._number += 1
         self._held[one.id, one.lane] = one
@@ -71,7 +73,18 @@ class HeldLabels:
         if len(self._due) > 2 * len(self._held) + 1000:  # mostly of those that were taken
             self._due = [(one.time, one.number, one) for one in self._held.values()]
             heapq.heapify(self._due)
-        return self._held.popitem(last=False)[1] if len(self._held) > MOST_HELD else None
+        self._bytes += length_of(one.id)
+
+    def take_excess(self) -> Held | None:
+        """The oldest label, where there are too many, which waits no longer."""
+        if len(self._held) <= MOST_HELD and self._bytes <= MOST_ID_BYTES:
+            return None
+        return self._pop(next(iter(self._held)))
+
+    def _pop(self, key: tuple[Id, Name | None]) -> Held:
+        one = self._held.pop(key)
+        self._bytes -= length_of(one.id)
+        return one
 
     def has(self, id: Id, lane: Name | None) -> bool:
         """Whether a label of this id is held that names just this lane, or none."""
@@ -85,7 +98,7 @@ class HeldLabels:
         names = {None, lane, (model, None), (None, version)}
         found = [one for name in names if (one := self._held.get((id, name))) is not None]
         one = min(found, key=lambda one: one.number, default=None)
-        return None if one is None else self._held.pop((one.id, one.lane))
+        return None if one is None else self._pop((one.id, one.lane))
 
     def take_due(self, before: float) -> Held | None:
         """The oldest label, where it is of a time before this one."""
@@ -96,7 +109,7 @@ class HeldLabels:
                 return None
             heapq.heappop(self._due)
             if waits:
-                return self._held.pop((one.id, one.lane))
+                return self._pop((one.id, one.lane))
         return None
 
     def all(self) -> list[Held]:

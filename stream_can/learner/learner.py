@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -18,8 +18,8 @@ from stream_can.errors import UnknownClass
 from stream_can.learner import saved
 from stream_can.learner.dense import Dense
 from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason, Recent
-from stream_can.learner.lane import ONLY, Call, Lane, Name, predecessor, size_of
-from stream_can.learner.late import Held, HeldLabels, LateLabel
+from stream_can.learner.lane import ONLY, Call, Lane, Name, length_of, predecessor, size_of
+from stream_can.learner.late import MOST_ID_BYTES, Held, HeldLabels, LateLabel
 from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of, read_sent
 from stream_can.learner.several import Several
@@ -90,6 +90,9 @@ class Learner:
     label_wait
         How many seconds a label waits for its prediction where it comes first, by the times of
         the predictions that go by; then it teaches the class mix alone. 0 for not at all.
+    max_lanes
+        Models and versions that are kept: when one more begins, the one whose last prediction is
+        oldest is dropped, with its predictions; if it comes again, it begins anew.
 
     Raises
     ------
@@ -114,11 +117,14 @@ class Learner:
         recent_mb: float = 64,
         ask: float | None = None,
         label_wait: float = 0,
+        max_lanes: int = 1000,
     ) -> None:
         if not 0 <= recent_mb <= MOST_MB:
             raise ValueError(f"recent_mb: {recent_mb!r}, expected a number from 0 to {MOST_MB:,}")
         if not 0 <= label_wait < math.inf:
             raise ValueError(f"label_wait: {label_wait!r}, expected seconds, 0 or more")
+        if max_lanes < 1:
+            raise ValueError(f"max_lanes: {max_lanes!r}, expected 1 or more")
         kind = kind_of(corrector)
         if ask is not None:
             LabelRequests(ask)  # refuses what is no share
@@ -143,9 +149,10 @@ class Learner:
         """The latest labels that came without their prediction."""
         self._events: _Events | None = None
         """What came since it was last taken, where somebody keeps that."""
-        self._size = self._number = 0
+        self._size = self._number = self._lone_bytes = 0
         self._clock = -math.inf
-        self._changed = 0
+        self._changed = self._dropped = 0
+        self._max_lanes = int(max_lanes)
 
     @classmethod
     def of(cls, corrector: Correctors, correctors: Mapping[Name, Any], **options: Any) -> Self:
@@ -497,7 +504,15 @@ class Learner:
         else:
             kind = kind_of(saved.corrector(self._begin))
         asks = None if self._ask is None else LabelRequests(self._ask)
-        self._lanes[name] = found = Lane(name, kind, asks)
+        self._lanes[name] = found = Lane(name, kind, asks, self._number, self._number)
+        if len(self._lanes) > self._max_lanes:
+            oldest = min(
+                (one for one in self._lanes.values() if one is not found), key=lambda one: one.last
+            )
+            del self._lanes[oldest.name]
+            self._dropped += 1
+            self._order = deque(one for one in self._order if one[0] is not oldest)
+            self._size = sum(entry.size for _, entry in self._order)
         return found
 
     def _run(self, call: Call) -> None:
@@ -578,7 +593,8 @@ class Learner:
                 return "repeated"
         if self._wait > 0 and one.time is not None and id is not None:
             late = Held(float(one.time), id, taken.told, lane_name)
-            if (oldest := self._held.add(late)) is not None:
+            self._held.add(late)
+            while (oldest := self._held.take_excess()) is not None:
                 self._let_go(oldest, call)
             return "held"
         self._alone(id, lane_name, taken.told, call)
@@ -630,9 +646,12 @@ class Learner:
         else:
             y, known, differs = self._news_of_lone(id, named, told)
             self._changed += differs
+            if (id, named) not in self._lone:
+                self._lone_bytes += length_of(id)
             self._lone[id, named] = known
-            if len(self._lone) > MOST_LONE:
-                self._lone.popitem(last=False)
+            while len(self._lone) > MOST_LONE or self._lone_bytes > MOST_ID_BYTES:
+                (oldest, _), _ = self._lone.popitem(last=False)
+                self._lone_bytes -= length_of(oldest)
         if y is not None and named is None and self._lanes.keys() <= {ONLY}:
             self._learn(self._lane(ONLY, call), y, call)
 
@@ -771,7 +790,7 @@ class Learner:
             Models and versions whose corrector is left out.
         """
         head = saved.Head(
-            1, self._mb, self._ask, self._wait,
+            1, self._mb, self._ask, self._wait, self._max_lanes, self._dropped,
             None if math.isinf(self._clock) else self._clock, self._number, self.oldest, [],
             saved.flags_of([entry for _, entry in self._order]),
             [entry.known for _, entry in self._order],
@@ -784,6 +803,7 @@ class Learner:
             {name: lane.kind.corrector.to_bytes() for name, lane in every.items()
              if name not in without},
             saved.memory(head, every.values()),
+            list(every),
         )  # fmt: skip
 
     @classmethod
@@ -853,6 +873,7 @@ class Learner:
                 recent_mb=head.recent_mb if recent_mb is None else recent_mb,
                 ask=head.ask if ask == "as before" else ask,
                 label_wait=head.label_wait,
+                max_lanes=head.max_lanes,
             )
             stored: dict[Lane, Kind] = {}
             for number, one in enumerate(head.lanes):
@@ -868,7 +889,8 @@ class Learner:
             for id, named, held_ in head.lone:
                 _check_id(id)
                 self._lone[id, named] = held_
-            self._number, self._changed = head.number, head.changed
+                self._lone_bytes += length_of(id)
+            self._number, self._changed, self._dropped = head.number, head.changed, head.dropped
             self._clock = -math.inf if head.clock is None else head.clock
             self._recall(head, sent, stored)
         self._forget()
@@ -890,7 +912,7 @@ class Learner:
         saved.require(type(kind) is type(self._like), "a model of another kind")
         saved.require(kind.columns == self.segments, "a model of other columns")
         self._mixed = self._mixed or own
-        lane = Lane(head.lane, kind, None)
+        lane = Lane(head.lane, kind, None, head.begun, head.last)
         if self._ask is not None:
             lane.asks = LabelRequests(self._ask)
             if head.asks is not None:
@@ -914,18 +936,28 @@ class Learner:
             if last < head.oldest:
                 continue
             saved.require(last < head.number, "sent batches behind the state")
-            self._require_fits(batch)
-            lanes = [self._lanes[one.name] for one in batch.lanes]
-            blobs = [
-                iter(lane.kind.load_blobs(one.rows, stored[lane]))
-                for lane, one in zip(lanes, batch.lanes, strict=True)
-            ]
+            lanes, blobs = list[Lane | None](), list[Iterator[bytes]]()
+            for k, one in enumerate(batch.lanes):
+                lane, rows = self._lanes.get(one.name), one.rows
+                mine = batch.numbers[batch.of == k]
+                if lane is None or not len(mine) or mine[-1] < lane.begun:  # it was dropped
+                    lanes.append(None)
+                    blobs.append(iter(()))
+                    continue
+                saved.require(one.classes == lane.kind.classes, "the classes of a model")
+                of_it = rows[mine >= lane.begun]
+                lanes.append(lane)
+                blobs.append(iter(lane.kind.load_blobs(of_it, stored[lane])))
+            saved.require(set(batch.columns) <= set(self.segments), "columns that are not declared")
             names = self.segments
             texts = [batch.columns.get(name) for name in names]
             for i, (id, number, k) in enumerate(
                 zip(batch.ids, numbers, batch.of.tolist(), strict=True)
             ):
-                lane, blob = lanes[k], next(blobs[k])
+                lane = lanes[k]
+                if lane is None or number < lane.begun:
+                    continue
+                blob = next(blobs[k])
                 if id is None or number < head.oldest:
                     continue
                 _check_id(id)
@@ -1038,6 +1070,11 @@ class Learner:
         """Labels that said otherwise than an earlier one of their prediction; they count for
         nothing."""
         return self._changed
+
+    @property
+    def dropped(self) -> int:
+        """Models and versions that were dropped for others, see ``max_lanes``."""
+        return self._dropped
 
     @property
     @one_at_a_time

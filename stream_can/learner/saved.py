@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -33,6 +33,8 @@ class State(NamedTuple):
     """Snapshots of those there are."""
     memory: bytes
     """What else it knows."""
+    lanes: Sequence[Name]
+    """The models and versions there are."""
 
 
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
@@ -43,6 +45,8 @@ class LaneHead(msgspec.Struct):
     """What is said of a model and version beside its arrays."""
 
     lane: tuple[str | None, str | None]
+    begun: Count
+    last: Count
     asks: bytes | None
     alarm: bytes | None
     pending: list[tuple[bytes, Any]]
@@ -55,6 +59,8 @@ class Head(msgspec.Struct):
     recent_mb: float
     ask: float | None
     label_wait: float
+    max_lanes: Annotated[int, Meta(ge=1)]
+    dropped: Count
     clock: Finite | None
     number: Count
     """Of the next row."""
@@ -106,6 +112,8 @@ def memory(head: Head, lanes: Iterable[Lane]) -> bytes:
         head.lanes.append(
             LaneHead(
                 lane.name,
+                lane.begun,
+                lane.last,
                 None if lane.asks is None else lane.asks.to_bytes(),
                 None if alarm is None else alarm.to_bytes(),
                 lane.pending,
@@ -131,7 +139,8 @@ def joined(state: State, recent: bytes) -> bytes:
 def parts(data: bytes) -> tuple[State, bytes]:
     """What :func:`joined` wrote; SnapshotMismatch where it did not."""
     head, _ = snapshot.of_kind(data, "learner", "learner", _Whole)
-    return State(head.start, dict(head.correctors), head.memory), head.recent
+    correctors = dict(head.correctors)
+    return State(head.start, correctors, head.memory, list(correctors)), head.recent
 
 
 @contextmanager

@@ -119,7 +119,7 @@ class Store(Database):
                 if newest >= 0:
                     batches.append(self._commit(number).sent)
                 self._newest[number] = newest
-            state = State(rows[START], correctors, head.memory)
+            state = State(rows[START], correctors, head.memory, list(correctors))
         return state, head.identity, batches, self._behind(head.commit)
 
     def _behind(self, commit: int) -> Iterator[Events]:
@@ -178,26 +178,24 @@ class Store(Database):
         """
         run = self._db.execute
         memory = _Memory(1, self._number, oldest, identity, len(state.start), state.memory)
+        lanes = {name: b"lane" + msgspec.msgpack.encode(name) for name in state.lanes}
         rows = {
             MEMORY: _packed(memory),
             **{
-                b"lane" + msgspec.msgpack.encode(name): _packed(_Lane(name, corrector))
+                lanes[name]: _packed(_Lane(name, corrector))
                 for name, corrector in state.correctors.items()
             },
         }
         with self.writing(sync=True):
             run("INSERT OR IGNORE INTO state VALUES (?, ?)", (START, state.start))
+            for (key,) in run("SELECT key FROM state").fetchall():
+                if key not in (MEMORY, START, *lanes.values()):
+                    run("DELETE FROM state WHERE key = ?", (key,))
             for key, value in rows.items():
                 run("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
             run("INSERT OR IGNORE INTO about VALUES ('commits', ?)", (self._number,))
         self._newest |= self._since
         self._since, self._oldest = {}, oldest
-
-    def forget(self, lane: Name) -> None:
-        """Leave out the corrector of a lane that is dropped."""
-        with self.writing(sync=False):
-            key = b"lane" + msgspec.msgpack.encode(lane)
-            self._db.execute("DELETE FROM state WHERE key = ?", (key,))
 
 
 def _newest(events: Events) -> int:
