@@ -105,10 +105,10 @@ def test_a_delay_in_rows_equals_the_plain_loop(delay, rate):
 @pytest.mark.parametrize("share", [None, 0.3])
 def test_labels_at_their_own_time_and_those_asked_for_equal_the_plain_loop(share):
     """Of labels that are asked for only those at random teach."""
-    P, y = stream(1500, sharpness=2, seed=1)
+    P, y = stream(600, sharpness=2, seed=1)
     rng = np.random.default_rng(0)
-    time = np.sort(rng.integers(0, 700, 1500))
-    label_time = np.where(np.arange(1500) % 5 == 0, np.nan, time + rng.integers(-3, 40, 1500))
+    time = np.sort(rng.integers(0, 280, 600))
+    label_time = np.where(np.arange(600) % 5 == 0, np.nan, time + rng.integers(-3, 40, 600))
     requests = None if share is None else LabelRequests(share)
     result, sent = played(from_arrays(P, y, time, label_time), 0.8, requests)
     teaches, fair = ~np.isnan(label_time), None
@@ -128,7 +128,7 @@ def test_labels_at_their_own_time_and_those_asked_for_equal_the_plain_loop(share
     inside, learned = by_row(plain, P, y, teaches, due_before, fair=fair)
     assert result.corrector.to_bytes() == plain.to_bytes()
     check(result, inside, learned, y)
-    assert len(learned) > 100
+    assert len(learned) > 40
 
 
 @fast
