@@ -401,7 +401,7 @@ def test_a_column_that_no_row_gives_costs_nothing():
 
 def test_very_many_values_take_the_memory_that_they_are_given():
     corrector = Corrector(2, segments=["x"], segments_mb=1)
-    P, y = np.tile([[0.3, 0.7]], (100_000, 1)), np.zeros(50_000, int)
+    P, y = np.tile([[0.3, 0.7]], (100_000, 1)), np.zeros(100_000, int)
 
     def take(start):
         values = np.arange(start, start + len(P))
