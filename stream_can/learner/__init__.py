@@ -3,6 +3,7 @@
 from stream_can.learner.late import LateLabel
 from stream_can.learner.learner import Corrected
 from stream_can.learner.learner import Learner as Learner
+from stream_can.learner.order import in_order
 from stream_can.learner.saved import State
 from stream_can.learner.sent import (
     Events,
@@ -14,6 +15,6 @@ from stream_can.learner.sent import (
 )
 
 __all__ = [
-    "Corrected", "Events", "LateLabel", "SentBatch", "SentLane", "State", "read_labels",
-    "read_sent", "write_labels",
+    "Corrected", "Events", "LateLabel", "SentBatch", "SentLane", "State", "in_order",
+    "read_labels", "read_sent", "write_labels",
 ]  # fmt: skip

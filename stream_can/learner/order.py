@@ -1,0 +1,104 @@
+"""The order in which a learner plays what several partitions hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.learner.lane import Name
+from stream_can.learner.late import LateLabel
+from stream_can.learner.sent import Events, SentBatch, SentLane
+
+__all__ = ["in_order"]
+
+
+def in_order(
+    sent: Mapping[int, Sequence[SentBatch]],
+    labels: Mapping[int, Sequence[LateLabel]],
+    number: int = 0,
+) -> Events:
+    """What partitions hold, merged by time: so whoever reads the same offsets plays the same.
+
+    Each partition stays in its own order: the key of a row or a label is the latest time that its
+    partition has had so far, also where its own is earlier or missing. At equal keys rows come
+    before labels, then that of the lower partition, then that which came first there.
+
+    Parameters
+    ----------
+    sent, labels
+        Of each partition what it holds from one state on, in order.
+    number
+        Of the first row; they are numbered anew.
+
+    Returns
+    -------
+    One batch, and the labels between its rows.
+    """
+    batches = [(p, one) for p in sorted(sent) for one in sent[p]]
+    every = [(p, one) for p in sorted(labels) for one in labels[p]]
+    row_keys = np.concatenate(
+        [np.empty(0), *(_latest([one.times for one in sent[p]]) for p in sorted(sent))]
+    )
+    label_keys = np.concatenate(
+        [np.empty(0), *(_latest([_times(labels[p])]) for p in sorted(labels))]
+    )
+    rows = np.argsort(row_keys, kind="stable")  # partitions lie one behind the other already
+    order = np.argsort(label_keys, kind="stable")
+    due = np.searchsorted(row_keys[rows], label_keys[order], side="right").tolist()
+    told = [
+        msgspec.structs.replace(every[k][1], due=n)
+        for k, n in zip(order.tolist(), due, strict=True)
+    ]
+    return Events(_merged([one for _, one in batches], rows, number), told)
+
+
+def _times(labels: Iterable[LateLabel]) -> NDArray[np.float64]:
+    return np.array([np.nan if one.time is None else one.time for one in labels], np.float64)
+
+
+def _latest(times: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The latest of the times of a partition so far."""
+    every = np.concatenate([np.empty(0), *times])
+    latest: NDArray[np.float64] = np.maximum.accumulate(np.where(np.isnan(every), -np.inf, every))
+    return latest
+
+
+def _merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:
+    """One batch of the rows of several, in this order."""
+    places: dict[tuple[Name, tuple[Any, ...], int], int] = {}
+    of = [np.empty(0, np.int32)]
+    within: list[list[NDArray[np.float32]]] = []
+    at = [np.empty(0, np.int64)]
+    for batch in batches:
+        numbers, mine = np.empty(len(batch.lanes), np.int32), np.empty(len(batch), np.int64)
+        for k, lane in enumerate(batch.lanes):
+            key = lane.name, lane.classes, lane.rows.shape[1]
+            numbers[k] = place = places.setdefault(key, len(places))
+            if place == len(within):
+                within.append([])
+            begun = sum(map(len, within[place]))
+            mine[batch.of == k] = begun + np.arange(len(lane.rows))
+            within[place].append(lane.rows)
+        of.append(numbers[batch.of])
+        at.append(mine)
+    lane_of, place_of = np.concatenate(of)[rows], np.concatenate(at)[rows]
+    lanes = [
+        SentLane(name, classes, np.concatenate(within[k])[place_of[lane_of == k]])
+        for (name, classes, _), k in places.items()
+    ]
+    names = dict.fromkeys(name for batch in batches for name in batch.columns)
+    columns = {
+        name: [value for batch in batches for value in batch.columns.get(name, [None] * len(batch))]
+        for name in names
+    }
+    order = rows.tolist()
+    ids = [id for batch in batches for id in batch.ids]
+    times = np.concatenate([np.empty(0), *(batch.times for batch in batches)])
+    return SentBatch(
+        [ids[i] for i in order], number + np.arange(len(order)), times[rows], lanes, lane_of,
+        {name: [values[i] for i in order] for name, values in columns.items()},
+    )  # fmt: skip
