@@ -646,9 +646,10 @@ class Learner:
         else:
             y, known, differs = self._news_of_lone(id, named, told)
             self._changed += differs
-            if (id, named) not in self._lone:
-                self._lone_bytes += length_of(id)
-            self._lone[id, named] = known
+            if known is not None:  # of several labels one may say nothing
+                if (id, named) not in self._lone:
+                    self._lone_bytes += length_of(id)
+                self._lone[id, named] = known
             while len(self._lone) > MOST_LONE or self._lone_bytes > MOST_ID_BYTES:
                 (oldest, _), _ = self._lone.popitem(last=False)
                 self._lone_bytes -= length_of(oldest)

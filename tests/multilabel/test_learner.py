@@ -91,6 +91,14 @@ class Plain:
         return "unknown"
 
 
+def test_a_label_that_says_nothing_is_not_known_again():
+    learner, nothing = Learner(MultiLabelCorrector(LABELS)), np.full(3, -1)
+    assert learner.label_many(["x"] * 2, [nothing] * 2) == ["unknown"] * 2
+    assert learner.label("x", np.array([1, -1, -1])) == "unknown"
+    assert learner.label_many(["x"] * 2, [nothing, np.array([1, -1, -1])]) == ["repeated"] * 2
+    assert learner.label("x", np.array([-1, 0, -1])) == "unknown"
+
+
 @given(st.data())
 @settings(max_examples=examples(30), deadline=None)
 def test_equals_the_plain_one_in_any_order(data):
