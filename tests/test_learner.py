@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_can import Corrector, InvalidPrediction, Learner, SnapshotMismatch, UnknownClass
+from stream_can import (
+    Corrector,
+    InvalidPrediction,
+    Learner,
+    SnapshotMismatch,
+    UnknownClass,
+    snapshot,
+)
 from stream_can.learner import LateLabel, read_labels, read_sent, write_labels
 from stream_can.multilabel import MultiLabelCorrector
 from tests.examples import examples
@@ -387,6 +394,15 @@ def test_a_sent_batch_says_what_came_and_what_was_sent():
     ]  # fmt: skip
     assert labels[2].row.tolist() == [0.5, 0.25, 0.25]
     assert labels[2].columns == {"t": "v1"}
+
+
+def test_texts_lie_in_the_order_in_which_they_came():
+    """Else the same events would have other bytes in another process."""
+    learner = Learner(Corrector(CLASSES, segments=["t"]))
+    texts = [f"v{k}" for k in (5, 3, 5, 9, 1, 7, 3, 8, 2)]
+    learner.correct_many(range(9), [[0.5, 0.25, 0.25]] * 9, columns={"t": texts})
+    head = snapshot.decode(learner.keep_events().to_bytes()).head
+    assert head["texts"] == {"t": list(dict.fromkeys(texts))}
 
 
 def test_damaged_batches_labels_and_states_are_refused():

@@ -511,8 +511,7 @@ class Learner:
             )
             del self._lanes[oldest.name]
             self._dropped += 1
-            self._order = deque(one for one in self._order if one[0] is not oldest)
-            self._size = sum(entry.size for _, entry in self._order)
+            self._keep([one for one in self._order if one[0] is not oldest])
         return found
 
     def _run(self, call: Call) -> None:
@@ -552,9 +551,13 @@ class Learner:
     def _abandon(self, left: Sequence[Recent]) -> None:
         """Leave out predictions of a call that was broken off."""
         gone = {entry.number for entry in left}
-        self._order = deque(one for one in self._order if one[1].number not in gone)
-        self._size = sum(entry.size for _, entry in self._order)
+        self._keep([one for one in self._order if one[1].number not in gone])
         self._events = None
+
+    def _keep(self, order: Iterable[tuple[Lane, Recent]]) -> None:
+        """Of the recent predictions these alone."""
+        self._order = deque(order)
+        self._size = sum(entry.size for _, entry in self._order)
 
     def _label(self, taken: _Taken, rows: list[tuple[Lane, Recent]], call: Call) -> Outcome:
         """A label of a call; ``rows`` are those of the call that came before it."""
@@ -639,27 +642,22 @@ class Learner:
 
     def _alone(self, id: Id | None, named: Name | None, told: Any, call: Call) -> None:
         """A label without its prediction: where one corrector is all there is, the class mix."""
-        y = None
-        if id is None:
-            with contextlib.suppress(UnknownClass):
-                y = self._like.label(told, id)
-        else:
-            y, known, differs = self._news_of_lone(id, named, told)
-            self._changed += differs
-            if known is not None:  # of several labels one may say nothing
-                if (id, named) not in self._lone:
-                    self._lone_bytes += length_of(id)
-                self._lone[id, named] = known
-            while len(self._lone) > MOST_LONE or self._lone_bytes > MOST_ID_BYTES:
-                (oldest, _), _ = self._lone.popitem(last=False)
-                self._lone_bytes -= length_of(oldest)
+        y, known, differs = self._news_of_lone(id, named, told)
+        self._changed += differs
+        if id is not None and known is not None:  # of several labels one may say nothing
+            if (id, named) not in self._lone:
+                self._lone_bytes += length_of(id)
+            self._lone[id, named] = known
+        while len(self._lone) > MOST_LONE or self._lone_bytes > MOST_ID_BYTES:
+            (oldest, _), _ = self._lone.popitem(last=False)
+            self._lone_bytes -= length_of(oldest)
         if y is not None and named is None and self._lanes.keys() <= {ONLY}:
             self._learn(self._lane(ONLY, call), y, call)
 
-    def _news_of_lone(self, id: Id, named: Name | None, told: Any) -> News:
+    def _news_of_lone(self, id: Id | None, named: Name | None, told: Any) -> News:
         """What a label without its prediction says beside an earlier one of its id: for the class
         mix, for a snapshot, and whether the two differ."""
-        before, like = self._lone.get((id, named)), self._like
+        before, like = None if id is None else self._lone.get((id, named)), self._like
         try:
             known = None if before is None else like.label(before, id)
             new, known, differs = like.news(known, like.label(told, id))
@@ -700,33 +698,35 @@ class Learner:
         with saved.refused():
             for name, data in events.starts:
                 self.start(saved.corrector(data), *name)
-            self._require_fits(batch)
+            self._require_columns(batch)
+            for lane in batch.lanes:
+                same = lane.classes == self._kind_of(lane.name).classes
+                saved.require(same, "the classes of a model")
             numbers = batch.numbers
             saved.require(not len(numbers) or numbers[0] >= self._number, "the rows come again")
+            raw, places = [lane.raw for lane in batch.lanes], batch.places()
             labels, first = deque(events.labels), 0
             for last in [*batch.cuts(), len(batch)]:  # models of other classes come in other calls
                 some = list[LateLabel]()
                 while labels and labels[0].due <= last:
                     one = labels.popleft()
-                    of = None if one.of is None else one.of - first
-                    some.append(msgspec.structs.replace(one, due=one.due - first, of=of))
-                self._play_rows(batch, first, last, some)
+                    its = None if one.of is None else one.of - first
+                    some.append(msgspec.structs.replace(one, due=one.due - first, of=its))
+                of = batch.of[first:last]
+                P = np.empty((last - first, raw[of[0]].shape[1])) if len(of) else None
+                for k in np.unique(of).tolist():
+                    P[of == k] = raw[k][places[first:last][of == k]]  # type: ignore[index]
+                self._play_rows(batch, first, last, P, some)
                 first = last
 
     def _play_rows(
-        self, batch: SentBatch, first: int, last: int, labels: Sequence[LateLabel]
+        self, batch: SentBatch, first: int, last: int, P: Any, labels: Sequence[LateLabel]
     ) -> None:
         """Some rows of a batch, all of the same classes, and the labels between them."""
-        of, P = batch.of[first:last], None
-        for k in np.unique(of).tolist():
-            raw, mine = batch.lanes[k].raw, of == k
-            P = np.empty((last - first, raw.shape[1])) if P is None else P
-            at = np.count_nonzero(batch.of[:first] == k)
-            P[mine] = raw[at : at + np.count_nonzero(mine)]
-        names = [one.name for one in batch.lanes]
+        names = [batch.lanes[k].name for k in batch.of[first:last].tolist()]
         columns = {name: values[first:last] for name, values in batch.columns.items()}
         self._play(
-            batch.ids[first:last], P, labels, columns or None, [names[k] for k in of.tolist()],
+            batch.ids[first:last], P, labels, columns or None, names,
             [None if math.isnan(one) else one for one in batch.times[first:last].tolist()],
         )  # fmt: skip
 
@@ -735,11 +735,9 @@ class Learner:
 
     def _batch_of(self, rows: Sequence[tuple[Lane, Recent, float]]) -> SentBatch:
         blobs: dict[Lane, list[bytes]] = {}
-        of = []
-        places: dict[Lane, int] = {}
         for lane, entry, _ in rows:
-            of.append(places.setdefault(lane, len(places)))
             blobs.setdefault(lane, []).append(entry.blob)
+        places = {lane: k for k, lane in enumerate(blobs)}
         lanes = [
             SentLane(
                 lane.name, lane.kind.classes,
@@ -751,14 +749,11 @@ class Learner:
             [entry.id for _, entry, _ in rows],
             np.array([entry.number for _, entry, _ in rows], np.int64),
             np.array([time for *_, time in rows], np.float64),
-            lanes, np.array(of, np.int32),
+            lanes, np.array([places[lane] for lane, *_ in rows], np.int32),
             columns_of(self.segments, [entry.columns for _, entry, _ in rows]),
         )  # fmt: skip
 
-    def _require_fits(self, batch: SentBatch) -> None:
-        for lane in batch.lanes:
-            kind = self._kind_of(lane.name)
-            saved.require(lane.classes == kind.classes, "the classes of a model")
+    def _require_columns(self, batch: SentBatch) -> None:
         known = set(batch.columns) <= set(self.segments)
         saved.require(known, "columns that are not declared")
 
@@ -949,7 +944,7 @@ class Learner:
                 of_it = rows[mine >= lane.begun]
                 lanes.append(lane)
                 blobs.append(iter(lane.kind.load_blobs(of_it, stored[lane])))
-            saved.require(set(batch.columns) <= set(self.segments), "columns that are not declared")
+            self._require_columns(batch)
             names = self.segments
             texts = [batch.columns.get(name) for name in names]
             for i, (id, number, k) in enumerate(

@@ -74,17 +74,16 @@ def _merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) 
     within: list[list[NDArray[np.float32]]] = []
     at = [np.empty(0, np.int64)]
     for batch in batches:
-        numbers, mine = np.empty(len(batch.lanes), np.int32), np.empty(len(batch), np.int64)
+        numbers, begun = np.empty(len(batch.lanes), np.int32), np.empty(len(batch.lanes), np.int64)
         for k, lane in enumerate(batch.lanes):
             key = lane.name, lane.classes, lane.rows.shape[1]
             numbers[k] = place = places.setdefault(key, len(places))
             if place == len(within):
                 within.append([])
-            begun = sum(map(len, within[place]))
-            mine[batch.of == k] = begun + np.arange(len(lane.rows))
+            begun[k] = sum(map(len, within[place]))
             within[place].append(lane.rows)
         of.append(numbers[batch.of])
-        at.append(mine)
+        at.append(begun[batch.of] + batch.places())
     lane_of, place_of = np.concatenate(of)[rows], np.concatenate(at)[rows]
     lanes = [
         SentLane(name, classes, np.concatenate(within[k])[place_of[lane_of == k]])

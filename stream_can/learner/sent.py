@@ -67,6 +67,13 @@ class SentBatch:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def places(self) -> NDArray[np.int64]:
+        """Which row of its lane each row is, shape (n,)."""
+        places = np.empty(len(self), np.int64)
+        for k, lane in enumerate(self.lanes):
+            places[self.of == k] = np.arange(len(lane.rows))
+        return places
+
     def cuts(self) -> list[int]:
         """Before which rows those of models of other classes begin."""
         classes = [lane.classes for lane in self.lanes]
@@ -84,8 +91,8 @@ class SentBatch:
         texts: dict[str, list[str]] = {}
         for name, values in self.columns.items():
             places: dict[str | None, int] = {None: -1}
-            places |= {text: i for i, text in enumerate(dict.fromkeys(values) - {None: 0}.keys())}
-            arrays[f"column.{name}"] = np.array([places[text] for text in values], np.int32)
+            numbers = [places.setdefault(text, len(places) - 1) for text in values]
+            arrays[f"column.{name}"] = np.array(numbers, np.int32)
             del places[None]
             texts[name] = list(places)  # type: ignore[arg-type]
         head = _Head(1, self.ids, [(one.name, list(one.classes)) for one in self.lanes], texts)

@@ -55,8 +55,6 @@ class _Memory(msgspec.Struct):
     """The number of the oldest prediction that a label finds."""
     identity: dict[str, Any]
     """Whose it is."""
-    start: int
-    """Length of what new models begin with, which lies in a row of its own."""
     memory: bytes
 
 
@@ -96,6 +94,9 @@ class Store(Database):
                 if last or counted or "commits" in about:
                     raise SnapshotMismatch("the state is missing")
                 return None
+            for key in (MEMORY, START):
+                if key not in rows:
+                    raise SnapshotMismatch(f"the row {key.decode()!r} of the state is missing")
             head = _opened(rows[MEMORY], "state", _Memory)
             correctors = {
                 one.lane: one.corrector
@@ -103,9 +104,7 @@ class Store(Database):
                 if key not in (MEMORY, START)
                 for one in [_opened(value, "lane", _Lane)]
             }
-            if len(rows[START]) != head.start:
-                raise SnapshotMismatch("what models begin with is missing")
-            self._number, self._oldest = about["commits"], head.oldest
+            self._number, self._oldest = about.get("commits", 0), head.oldest
             if last > self._number or counted > self._number or head.commit > self._number:
                 raise SnapshotMismatch(
                     f"{max(last, counted, head.commit)} commits were written, and"
@@ -177,7 +176,7 @@ class Store(Database):
             As there.
         """
         run = self._db.execute
-        memory = _Memory(1, self._number, oldest, identity, len(state.start), state.memory)
+        memory = _Memory(1, self._number, oldest, identity, state.memory)
         lanes = {name: b"lane" + msgspec.msgpack.encode(name) for name in state.lanes}
         rows = {
             MEMORY: _packed(memory),

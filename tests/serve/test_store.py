@@ -99,6 +99,27 @@ def test_a_state_may_leave_out_correctors_that_are_there(tmp_path):
     store.close()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM state WHERE key = CAST('memory' AS BLOB)",
+        "DELETE FROM state WHERE key = CAST('start' AS BLOB)",
+        "DELETE FROM state",
+        "DELETE FROM about WHERE name = 'commits'",
+        "DELETE FROM commits WHERE number = 2",
+    ],
+)
+def test_a_row_that_is_missing_is_told_of(tmp_path, statement):
+    store, learner = begun(tmp_path / "state")
+    for _ in range(2):
+        give(learner, np.random.default_rng(1))
+        store.write(learner.take_events())
+    store._db.execute(statement)
+    store.close()
+    with pytest.raises(StateError, match=r"missing|2 commits were written, and 0 are there"):
+        again(tmp_path / "state")
+
+
 WRITER = """
 import sys
 import numpy as np
