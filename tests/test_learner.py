@@ -570,6 +570,46 @@ def test_labels_without_a_prediction_are_bounded_in_bytes(wait):
     assert learner.label("79" * (1 << 20), "a", time=99) == "repeated"
 
 
+def test_what_labels_taught_can_be_counted():
+    """Of each label every prediction that learned it, and nothing of those that taught nothing."""
+    learner = Learner(Corrector(3), label_wait=10)
+    P = [[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]]
+    for version in ("1", "2"):
+        learner.correct_many(["a", "b"], P, model="m", version=version)
+    assert learner.models_of("a") == [("m", "1"), ("m", "2")]
+    assert learner.models_of("c") == []
+    labels = [
+        LateLabel("a", 1), LateLabel("c", 0, time=5.0), LateLabel("a", 2),
+        LateLabel("b", 2, model="m", version="2"),
+    ]  # fmt: skip
+    found = learner.play([], np.empty((0, 3)), labels)
+    assert found.outcomes == ["learned", "held", "repeated", "learned"]
+    seen = [(one.label, one.name[1], one.prediction.known) for one in found.taught]
+    assert seen == [(0, "1", 1), (0, "2", 1), (3, "2", 2)]
+    row, sent = np.frombuffer(found.taught[2].prediction.blob, count=6).reshape(2, 3)
+    assert row.tolist() == P[1]
+    assert sent.sum() == pytest.approx(1)
+    (held,) = learner.play(["c"], P[:1], lanes=[("m", "1")], times=[6.0]).taught
+    assert (held.label, held.name, held.prediction.known) == (-1, ("m", "1"), 0)
+
+
+def test_what_corrects_can_be_looked_at():
+    learner = Learner(Corrector(3), max_lanes=3)
+    for version in ("1", "2"):
+        learner.correct("a", [0.5, 0.3, 0.2], model="m", version=version)
+    learner.label("a", 1, model="m", version="1")
+    learner.correct("b", [0.5, 0.3, 0.2], model="m", version="3")
+    learner.correct("b", [0.5, 0.3, 0.2], model="other")
+    sent = learner.keep_events()
+    learner = Learner.from_state(learner.state(), [sent], max_lanes=2)
+    after = {name: one.after for name, one in learner.live.items()}
+    assert after == {("m", "2"): "1", ("m", "3"): "1", ("other", None): None}
+    assert {k: one.corrector.to_bytes() for k, one in learner.live.items()} == learner.correctors
+    learner.correct("c", [0.5, 0.3, 0.2], model="new")
+    assert learner.models == [("other", None), ("new", None)]
+    assert learner.dropped == 3
+
+
 def test_the_model_that_was_silent_longest_is_dropped():
     rng, learner = np.random.default_rng(2), Learner(Corrector(CLASSES), max_lanes=2)
     learner.keep_events()

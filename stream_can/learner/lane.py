@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from stream_can.learner.kinds import Given, Id, Judged, Kind, Label, Reason, Recent
 from stream_can.method.asking import LabelRequests
 
-__all__ = ["ONLY", "TOGETHER", "Call", "Lane", "Name", "length_of", "predecessor", "size_of"]
+__all__ = [
+    "ONLY",
+    "TOGETHER",
+    "Call",
+    "Lane",
+    "Name",
+    "Taught",
+    "length_of",
+    "predecessor",
+    "size_of",
+]
 
 Name = tuple[str | None, str | None]
 """Model and version."""
@@ -18,6 +28,16 @@ OVERHEAD = 480
 """Bytes of a prediction that waits, beside its numbers, its id and its columns."""
 TOGETHER = 256
 """Labelled predictions that are scored at a time."""
+
+
+class Taught(NamedTuple):
+    """A prediction whose label was learned."""
+
+    label: int
+    """Which of the labels of the call; -1 for one that was held."""
+    name: Name
+    prediction: Recent
+    """With the label, in ``known``; and, in ``blob``, the row, what was sent, and the receipt."""
 
 
 class Call(NamedTuple):
@@ -32,6 +52,7 @@ class Call(NamedTuple):
     asked: list[Reason | None]
     active: dict[Lane, None]
     """The lanes that have rows or labels of the call."""
+    taught: list[Taught]
 
 
 class Lane:
@@ -41,9 +62,17 @@ class Lane:
     """
 
     def __init__(
-        self, name: Name, kind: Kind, asks: LabelRequests | None, begun: int = 0, last: int = 0
+        self,
+        name: Name,
+        kind: Kind,
+        asks: LabelRequests | None,
+        begun: int = 0,
+        last: int = 0,
+        after: str | None = None,
     ) -> None:
         self.name, self.kind, self.asks = name, kind, asks
+        self.after = after
+        """The version of its model that it went on from."""
         self.begun, self.last = begun, last
         """The numbers of the first row that may be its own, and of its last one."""
         self.recent: dict[Id, Recent] = {}
@@ -169,14 +198,11 @@ class Learned(Protocol):
         """The decayed number of labels."""
 
 
-_L = TypeVar("_L", bound=Learned)
-
-
-def predecessor(name: Name, correctors: Mapping[Name, _L]) -> _L | None:
+def predecessor(name: Name, correctors: Mapping[Name, Learned]) -> Name | None:
     """What a new version goes on from: the version of its model with most labels of late, of
     several alike the newest."""
-    found: Sequence[_L] = [one for other, one in correctors.items() if other[0] == name[0]]
-    return max(reversed(found), key=lambda one: one.effective_sample_size, default=None)
+    found = [other for other in correctors if other[0] == name[0]]
+    return max(reversed(found), key=lambda one: correctors[one].effective_sample_size, default=None)
 
 
 def size_of(id: Id, numbers: int, given: Given | None) -> int:

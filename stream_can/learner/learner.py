@@ -18,7 +18,7 @@ from stream_can.errors import UnknownClass
 from stream_can.learner import saved
 from stream_can.learner.dense import Dense
 from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason, Recent
-from stream_can.learner.lane import ONLY, Call, Lane, Name, length_of, predecessor, size_of
+from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught, length_of, predecessor, size_of
 from stream_can.learner.late import MOST_ID_BYTES, Held, HeldLabels, LateLabel
 from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of, read_sent
@@ -28,7 +28,7 @@ from stream_can.multilabel import MultiLabelCorrector
 from stream_can.trust.alarm import Alarm, Episode
 from stream_can.trust.locking import one_at_a_time
 
-__all__ = ["Corrected", "Learner", "Outcome"]
+__all__ = ["Corrected", "Learner", "Live", "Outcome"]
 
 Array = NDArray[np.float64]
 Outcome = Literal["learned", "repeated", "held", "unknown"]
@@ -39,6 +39,10 @@ MOST_LONE = 100_000
 """Labels without a prediction that are known again."""
 MOST_ALARMS = 20
 """Models and versions, those with most labels, that have an alarm each."""
+
+
+Correctors = Corrector | MultiLabelCorrector
+"""What a learner can be of."""
 
 
 class Corrected(NamedTuple):
@@ -54,10 +58,17 @@ class Corrected(NamedTuple):
     """Why the label of each row is wanted, "random" or "margin"; None where it is not."""
     outcomes: list[Outcome]
     """What became of each label, see :meth:`Learner.label`."""
+    taught: list[Taught]
+    """Of each label the predictions that it was learned with, for whoever counts them."""
 
 
-Correctors = Corrector | MultiLabelCorrector
-"""What a learner can be of."""
+class Live(NamedTuple):
+    """What corrects a model and version."""
+
+    corrector: Correctors
+    """The learner's own, to look at."""
+    after: str | None
+    """The version of its model that it went on from."""
 
 
 def kind_of(corrector: Correctors) -> Kind:
@@ -382,13 +393,13 @@ class Learner:
         rows = like.rows(n, P, columns)
         taken = self._labels(labels, n)
         sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
-        call = Call(n, rows, like.blank(n), sets, [None] * n, {})
+        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [])
         try:
             outcomes = self._take(call, ids, names, name, times, taken)
         except BaseException:  # such as Ctrl-C: what was not finished is not kept
             self._abandon([entry for lane in call.active for entry in lane.abandon()])
             raise
-        return Corrected(call.sent, call.sets, call.asked, outcomes)
+        return Corrected(call.sent, call.sets, call.asked, outcomes, call.taught)
 
     def _take(
         self,
@@ -407,7 +418,7 @@ class Learner:
         first = 0 if events is None else len(events.rows)
         for i in range(n + 1):
             while k < len(taken) and taken[k].one.due <= i:
-                outcomes.append(self._label(taken[k], seen, call))
+                outcomes.append(self._label(taken[k], k, seen, call))
                 if events is not None:
                     events.labels.append(self._told(taken[k], first))
                 k += 1
@@ -496,7 +507,7 @@ class Learner:
             name, {k: one.kind.corrector for k, one in others if one.kind.classes == classes}
         )
         if before is not None:
-            kind = kind_of(before.successor())
+            kind = self._lanes[before].kind.successor()
         elif own is not None:
             kind = own
         elif self._start is not None:
@@ -504,8 +515,9 @@ class Learner:
         else:
             kind = kind_of(saved.corrector(self._begin))
         asks = None if self._ask is None else LabelRequests(self._ask)
-        self._lanes[name] = found = Lane(name, kind, asks, self._number, self._number)
-        if len(self._lanes) > self._max_lanes:
+        found = Lane(name, kind, asks, self._number, self._number, before and before[1])
+        self._lanes[name] = found
+        while len(self._lanes) > self._max_lanes:
             oldest = min(
                 (one for one in self._lanes.values() if one is not found), key=lambda one: one.last
             )
@@ -559,14 +571,14 @@ class Learner:
         self._order = deque(order)
         self._size = sum(entry.size for _, entry in self._order)
 
-    def _label(self, taken: _Taken, rows: list[tuple[Lane, Recent]], call: Call) -> Outcome:
-        """A label of a call; ``rows`` are those of the call that came before it."""
+    def _label(self, taken: _Taken, k: int, rows: list[tuple[Lane, Recent]], call: Call) -> Outcome:
+        """The k-th label of a call; ``rows`` are those of the call that came before it."""
         one, y, row, given = taken.one, taken.y, taken.row, taken.given
         id, name = one.id, (one.model, one.version)
         if one.of is not None:
             of = rows[one.of]
             mine = self._y(taken, of[0])
-            learned = mine is not None and self._teach(*of, mine, call)
+            learned = mine is not None and self._teach(*of, mine, call, k)
             return "learned" if learned else "repeated"
         named = name != ONLY
         found = [
@@ -580,7 +592,7 @@ class Learner:
                 if (mine := self._y(taken, lane)) is None:
                     continue
                 brings = row is not None and row != lane.raw_of(kept, call)
-                learned |= self._teach(lane, kept, mine, call, row if brings else None, given)
+                learned |= self._teach(lane, kept, mine, call, k, row if brings else None, given)
             return "learned" if learned else "repeated"
         if row is not None:
             self._learn(self._lane(name, call), y, call, row, given)
@@ -609,6 +621,7 @@ class Learner:
         entry: Recent,
         y: Any,
         call: Call,
+        k: int = -1,
         row: bytes | None = None,
         given: Given | None = None,
     ) -> bool:
@@ -621,6 +634,7 @@ class Learner:
             lane.run(call)
         call.active[lane] = None
         entry.known = known
+        call.taught.append(Taught(k, lane.name, entry))
         lane.learn(new, entry, row, given)
         return True
 
@@ -843,6 +857,7 @@ class Learner:
         *,
         recent_mb: float | None = None,
         ask: float | Literal["as before"] | None = "as before",
+        max_lanes: int | None = None,
         **settings: Any,
     ) -> Self:
         """The learner of a :meth:`state`; it goes on bit for bit.
@@ -856,6 +871,8 @@ class Learner:
             that are kept each; others are passed over.
         classes, **settings, recent_mb, ask
             As for :meth:`from_bytes`.
+        max_lanes
+            In place of the state's.
 
         Raises
         ------
@@ -869,7 +886,7 @@ class Learner:
                 recent_mb=head.recent_mb if recent_mb is None else recent_mb,
                 ask=head.ask if ask == "as before" else ask,
                 label_wait=head.label_wait,
-                max_lanes=head.max_lanes,
+                max_lanes=head.max_lanes if max_lanes is None else max_lanes,
             )
             stored: dict[Lane, Kind] = {}
             for number, one in enumerate(head.lanes):
@@ -908,7 +925,7 @@ class Learner:
         saved.require(type(kind) is type(self._like), "a model of another kind")
         saved.require(kind.columns == self.segments, "a model of other columns")
         self._mixed = self._mixed or own
-        lane = Lane(head.lane, kind, None, head.begun, head.last)
+        lane = Lane(head.lane, kind, None, head.begun, head.last, head.after)
         if self._ask is not None:
             lane.asks = LabelRequests(self._ask)
             if head.asks is not None:
@@ -1019,6 +1036,17 @@ class Learner:
         """(model, version) of each corrector, (None, None) without, in the order of their first
         predictions."""
         return list(self._lanes)
+
+    @one_at_a_time
+    def models_of(self, id: Id) -> list[Name]:
+        """(model, version) of each corrector that keeps a prediction of an id."""
+        return [name for name, lane in self._lanes.items() if id in lane.recent]
+
+    @property
+    @one_at_a_time
+    def live(self) -> dict[Name, Live]:
+        """What corrects each (model, version)."""
+        return {name: Live(lane.kind.corrector, lane.after) for name, lane in self._lanes.items()}
 
     @property
     @one_at_a_time

@@ -47,6 +47,7 @@ class LaneHead(msgspec.Struct):
     lane: tuple[str | None, str | None]
     begun: Count
     last: Count
+    after: str | None
     asks: bytes | None
     alarm: bytes | None
     pending: list[tuple[bytes, Any]]
@@ -114,6 +115,7 @@ def memory(head: Head, lanes: Iterable[Lane]) -> bytes:
                 lane.name,
                 lane.begun,
                 lane.last,
+                lane.after,
                 None if lane.asks is None else lane.asks.to_bytes(),
                 None if alarm is None else alarm.to_bytes(),
                 lane.pending,

@@ -85,7 +85,11 @@ class Models:
         first = names[numbers[0]]
         if first not in self.correctors:
             before = predecessor(first, self.correctors)
-            made = before.successor() if before else Corrector.from_bytes(self._fresh)
+            made = (
+                Corrector.from_bytes(self._fresh)
+                if before is None
+                else self.correctors[before].successor()
+            )
             self.correctors[first] = made
         known = [number for name, number in self._numbers.items() if name in self.correctors]
         new = np.flatnonzero(~np.isin(numbers, known))
