@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from stream_can.app.health import Health
 from stream_can.app.history import Slots
-from stream_can.app.metrics import Committed, Metrics
+from stream_can.app.known import Committed, Known, KnownLane
+from stream_can.app.metrics import Metrics
 from stream_can.app.problems import problems
 from stream_can.app.shown import shown
 from stream_can.app.status import (
@@ -39,9 +40,8 @@ from stream_can.change import Change
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
 from stream_can.corrector import Corrector
 from stream_can.messages.naming import UNNAMED, LaneName
-from stream_can.stream.replica import Begun, Replica
 from stream_can.stream.versions import Comparison, Pair
-from stream_can.trust.alarm import Alarm
+from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
 MOST_CLASSES = 300
@@ -69,8 +69,8 @@ class Look:
         Whether all partitions learn from all labels; whether there are any.
     health, metrics
         What the worker says of itself.
-    replicas
-        What corrects now, by partition of the learned log.
+    known
+        What corrects now, by partition of the learned log; 0 of a server.
     over_http
         Whether it is a server and no worker.
     """
@@ -84,13 +84,13 @@ class Look:
         has_labels: bool,
         health: Health,
         metrics: Metrics,
-        replicas: Callable[[], Mapping[int, Replica]],
+        known: Callable[[], Mapping[int, Known]],
         over_http: bool = False,
     ) -> None:
         self._over_http = over_http
         self._application, self._instance = application, instance
         self._together, self._has_labels = together, has_labels
-        self._health, self._metrics, self._replicas = health, metrics, replicas
+        self._health, self._metrics, self._known = health, metrics, known
         self._since = time.time()
 
     def status(self, now: float | None = None) -> Status:
@@ -102,12 +102,12 @@ class Look:
             lag, letters = dict(metrics.lag), list(metrics.letters)[::-1]
             partitions = dict(metrics.partitions)
             tallies, refused = dict(metrics.lanes), metrics.refused
-            worse = _worse(metrics.alarms, tallies)
+            worse = _worse(metrics.episodes, tallies)
             versions = {pair: _two_versions(pair, x) for pair, x in metrics.versions.items()}
             values = {name: column.copy() for name, column in metrics.values.items()}
-        replicas = dict(self._replicas())
-        learned = [one for n, r in sorted(replicas.items()) if r.started
-                   for one in _all_learned(n, r, tallies, now)]  # fmt: skip
+        known = self._known()
+        learned = [one for n, has in sorted(known.items())
+                   for one in _all_learned(n, has, tallies, now)]  # fmt: skip
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
         held = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
         opened = [one.open_requests for one in held if one.open_requests is not None]
@@ -129,7 +129,7 @@ class Look:
             lag=sum(inputs) if inputs else None,
             open_requests=sum(opened) if opened else None,
             oldest_request=max(ages, default=None),
-            n_classes=len(replicas[learned[0].partition].corrector.classes) if learned else 0,
+            n_classes=len(known[learned[0].partition].corrector.classes) if learned else 0,
             hour=_window(hour),
             day=_of_day(day, hour),
             hour_course=hour_course,
@@ -139,14 +139,14 @@ class Look:
             dead_letters=letters,
             history_bytes=history.nbytes,
             columns=[_column(name, column) for name, column in values.items()],
-            **_lanes(replicas, tallies),
+            **_lanes(known, tallies),
             versions=sorted(
                 filter(None, versions.values()), key=lambda one: -one.labels
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
             over_http=self._over_http,
             worse=worse,
-            sets=next((one.terms.sets for one in replicas.values()), None),
+            sets=next((one.sets for one in known.values()), None),
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip
         made.problems, made.shown = problems(made), shown(made)
@@ -229,47 +229,46 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
 
 
 def _all_learned(
-    number: int, replica: Replica, tallies: Mapping[LaneName, Tally], now: float
+    number: int, known: Known, tallies: Mapping[LaneName, Tally], now: float
 ) -> Iterator[Learned]:
     """What one partition of the log has taught; of lanes those with most records here."""
-    if replica.terms.fleet is None:
-        yield _learned(number, replica, replica.corrector, now)
+    lanes = known.lanes
+    if lanes is None:
+        yield _learned(number, known, known.corrector, now)
         return
-    lanes = replica.lanes
     for name in sorted(lanes, key=lambda name: (-_rows(tallies, name), name))[:MOST_LEARNED]:
-        yield _learned(number, replica, lanes[name].corrector, now, name)
+        yield _learned(number, known, lanes[name].corrector, now, name)
 
 
 def _rows(tallies: Mapping[LaneName, Tally], name: LaneName) -> float:
     return float(tallies[name][0]) if name in tallies else 0.0
 
 
-def _lanes(replicas: Mapping[int, Replica], tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
+def _lanes(known: Mapping[int, Known], tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
     """What a status says of the lanes; nothing where there is one."""
-    known: dict[LaneName, Begun] = {}
+    lanes: dict[LaneName, KnownLane] = {}
     most = 0
-    for replica in replicas.values():
-        if replica.terms.fleet is not None:
-            most = replica.terms.fleet.max_lanes
-            known |= replica.lanes
+    for one in known.values():
+        if one.lanes is not None:
+            most = one.max_lanes
+            lanes |= one.lanes
     if not most:
         return {}
     heaviest = sorted(tallies, key=lambda name: (-_rows(tallies, name), name))[:MOST_LANES]
     return {
-        "n_lanes": len(known),
+        "n_lanes": len(lanes),
         "max_lanes": most,
-        "lanes": [_lane(name, known.get(name), tallies[name].tolist()) for name in heaviest],
+        "lanes": [_lane(name, lanes.get(name), tallies[name].tolist()) for name in heaviest],
     }
 
 
-def _worse(alarms: Mapping[LaneName, Alarm], tallies: Mapping[LaneName, Tally]) -> list[Worse]:
+def _worse(last: Mapping[LaneName, Episode], tallies: Mapping[LaneName, Tally]) -> list[Worse]:
     """Copies of what lasts."""
-    last = {name: one.episode for name, one in alarms.items() if one.episode is not None}
     heaviest = sorted(last, key=lambda name: (-_rows(tallies, name), name))[:MOST_LEARNED]
     return [Worse(_text(name), copy.copy(last[name])) for name in heaviest]
 
 
-def _lane(name: LaneName, begun: Begun | None, tally: Sequence[float]) -> LaneScores:
+def _lane(name: LaneName, begun: KnownLane | None, tally: Sequence[float]) -> LaneScores:
     rows, n, *sides = tally
     means = [side / n if n else None for side in sides]
     after = None if begun is None or begun.after is None else _text(begun.after)
@@ -294,7 +293,7 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
 
 
 def _learned(
-    number: int, replica: Replica, corrector: Corrector, now: float, lane: LaneName = UNNAMED
+    number: int, known: Known, corrector: Corrector, now: float, lane: LaneName = UNNAMED
 ) -> Learned:
     """What was learned; of many classes only the commonest are named."""
     prior, counts = corrector.prior, corrector.label_counts
@@ -302,15 +301,15 @@ def _learned(
     most = MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
     largest = (-prior).argsort(kind="stable")[:most].tolist()
     recent = corrector.recent_log_loss
-    known = not math.isnan(recent["raw"])
+    scored = not math.isnan(recent["raw"])
     return Learned(
         partition=number,
-        offset=replica.offset,
+        offset=known.offset,
         labels=corrector.n_labels,
         effective_sample_size=total,
-        age=None if replica.newest is None else age(replica.newest, now),
-        log_loss_before=recent["raw"] if known else None,
-        log_loss_after=recent["corrected"] if known else None,
+        age=None if known.newest is None else age(known.newest, now),
+        log_loss_before=recent["raw"] if scored else None,
+        log_loss_after=recent["corrected"] if scored else None,
         weights=corrector.weights,
         final_weights=corrector.final_weights,
         last_temperature=corrector.last_temperature,

@@ -10,27 +10,24 @@ import threading
 import time
 from collections import Counter as Tally
 from collections import defaultdict, deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterator, Mapping
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
 from stream_can.app import table
 from stream_can.app.history import History
+from stream_can.app.known import Committed, Known, Source, Watched
 from stream_can.app.letters import KEPT, Letter, letter
 from stream_can.app.table import SIDES, Commit
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import UNNAMED, LaneName
-from stream_can.stream.batch import Watched
 from stream_can.stream.lane import MOST_VALUES
-from stream_can.stream.replica import Replica
 from stream_can.stream.requests import reason_of
-from stream_can.stream.task import Result, Task
+from stream_can.stream.task import Result
 from stream_can.stream.versions import MOST_PAIRS, Comparison, Pair
-from stream_can.trust.alarm import Alarm
+from stream_can.trust.alarm import Alarm, Episode
 from stream_can.version import __version__
 
 MOST_SERIES, OTHERS = 50, LaneName("other", "")
@@ -71,41 +68,13 @@ class Registry(CollectorRegistry):
 SETS = ("set_rows", "set_classes", "set_labels", "set_kept")
 
 
-class Committed(NamedTuple):
-    """What a task had counted when it was committed last."""
-
-    counts: dict[str, int]
-    """`Counts`, since its state began."""
-    scored: int
-    """Since this process has it, as are those below."""
-    hits: dict[str, int]
-    log_loss: dict[str, float]
-    requests: tuple[int, int | None] | None
-    """How many are open and the timestamp of the oldest, in milliseconds; None where no label is
-    asked for."""
-    sets: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
-    """`Task.set_tally`."""
-
-    @classmethod
-    def of(cls, task: Task) -> Committed:
-        sides = {"before": task.raw_scores, "after": task.sent_scores}
-        return cls(
-            msgspec.to_builtins(task.counts),
-            task.raw_scores.n,
-            {stage: scores.hits for stage, scores in sides.items()},
-            {stage: scores.log_loss_sum for stage, scores in sides.items()},
-            None if task.lane.requests is None else task.lanes.open_requests,
-            task.set_tally.tolist(),
-        )
-
-
 class Metrics:
     """The numbers of one worker; its loop writes them, whoever has ``registry`` reads them.
 
     Parameters
     ----------
-    replicas
-        What corrects now, by partition of the learned log.
+    known
+        What corrects now, by partition of the learned log; 0 of a server.
     shown
         Texts of the settings, which the reason of a dead letter may show.
     waits_for
@@ -114,12 +83,12 @@ class Metrics:
 
     def __init__(
         self,
-        replicas: Callable[[], Mapping[int, Replica]] = dict,
+        known: Callable[[], Mapping[int, Known]] = dict,
         shown: Container[str] = (),
         waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.registry = registry = Registry(self._look)
-        self._replicas, self._waits_for = replicas, waits_for
+        self._known, self._waits_for = known, waits_for
         self._made = table.make(registry)
         self._made["build_info"].labels(__version__).set(1)
         ProcessCollector(registry=registry)
@@ -146,16 +115,16 @@ class Metrics:
         self._shown = shown
         self._close()
 
-    def restored(self, tasks: Mapping[int, Task], seconds: float, skew: float = 0.0) -> None:
+    def restored(self, sources: Mapping[int, Source], seconds: float, skew: float = 0.0) -> None:
         """These partitions are ours now."""
         with self.registry.lock:
             self._made["rebalances"].inc()
             self._made["restore_seconds"].observe(seconds)
             self._made["clock_skew_seconds"].set(skew)
             self._forget()
-            self.partitions = {partition: Committed.of(task) for partition, task in tasks.items()}
-            self._add_values(tasks)
-            self._made["partitions"].set(len(tasks))
+            self.partitions = {number: one.committed() for number, one in sources.items()}
+            self._add_values(sources)
+            self._made["partitions"].set(len(sources))
 
     def handled(self, result: Result) -> None:
         """A batch is in the transaction that is open."""
@@ -169,13 +138,13 @@ class Metrics:
         for out in result.dead_letters[-KEPT:]:
             self._letters.append(letter(out, time.time(), self._shown))
 
-    def committed(self, tasks: Mapping[int, Task], seconds: float, snapshot_bytes: int) -> None:
-        """The transaction with these tasks' records is committed."""
+    def committed(self, sources: Mapping[int, Source], seconds: float, snapshot_bytes: int) -> None:
+        """What came of these is committed."""
         with self.registry.lock:
             done: Tally[str] = Tally()
             scores: defaultdict[str, float] = defaultdict(float)
-            for partition, task in tasks.items():
-                now, before = Committed.of(task), self.partitions[partition]
+            for partition, source in sources.items():
+                now, before = source.committed(), self.partitions[partition]
                 done.update({name: n - before.counts[name] for name, n in now.counts.items()})
                 scores["scored"] += now.scored - before.scored
                 for stage in now.hits:
@@ -185,9 +154,9 @@ class Metrics:
                 for name, n, told in zip(SETS, now.sets, before.sets, strict=True):
                     scores[name] += n - told
                 self.partitions[partition] = now
-            self._add_values(tasks)
-            self._add_lanes(tasks)
-            self._watch(tasks)
+            self._add_values(sources)
+            self._add_lanes(sources)
+            self._watch(sources)
             # A label stamped before its prediction came at once.
             delays = [max(delay, 0) / 1000 for delay in self._delays]
             commit = Commit(
@@ -240,18 +209,18 @@ class Metrics:
             for (source, partition), records in lag.items():
                 self._made["lag_records"].labels(source, partition).set(records)
 
-    def _add_values(self, tasks: Mapping[int, Task]) -> None:
-        """What became of the values of columns since these tasks were committed last."""
-        for task in tasks.values():
-            for name, found in task.take_values().items():
+    def _add_values(self, sources: Mapping[int, Source]) -> None:
+        """What became of the values of columns since the last commit."""
+        for source in sources.values():
+            for name, found in source.take_values().items():
                 self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(found)
 
-    def _add_lanes(self, tasks: Mapping[int, Task]) -> None:
-        """What became of the lanes since these tasks were committed last."""
-        for task in tasks.values():
-            if not task.lanes.named:
+    def _add_lanes(self, sources: Mapping[int, Source]) -> None:
+        """What became of the lanes since the last commit."""
+        for source in sources.values():
+            seen = source.take_seen()
+            if seen is None:
                 return
-            seen = task.lanes.take_seen()
             for name, tally in seen.tallies.items():
                 self.lanes[name] = self.lanes.get(name, 0.0) + tally
                 series = self._own_series.get(name, OTHERS)
@@ -268,10 +237,10 @@ class Metrics:
             if seen.refused:
                 self.refused = self.refused[0] + seen.refused, time.time()
 
-    def _watch(self, tasks: Mapping[int, Task]) -> None:
+    def _watch(self, sources: Mapping[int, Source]) -> None:
         """Whether the classifier, or what is sent, has become worse."""
-        for task in tasks.values():
-            for name, outcomes in task.take_watched().items():
+        for source in sources.values():
+            for name, outcomes in source.take_watched().items():
                 self._outcomes.setdefault(name, []).extend(outcomes)
         for name, parts in list(self._outcomes.items()):
             # Labels of many models come a few at a time.
@@ -283,10 +252,15 @@ class Metrics:
             if len(kept) > 2 * MOST_LANES:
                 for fewest in sorted(kept, key=self._rows)[:-MOST_LANES]:
                     del kept[fewest]
-        episodes = [one.episode for one in self.alarms.values()]
-        sides = {one.side for one in episodes if one is not None}
+        sides = {one.side for one in self.episodes.values()}
         for side, stage in enumerate(SIDES):
             self._made["worse"].labels(stage).set(side in sides)
+
+    @property
+    def episodes(self) -> dict[LaneName, Episode]:
+        """Of what is worse than before, since when and how much."""
+        found = {name: one.episode for name, one in self.alarms.items()}
+        return {name: one for name, one in found.items() if one is not None}
 
     def _rows(self, name: LaneName) -> float:
         """Predictions of a lane."""
@@ -305,9 +279,9 @@ class Metrics:
         self._made["registry_away"].set(bool(self._waits_for()))
         if not self.partitions:
             return
-        replicas = {n: one for n, one in dict(self._replicas()).items() if one.started}
+        known = self._known()
         requests = {n: found.requests or (0, None) for n, found in self.partitions.items()}
-        for rows, sources in ((table.LEARNED, replicas), (table.REQUESTS, requests)):
+        for rows, sources in ((table.LEARNED, known), (table.REQUESTS, requests)):
             for row in rows:
                 for partition, source in sources.items():
                     table.set_to(self._made[row.name], partition, row.of(source))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from stream_can.app.history import DELAYS
-from stream_can.stream.replica import Replica
+from stream_can.app.known import Known
 
 __all__ = [
     "COMMITTED",
@@ -137,9 +137,9 @@ COMMITTED = (
 """Of each `Commit`."""
 
 
-def _of(name: str) -> Callable[[Replica], Values]:
+def _of(name: str) -> Callable[[Known], Values]:
     """An attribute of the corrector, where there is one for all."""
-    return lambda replica: None if replica.terms.fleet else getattr(replica.corrector, name)
+    return lambda known: None if known.lanes is not None else getattr(known.corrector, name)
 
 
 LEARNED = (
@@ -155,22 +155,22 @@ LEARNED = (
         _of("coverage"), ("partition",)),
     # Their number alone: a series for each of thousands of classes would be too many.
     Row("silent_classes", Gauge, "Classes left out of learning: none of their labels came",
-        lambda replica: None if replica.terms.fleet else len(replica.corrector.silent_classes),
+        lambda known: None if known.lanes is not None else len(known.corrector.silent_classes),
         ("partition",)),
     Row("learned_offset", Gauge, "Offset of the learned log up to which it is folded",
-        lambda replica: replica.offset, ("partition",)),
+        lambda known: known.offset, ("partition",)),
     Row("learned_labels", Gauge, "Labels behind what corrects now", _of("n_labels"),
         ("partition",)),
     Row("learned_age_seconds", Gauge, "Age of the newest entry behind what corrects now",
-        lambda replica: None if replica.newest is None else age(replica.newest), ("partition",)),
+        lambda known: None if known.newest is None else age(known.newest), ("partition",)),
     Row("lanes", Gauge, "Models and versions that are known",
-        lambda replica: len(replica.lanes) if replica.terms.fleet else None, ("partition",)),
+        lambda known: None if known.lanes is None else len(known.lanes), ("partition",)),
     Row("lanes_dropped", Gauge, "Those given up because there were more than max_lanes",
-        lambda replica: replica.dropped if replica.terms.fleet else None, ("partition",)),
+        lambda known: None if known.lanes is None else known.dropped, ("partition",)),
     Row("foreign_records", Gauge, "Records of the learned log that are none of ours, left out",
-        lambda replica: replica.foreign, ("partition",)),
+        lambda known: known.foreign, ("partition",)),
 )  # fmt: skip
-"""Of each `Replica`, by its partition of the learned log."""
+"""Of each `Known`, by its partition of the learned log."""
 
 REQUESTS = (
     Row("open_label_requests", Gauge, "Labels asked for that have not come",

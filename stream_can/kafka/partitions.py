@@ -24,6 +24,7 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.client.transaction import Offset
+from stream_can.kafka.known import sources
 from stream_can.kafka.learned import LearnedLog
 from stream_can.kafka.recall import recall
 from stream_can.kafka.settings import Settings
@@ -122,7 +123,7 @@ class Partitions:
         self._token = assignment.token
         self._due = time.monotonic() + self.interval
         seconds = time.monotonic() - begin
-        self.metrics.restored(self.tasks, seconds, self.client.transaction.clock.skew)
+        self.metrics.restored(sources(self.tasks), seconds, self.client.transaction.clock.skew)
         self.health.ready = True
         log.info("partitions %s, restored in %.2f s", list(assignment.partitions), seconds)
 
@@ -269,7 +270,7 @@ class Partitions:
             self.metrics.given_up("unknown")
             raise
         tasks = {partition: self.tasks[partition] for partition in self._changed}
-        self.metrics.committed(tasks, time.monotonic() - begin, written)
+        self.metrics.committed(sources(tasks), time.monotonic() - begin, written)
         self.committed += self._handled
         self._changed, self._handled = {}, 0
         # A commit that takes long leaves time to poll all the same, or a backlog would grow.

@@ -29,6 +29,7 @@ from stream_can.kafka.client.guards import (
 )
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.client.registry import RegistryDown
+from stream_can.kafka.known import known
 from stream_can.kafka.learned import LearnedLog
 from stream_can.kafka.partitions import Partitions
 from stream_can.kafka.patience import Patience
@@ -87,7 +88,7 @@ class Worker:
         self.port: Port | None = None
         self.learned_log = LearnedLog(settings, self.client, self.start, self.health.beat)
         self.metrics = Metrics(
-            lambda: self.learned_log.replicas,
+            lambda: known(self.learned_log.replicas),
             shown=settings.field_names,
             waits_for=lambda: self.health.waits_for,
         )
@@ -98,7 +99,7 @@ class Worker:
             has_labels=settings.labels is not None,
             health=self.health,
             metrics=self.metrics,
-            replicas=lambda: self.learned_log.replicas,
+            known=lambda: known(self.learned_log.replicas),
         )
         self._partitions = Partitions(
             settings, self.client, self.start, self.learned_log, self.metrics, self.health

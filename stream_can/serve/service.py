@@ -24,6 +24,7 @@ from stream_can.app.labelling.requests import NotOpen, Pending
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.kafka.known import known, sources
 from stream_can.kafka.start import Start
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
@@ -101,8 +102,8 @@ class Service:
         except BaseException:
             self.close()
             raise
-        self.metrics = Metrics(lambda: {0: self.replica}, shown=settings.field_names)
-        self.metrics.restored({0: self.task}, 0.0, 0.0)
+        self.metrics = Metrics(lambda: known({0: self.replica}), shown=settings.field_names)
+        self.metrics.restored(sources({0: self.task}), 0.0, 0.0)
         self.look = Look(
             settings.application_id,
             settings.state,
@@ -110,7 +111,7 @@ class Service:
             has_labels=True,
             health=self.health,
             metrics=self.metrics,
-            replicas=lambda: {0: self.replica},
+            known=lambda: known({0: self.replica}),
             over_http=True,
         )
         self._thread = ThreadPoolExecutor(1, "stream-can-journal")
@@ -454,7 +455,7 @@ class Service:
                     await asyncio.sleep(interval)
                 await self._commit()
             elif self._refused:
-                self.metrics.committed({0: self.task}, 0.0, 0)
+                self.metrics.committed(sources({0: self.task}), 0.0, 0)
                 self._refused = False
             if self._ends and (self._changed or self._waiting) and self.trouble is None:
                 continue
@@ -500,7 +501,7 @@ class Service:
             if left is not None:
                 log.warning("%s; left out", left.reason)
         written = sum(len(one.value or b"") for one in commit.entries) + len(commit.positions)
-        self.metrics.committed({0: self.task}, time.monotonic() - begin, written)
+        self.metrics.committed(sources({0: self.task}), time.monotonic() - begin, written)
         self._idle.set()
         for future in waiting:
             if not future.done():

@@ -21,14 +21,16 @@ from hypothesis import strategies as st
 from stream_can import Corrector
 from stream_can.app.health import Health
 from stream_can.app.history import History, Ring, Slots
+from stream_can.app.known import Committed
 from stream_can.app.letters import KEPT, letter, without_payload
 from stream_can.app.live import live_page
 from stream_can.app.look import Look
-from stream_can.app.metrics import Committed, Metrics
+from stream_can.app.metrics import Metrics
 from stream_can.app.port import Port
 from stream_can.app.shown import shown
 from stream_can.app.status import Status
 from stream_can.column_scores import ColumnScores, outcomes
+from stream_can.kafka.known import known
 from stream_can.messages.records import Counts, Output, Record
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser
@@ -198,7 +200,7 @@ class Small:
         self.replicas = {0: Replica(Corrector(classes))}
         self.look = Look(
             "app", "0", together=True, has_labels=has_labels, health=self.health,
-            metrics=self.metrics, replicas=lambda: self.replicas,
+            metrics=self.metrics, known=lambda: known(self.replicas),
         )  # fmt: skip
         self.look._since = BEGIN - 7200
 

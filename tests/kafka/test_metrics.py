@@ -18,10 +18,11 @@ import pytest
 import stream_can
 from stream_can import Corrector
 from stream_can.app.health import Health
-from stream_can.app.metrics import Committed, Metrics
+from stream_can.app.metrics import Metrics
 from stream_can.app.port import Port
 from stream_can.app.server import NoPort
 from stream_can.kafka import Worker
+from stream_can.kafka.known import TaskSource, known
 from stream_can.stream.replica import Replica
 from stream_can.stream.task import Task
 from tests.kafka.broker.broker import Broker, free_ports
@@ -323,8 +324,8 @@ def test_one_sided_labels_are_shown_by_their_partition() -> None:
                 replica.corrector.learn_one(p, y)
 
     learn(2)
-    metrics = Metrics(lambda: {4: replica})
-    metrics.partitions = {0: Committed.of(Task(replica))}
+    metrics = Metrics(lambda: known({4: replica}))
+    metrics.partitions = {0: TaskSource(Task(replica)).committed()}
 
     def shown(name: str) -> float | None:
         return metrics.registry.get_sample_value(f"stream_can_{name}", {"partition": "4"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_can.app.metrics import Committed
+from stream_can.app.known import Committed
 from stream_can.kafka import Worker
 from stream_can.kafka.backfill import backfill
 from stream_can.stream.lane import Lane

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stream_can.app.look import Look
+from stream_can.kafka.known import known
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import STAMP, App, fill, run_once
 from tests.kafka.topics import produce, read
@@ -16,7 +17,7 @@ from tests.kafka.topics import produce, read
 def shown(worker: Any) -> Any:
     look = Look(
         "app", "0", together=True, has_labels=True, health=worker.health, metrics=worker.metrics,
-        replicas=lambda: worker.learned_log.replicas,
+        known=lambda: known(worker.learned_log.replicas),
     )  # fmt: skip
     return look.status()
 

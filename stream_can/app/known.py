@@ -1,0 +1,93 @@
+"""What a program has done and knows, as the numbers and the page show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.column_scores import ColumnScores
+from stream_can.corrector import Corrector
+from stream_can.messages.naming import LaneName
+from stream_can.stream.versions import Comparison, Pair
+
+__all__ = ["Committed", "Known", "KnownLane", "Seen", "Source", "Watched"]
+
+Array = NDArray[np.float64]
+Watched = tuple[Array, Array, Array]
+"""What :meth:`Alarm.learn_outcomes <stream_can.trust.alarm.Alarm.learn_outcomes>` takes."""
+
+
+class KnownLane(NamedTuple):
+    """What corrects a model and version."""
+
+    corrector: Corrector
+    after: str | None
+    """The version that it went on from."""
+
+
+class Known(NamedTuple):
+    """What corrects now: of a server, or of a partition of the learned log."""
+
+    corrector: Corrector
+    """The one there is; of several models what they begin with."""
+    offset: int
+    """Of the learned log, up to which it is folded."""
+    newest: int | None
+    """When the last of it came, in milliseconds."""
+    sets: float | None
+    """What prediction sets promise."""
+    lanes: Mapping[LaneName, KnownLane] | None = None
+    """None where there is one for all."""
+    max_lanes: int = 0
+    dropped: int = 0
+    """Lanes given up for others."""
+    foreign: int = 0
+    """Records of the learned log that were left out."""
+
+
+class Committed(NamedTuple):
+    """What had been counted when it was committed last."""
+
+    counts: dict[str, int]
+    """Records: "predictions" and those of them "corrected", "labels" and those "matched",
+    "unmatched", "repeated"; and "dead_letters"."""
+    scored: int
+    """Since this process has it, as are those below."""
+    hits: dict[str, int]
+    log_loss: dict[str, float]
+    requests: tuple[int, int | None] | None
+    """How many are open and the timestamp of the oldest, in milliseconds; None where no label is
+    asked for."""
+    sets: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
+    """Rows with prediction sets, the classes in these, labels of such rows, and those of them that
+    are in the set."""
+
+
+class Seen(NamedTuple):
+    """What became of models and versions."""
+
+    tallies: dict[LaneName, Array]
+    """Of each its predictions, those that are scored, hits before and after, sums of log losses
+    before and after."""
+    versions: dict[Pair, Comparison]
+    refused: int
+    """Predictions of models that were one too many."""
+
+
+class Source(Protocol):
+    """Where the numbers come from; what is taken is what came since it was taken before."""
+
+    def committed(self) -> Committed:
+        """What is counted by now."""
+
+    def take_values(self) -> Mapping[str, ColumnScores]:
+        """What became of the values of each declared column."""
+
+    def take_seen(self) -> Seen | None:
+        """What became of models and versions; None where there is one for all."""
+
+    def take_watched(self) -> Mapping[LaneName, Sequence[Watched]]:
+        """What became of labelled predictions, for the alarms."""
