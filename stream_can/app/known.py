@@ -8,12 +8,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.app.letters import Letter
 from stream_can.column_scores import ColumnScores
 from stream_can.corrector import Corrector
 from stream_can.messages.naming import LaneName
 from stream_can.stream.versions import Comparison, Pair
 
-__all__ = ["Committed", "Known", "KnownLane", "Seen", "Source", "Watched"]
+__all__ = ["Committed", "Handled", "Known", "KnownLane", "Seen", "Source", "Watched"]
 
 Array = NDArray[np.float64]
 Watched = tuple[Array, Array, Array]
@@ -33,8 +34,8 @@ class Known(NamedTuple):
 
     corrector: Corrector
     """The one there is; of several models what they begin with."""
-    offset: int
-    """Of the learned log, up to which it is folded."""
+    offset: int | None
+    """Of the learned log, up to which it is folded; None of a server."""
     newest: int | None
     """When the last of it came, in milliseconds."""
     sets: float | None
@@ -46,6 +47,24 @@ class Known(NamedTuple):
     """Lanes given up for others."""
     foreign: int = 0
     """Records of the learned log that were left out."""
+
+
+class Handled(NamedTuple):
+    """What came of a batch, to be counted with the next commit."""
+
+    outputs: int = 0
+    normalised: int = 0
+    """Rows that were divided by their sum."""
+    faults: int = 0
+    """Predictions with a column's value that is none."""
+    delays: Sequence[int] = ()
+    """Milliseconds from prediction to label, of each label that found its prediction."""
+    asked: Sequence[str] = ()
+    """Why each label is asked for."""
+    answered: int = 0
+    """Labels that came as asked for."""
+    letters: Sequence[Letter] = ()
+    """The last messages that could not be read."""
 
 
 class Committed(NamedTuple):

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections import defaultdict, deque
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,12 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
 from stream_can.app import table
 from stream_can.app.history import History
-from stream_can.app.known import Committed, Known, Source, Watched
-from stream_can.app.letters import KEPT, Letter, letter
+from stream_can.app.known import Committed, Handled, Known, Source, Watched
+from stream_can.app.letters import KEPT, Letter
 from stream_can.app.table import SIDES, Commit
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.stream.lane import MOST_VALUES
-from stream_can.stream.requests import reason_of
-from stream_can.stream.task import Result
 from stream_can.stream.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.trust.alarm import Alarm, Episode
 from stream_can.version import __version__
@@ -75,8 +73,8 @@ class Metrics:
     ----------
     known
         What corrects now, by partition of the learned log; 0 of a server.
-    shown
-        Texts of the settings, which the reason of a dead letter may show.
+    episodes
+        What is worse than before, where the alarms are kept elsewhere; else they are here.
     waits_for
         Why records are not taken, where a schema registry has to answer first.
     """
@@ -84,7 +82,7 @@ class Metrics:
     def __init__(
         self,
         known: Callable[[], Mapping[int, Known]] = dict,
-        shown: Container[str] = (),
+        episodes: Callable[[], Mapping[LaneName, Episode]] | None = None,
         waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.registry = registry = Registry(self._look)
@@ -112,7 +110,7 @@ class Metrics:
         self._outcomes: dict[LaneName, list[Watched]] = {}
         """What became of labelled predictions that the alarms have not seen yet."""
         self.letters: deque[Letter] = deque(maxlen=KEPT)
-        self._shown = shown
+        self._elsewhere = episodes
         self._close()
 
     def restored(self, sources: Mapping[int, Source], seconds: float, skew: float = 0.0) -> None:
@@ -126,17 +124,16 @@ class Metrics:
             self._add_values(sources)
             self._made["partitions"].set(len(sources))
 
-    def handled(self, result: Result) -> None:
+    def handled(self, batch: Handled) -> None:
         """A batch is in the transaction that is open."""
         self._open = True
-        self._outputs += len(result.outputs)
-        self._delays += result.delays
-        self._divided += result.normalised
-        self._faults += len(result.faults)
-        self._answers += result.answered
-        self._asked.update(reason_of(request) for request in result.requests)
-        for out in result.dead_letters[-KEPT:]:
-            self._letters.append(letter(out, time.time(), self._shown))
+        self._outputs += batch.outputs
+        self._delays += batch.delays
+        self._divided += batch.normalised
+        self._faults += batch.faults
+        self._answers += batch.answered
+        self._asked.update(batch.asked)
+        self._letters += batch.letters
 
     def committed(self, sources: Mapping[int, Source], seconds: float, snapshot_bytes: int) -> None:
         """What came of these is committed."""
@@ -252,13 +249,12 @@ class Metrics:
             if len(kept) > 2 * MOST_LANES:
                 for fewest in sorted(kept, key=self._rows)[:-MOST_LANES]:
                     del kept[fewest]
-        sides = {one.side for one in self.episodes.values()}
-        for side, stage in enumerate(SIDES):
-            self._made["worse"].labels(stage).set(side in sides)
 
     @property
     def episodes(self) -> dict[LaneName, Episode]:
         """Of what is worse than before, since when and how much."""
+        if self._elsewhere is not None:
+            return dict(self._elsewhere())
         found = {name: one.episode for name, one in self.alarms.items()}
         return {name: one for name, one in found.items() if one is not None}
 
@@ -277,6 +273,9 @@ class Metrics:
         for row in (*table.LEARNED, *table.REQUESTS):
             self._made[row.name].clear()
         self._made["registry_away"].set(bool(self._waits_for()))
+        sides = {one.side for one in self.episodes.values()}
+        for side, stage in enumerate(SIDES):
+            self._made["worse"].labels(stage).set(side in sides)
         if not self.partitions:
             return
         known = self._known()

@@ -100,7 +100,13 @@ def shown(status: Status) -> Shown:
             [
                 [
                     [Time(x.time)],
-                    [Name(f"{x.topic}-{x.partition} offset {x.offset}")],
+                    [
+                        Name(
+                            f"{x.topic}, message {x.offset}"
+                            if s.over_http
+                            else f"{x.topic}-{x.partition} offset {x.offset}"
+                        )
+                    ],
                     [Name(f"{x.error}: {x.reason}")],
                 ]
                 for x in s.dead_letters
@@ -280,8 +286,9 @@ def _learned(one: Learned, n_classes: int) -> ShownLearned:
         facts.append([["silent class" if one.n_silent == 1 else "silent classes"], names])
     newest = None
     if one.age is not None:
-        newest = f"{_seconds(one.age)} ago, offset {one.offset:,} of the log"
-    facts.append(_row("newest entry", newest))
+        at = "" if one.offset is None else f", offset {one.offset:,} of the log"
+        newest = f"{_seconds(one.age)} ago{at}"
+    facts.append(_row("newest label" if one.offset is None else "newest entry", newest))
     left = 0 if one.lane else n_classes - len(one.classes)
     largest = f"The {len(one.classes)} largest; {left:,} more are left out. " if left > 0 else ""
     return ShownLearned(

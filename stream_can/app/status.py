@@ -90,7 +90,7 @@ class Learned(Struct):
 
     partition: int
     """Of the learned log."""
-    offset: int
+    offset: int | None
     labels: int
     effective_sample_size: float
     age: float | None

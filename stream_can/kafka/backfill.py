@@ -21,7 +21,7 @@ from stream_can.kafka import shared
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.kafka.worker import Worker
 from stream_can.messages.naming import LaneName
 from stream_can.scores import Scores
@@ -165,7 +165,7 @@ def backfill(
 class _Learner:
     """What a history teaches: one corrector, or where there are lanes a log that is not stored."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: TaskStart) -> None:
         self._replica: Replica | None = None
         self._corrector = start.corrector()
         if start.fleet is not None:

@@ -13,7 +13,7 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.stream import entry
 from stream_can.stream.replica import Replica
 from stream_can.stream.terms import Terms, digest
@@ -30,7 +30,7 @@ class Beginning:
         The topics and rules, the brokers, and the corrector to start from.
     """
 
-    def __init__(self, settings: Settings, client: Client, start: Start) -> None:
+    def __init__(self, settings: Settings, client: Client, start: TaskStart) -> None:
         self.settings, self.client, self.start = settings, client, start
         self.topic = settings.learned_topic
         self._told: set[int] = set()
@@ -124,7 +124,7 @@ class Beginning:
 
 
 def changed_settings(
-    replica: Replica, start: Start, generation: int | None, by: str
+    replica: Replica, start: TaskStart, generation: int | None, by: str
 ) -> bytes | None:
     """The entry that changes a log's settings to ours, unless ours are those that others replaced.
 

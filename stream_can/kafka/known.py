@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
-from stream_can.app.known import Committed, Known, KnownLane, Seen, Source, Watched
+from stream_can.app.known import Committed, Handled, Known, KnownLane, Seen, Source, Watched
+from stream_can.app.letters import KEPT, letter
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
+from stream_can.messages.records import Result
 from stream_can.stream.replica import Replica
+from stream_can.stream.requests import reason_of
 from stream_can.stream.task import Task
 
-__all__ = ["TaskSource", "known", "sources"]
+__all__ = ["TaskSource", "handled", "known", "sources"]
 
 
 def known(replicas: Mapping[int, Replica]) -> dict[int, Known]:
@@ -33,6 +37,19 @@ def _known(replica: Replica) -> Known:
         0 if terms.fleet is None else terms.fleet.max_lanes,
         replica.dropped,
         replica.foreign,
+    )
+
+
+def handled(result: Result, ours: Container[str]) -> Handled:
+    """What came of a batch; ``ours`` are texts that the reason of a dead letter may show."""
+    return Handled(
+        len(result.outputs),
+        result.normalised,
+        len(result.faults),
+        result.delays,
+        [reason_of(one) for one in result.requests],
+        result.answered,
+        [letter(out, time.time(), ours) for out in result.dead_letters[-KEPT:]],
     )
 
 

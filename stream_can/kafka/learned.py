@@ -21,7 +21,7 @@ from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.client.log import LogReader
 from stream_can.kafka.restore import settled
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.messages.naming import LaneName
 from stream_can.messages.records import place
 from stream_can.stream import entry
@@ -65,7 +65,7 @@ class LearnedLog:
     """
 
     def __init__(
-        self, settings: Settings, client: Client, start: Start, beat: Callable[[], None]
+        self, settings: Settings, client: Client, start: TaskStart, beat: Callable[[], None]
     ) -> None:
         self.settings, self.client, self.start = settings, client, start
         self.topic, self.state_topic = settings.learned_topic, settings.own_topics[0]
@@ -202,7 +202,7 @@ class LearnedLog:
             anew = beginning.corrector_for(replica)
         if replica.started and anew is None:
             self._require_ours(number)
-            self.start.compare_counts(replica.corrector)
+            self.start.compare_counts(replica.corrector.train_prior)
             if number in self._gaps:
                 self._write(self.records(number))
         else:

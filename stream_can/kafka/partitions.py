@@ -24,11 +24,11 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.client.transaction import Offset
-from stream_can.kafka.known import sources
+from stream_can.kafka.known import handled, sources
 from stream_can.kafka.learned import LearnedLog
 from stream_can.kafka.recall import recall
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.messages.records import Output, place
 from stream_can.stream.entry import LaneMark, entries
 from stream_can.stream.task import Task
@@ -62,7 +62,7 @@ class Partitions:
         self,
         settings: Settings,
         client: Client,
-        start: Start,
+        start: TaskStart,
         learned_log: LearnedLog,
         metrics: Metrics,
         health: Health,
@@ -150,7 +150,7 @@ class Partitions:
             self._told_of_values = True
             record, fault = result.faults[0]
             log.warning("%s: %s; others are not told of", place(record), fault)
-        self.metrics.handled(result)
+        self.metrics.handled(handled(result, self.settings.field_names))
         send_all = self.client.transaction.send_all
         for out in result.dead_letters:
             self._require_fits(out)

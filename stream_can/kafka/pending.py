@@ -23,7 +23,7 @@ from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.messages.fields import HEADER
 from stream_can.messages.messages import BadMessage, Messages
 from stream_can.stream.requests import RequestMessage
@@ -57,7 +57,7 @@ class PendingRequests:
             raise DeniedError("labels: name the topic that the answers go to")
         self._requests, self._labels = settings.requests_topic, settings.labels
         self._options = Options(settings.bootstrap_servers, settings.client)
-        start = Start(settings)
+        start = TaskStart(settings)
         self.classes, self._formats = start.classes, start.formats
         self._messages = Messages(self.classes, settings.fields, formats=self._formats)
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path

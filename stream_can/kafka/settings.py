@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from stream_can.app.start import SEGMENTS_MB
 from stream_can.kafka.client.options import PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
 from stream_can.messages.fields import Fields
@@ -51,8 +52,6 @@ def _is(help_: str, **bounds: Any) -> Meta:
     return Meta(description=help_, **bounds)
 
 
-SEGMENTS_MB = 0.5
-"""A record of state and learned topic holds all values."""
 if TYPE_CHECKING:
 
     class OfModel(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ from stream_can.kafka.patience import Patience
 from stream_can.kafka.progress import Progress
 from stream_can.kafka.schemas import Asked, RegistryAway, check
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.kafka.waiting import Waiting
 from stream_can.stream.task import Task
 
@@ -82,14 +82,13 @@ class Worker:
             compression=settings.compression,
             skip_damaged=settings.skip_damaged,
         )
-        self.start = Start(settings)
+        self.start = TaskStart(settings)
         self.progress = Progress()
         self.health = Health(settings.live_seconds)
         self.port: Port | None = None
         self.learned_log = LearnedLog(settings, self.client, self.start, self.health.beat)
         self.metrics = Metrics(
             lambda: known(self.learned_log.replicas),
-            shown=settings.field_names,
             waits_for=lambda: self.health.waits_for,
         )
         self._look = Look(

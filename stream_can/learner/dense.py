@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News
+from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News, Pending
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
@@ -214,15 +214,16 @@ class Dense:
         """Of no labels yet."""
         return Judged(Scores(), Scores(), Alarm())
 
-    def judge(self, judged: Judged, pending: Sequence[tuple[bytes, int]]) -> None:
+    def judge(self, judged: Judged, pending: Sequence[Pending]) -> None:
         """More labelled predictions."""
         m = len(self.classes)
-        both = np.frombuffer(b"".join([blob for blob, _ in pending])).reshape(len(pending), 2, m)
+        both = np.frombuffer(b"".join([one.both for one in pending])).reshape(len(pending), 2, m)
         P, sent = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
-        y = np.array([y for _, y in pending], np.int64)
+        y = np.array([one.y for one in pending], np.int64)
+        times = 1000 * np.array([one.time for one in pending], np.float64)  # NaN of None
         judged.raw.add_checked(P, y)
         judged.sent.add_checked(sent, y)
-        judged.alarm.learn_checked(P, sent, y)
+        judged.alarm.learn_checked(P, sent, y, times)
 
     def copied(self, judged: Judged) -> Judged:
         """The same, for somebody else."""
@@ -257,13 +258,13 @@ class Dense:
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
-    def load_pending(self, both: bytes, y: Any) -> tuple[bytes, int]:
-        """What a blob begins with, and its label."""
-        m = len(self.classes)
+    def load_pending(self, one: Pending) -> Pending:
+        """A labelled prediction."""
+        both, y, m = one.both, one.y, len(self.classes)
         if len(both) != 16 * m or not isinstance(y, int) or not 0 <= y < m:
             raise ValueError("scores")
         require_rows(np.frombuffer(both).reshape(2, m))
-        return both, y
+        return one
 
     def load_known(self, known: Any) -> int | None:
         """The label of a recent prediction."""

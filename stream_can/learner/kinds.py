@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -9,7 +10,8 @@ import msgspec
 from numpy.typing import NDArray
 
 __all__ = [
-    "Given", "Id", "Judged", "Kind", "Label", "LabelsPerRow", "Made", "News", "Reason", "Recent",
+    "Given", "Id", "Judged", "Kind", "Label", "LabelsPerRow", "Made", "News", "Pending",
+    "Reason", "Recent",
 ]  # fmt: skip
 
 Id = str | int | bytes
@@ -37,6 +39,18 @@ class Recent(msgspec.Struct, gc=False):
     """Whether its label was not asked for because of what is in the row."""
     known: Any = None
     """Its label, as :meth:`Kind.label` has it; None before it came."""
+    time: float = math.nan
+    """When it was made, in seconds, where somebody said so."""
+
+
+class Pending(NamedTuple):
+    """A labelled prediction that is not scored yet."""
+
+    both: bytes
+    """What its blob begins with: the row as it came and as it was sent."""
+    y: Any
+    time: float | None
+    """When it was made, in seconds."""
 
 
 class Label(msgspec.Struct, gc=False):
@@ -142,8 +156,8 @@ class Kind(Protocol):
     def new_judged(self) -> Judged:
         """Of no labels yet."""
 
-    def judge(self, judged: Judged, pending: Sequence[tuple[bytes, Any]]) -> None:
-        """More labelled predictions: what a blob begins with, and the label."""
+    def judge(self, judged: Judged, pending: Sequence[Pending]) -> None:
+        """More labelled predictions."""
 
     def copied(self, judged: Judged) -> Judged:
         """The same, for somebody else."""
@@ -154,7 +168,7 @@ class Kind(Protocol):
     def load_blobs(self, data: NDArray[Any], of: Any) -> list[bytes]:
         """Of a snapshot, written by a kind of these classes; ValueError where these are none."""
 
-    def load_pending(self, both: bytes, y: Any) -> tuple[bytes, Any]:
+    def load_pending(self, one: Pending) -> Pending:
         """Of a snapshot; ValueError where that is none."""
 
     def load_known(self, known: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from stream_can.learner.kinds import Given, Id, Judged, Kind, Label, Reason, Recent
+from stream_can.learner.kinds import Given, Id, Judged, Kind, Label, Pending, Reason, Recent
 from stream_can.method.asking import LabelRequests
 
 __all__ = [
@@ -79,8 +80,8 @@ class Lane:
         self.requests: dict[Id, Reason] = {}
         """The ids whose labels are wanted, and why."""
         self.judged: Judged = kind.new_judged()
-        self.pending: list[tuple[bytes, Any]] = []
-        """Rows as they came and as they were sent, and their labels, that are not scored yet."""
+        self.pending: list[Pending] = []
+        """Labelled predictions that are not scored yet."""
         self._numbers: list[int] = []
         self._entries: list[Recent] = []
         self._labels: list[Label] = []
@@ -138,7 +139,7 @@ class Lane:
             self._ask(self.asks, sent, call.asked)
         for one in labels:
             if one.entry is not None and one.entry.fair:
-                self._score(one.entry.blob, one.y)
+                self._score(one.entry, one.y)
         self._numbers, self._entries, self._labels = [], [], []
 
     def abandon(self) -> list[Recent]:
@@ -174,9 +175,10 @@ class Lane:
 
     # ---- scores
 
-    def _score(self, blob: bytes, y: Any) -> None:
+    def _score(self, entry: Recent, y: Any) -> None:
         """A labelled prediction; they are scored some at a time, always the same ones."""
-        self.pending.append((blob[: self.kind.both], y))
+        time = None if math.isnan(entry.time) else entry.time
+        self.pending.append(Pending(entry.blob[: self.kind.both], y, time))
         if len(self.pending) == TOGETHER:
             self.kind.judge(self.judged, self.pending)
             self.pending = []

@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -152,6 +152,8 @@ class Learner:
         """Whether some have other classes."""
         self._ask, self._wait = ask, float(label_wait)
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
+        self._most_id_bytes = min(max(self._bound, 1 << 20), MOST_ID_BYTES)
+        """Of labels without a prediction that are known again."""
         self._lanes: dict[Name, Lane] = {}
         self._order: deque[tuple[Lane, Recent]] = deque()
         """The latest predictions that have an id, oldest first."""
@@ -235,7 +237,7 @@ class Learner:
         model, version
             Whose prediction it is.
         time
-            When it was made, in seconds, for ``label_wait``.
+            When it was made, in seconds since 1970, for ``label_wait`` and for what an alarm says.
 
         Returns
         -------
@@ -430,10 +432,10 @@ class Learner:
                 name, lane = names[i], None
             if lane is None:
                 lane = self._lane(name, call)
-            seen.append((lane, self._predict(i, ids[i], lane, call)))
+            time = None if times is None else times[i]
+            seen.append((lane, self._predict(i, ids[i], lane, call, time)))
             if events is not None:
-                time = math.nan if times is None or times[i] is None else times[i]
-                events.rows.append((*seen[-1], time))  # type: ignore[arg-type]
+                events.rows.append(seen[-1])
         self._run(call)
         return outcomes
 
@@ -536,10 +538,12 @@ class Learner:
         while (late := self._held.take_due(self._clock - self._wait)) is not None:
             self._let_go(late, call)
 
-    def _predict(self, number: int, id: Id | None, lane: Lane, call: Call) -> Recent:
+    def _predict(
+        self, number: int, id: Id | None, lane: Lane, call: Call, time: float | None
+    ) -> Recent:
         """A row of a call."""
         given = lane.kind.given(call.rows, number)
-        entry = Recent(id, self._number, 0, given)
+        entry = Recent(id, self._number, 0, given, time=math.nan if time is None else time)
         self._number += 1
         if id is not None:
             entry.size = size_of(id, lane.kind.width, given)
@@ -662,7 +666,7 @@ class Learner:
             if (id, named) not in self._lone:
                 self._lone_bytes += length_of(id)
             self._lone[id, named] = known
-        while len(self._lone) > MOST_LONE or self._lone_bytes > MOST_ID_BYTES:
+        while len(self._lone) > MOST_LONE or self._lone_bytes > self._most_id_bytes:
             (oldest, _), _ = self._lone.popitem(last=False)
             self._lone_bytes -= length_of(oldest)
         if y is not None and named is None and self._lanes.keys() <= {ONLY}:
@@ -745,11 +749,11 @@ class Learner:
         )  # fmt: skip
 
     def _recent(self) -> SentBatch:
-        return self._batch_of([(lane, entry, math.nan) for lane, entry in self._order])
+        return self._batch_of(self._order)
 
-    def _batch_of(self, rows: Sequence[tuple[Lane, Recent, float]]) -> SentBatch:
+    def _batch_of(self, rows: Collection[tuple[Lane, Recent]]) -> SentBatch:
         blobs: dict[Lane, list[bytes]] = {}
-        for lane, entry, _ in rows:
+        for lane, entry in rows:
             blobs.setdefault(lane, []).append(entry.blob)
         places = {lane: k for k, lane in enumerate(blobs)}
         lanes = [
@@ -760,11 +764,11 @@ class Learner:
             for lane, some in blobs.items()
         ]  # fmt: skip
         return SentBatch(
-            [entry.id for _, entry, _ in rows],
-            np.array([entry.number for _, entry, _ in rows], np.int64),
-            np.array([time for *_, time in rows], np.float64),
-            lanes, np.array([places[lane] for lane, *_ in rows], np.int32),
-            columns_of(self.segments, [entry.columns for _, entry, _ in rows]),
+            [entry.id for _, entry in rows],
+            np.array([entry.number for _, entry in rows], np.int64),
+            np.array([entry.time for _, entry in rows], np.float64),
+            lanes, np.array([places[lane] for lane, _ in rows], np.int32),
+            columns_of(self.segments, [entry.columns for _, entry in rows]),
         )  # fmt: skip
 
     def _require_columns(self, batch: SentBatch) -> None:
@@ -858,6 +862,7 @@ class Learner:
         recent_mb: float | None = None,
         ask: float | Literal["as before"] | None = "as before",
         max_lanes: int | None = None,
+        under: Callable[[Name, Any], Any] | None = None,
         **settings: Any,
     ) -> Self:
         """The learner of a :meth:`state`; it goes on bit for bit.
@@ -873,6 +878,9 @@ class Learner:
             As for :meth:`from_bytes`.
         max_lanes
             In place of the state's.
+        under
+            Called with each model and version and its corrector; what it returns goes on in place
+            of that, as it was or under other settings.
 
         Raises
         ------
@@ -881,8 +889,9 @@ class Learner:
         """
         head, arrays = saved.opened(state.memory)
         with saved.refused():
+            begin = saved.corrector(state.start, classes, settings)
             self = cls(
-                saved.corrector(state.start, classes, settings),
+                begin if under is None else under(ONLY, begin),
                 recent_mb=head.recent_mb if recent_mb is None else recent_mb,
                 ask=head.ask if ask == "as before" else ask,
                 label_wait=head.label_wait,
@@ -891,10 +900,11 @@ class Learner:
             stored: dict[Lane, Kind] = {}
             for number, one in enumerate(head.lanes):
                 data = state.correctors[one.lane]
-                lane, of = self._restored(one, number, data, arrays, classes, settings)
-                stored[lane] = of
-            for name, begin in head.starts:
-                self.start(saved.corrector(begin, None, settings), *name)
+                lane, kind = self._restored(one, number, data, arrays, classes, settings, under)
+                stored[lane] = kind
+            for name, of in head.starts:
+                own = saved.corrector(of, None, settings)
+                self.start(own if under is None else under(name, own), *name)
             for held in head.held:
                 self._held.add(held)
             if self._lanes:
@@ -917,11 +927,13 @@ class Learner:
         arrays: dict[str, NDArray[Any]],
         classes: int | Iterable[Hashable] | None,
         settings: dict[str, Any],
+        under: Callable[[Name, Any], Any] | None,
     ) -> tuple[Lane, Kind]:
         """A lane of a state, which has no recent predictions yet, and its kind as it was stored."""
         stored = kind_of(saved.corrector(data))
         own = stored.classes != self.classes
-        kind = kind_of(saved.corrector(data, None if own else classes, settings))
+        corrector = saved.corrector(data, None if own else classes, settings)
+        kind = kind_of(corrector if under is None else under(head.lane, corrector))
         saved.require(type(kind) is type(self._like), "a model of another kind")
         saved.require(kind.columns == self.segments, "a model of other columns")
         self._mixed = self._mixed or own
@@ -964,8 +976,8 @@ class Learner:
             self._require_columns(batch)
             names = self.segments
             texts = [batch.columns.get(name) for name in names]
-            for i, (id, number, k) in enumerate(
-                zip(batch.ids, numbers, batch.of.tolist(), strict=True)
+            for i, (id, number, k, time) in enumerate(
+                zip(batch.ids, numbers, batch.of.tolist(), batch.times.tolist(), strict=True)
             ):
                 lane = lanes[k]
                 if lane is None or number < lane.begun:
@@ -980,7 +992,7 @@ class Learner:
                     given = tuple([None if one is None else one[i] for one in texts])
                 entry = Recent(
                     id, number, size_of(id, lane.kind.width, given), given, -1, blob,
-                    known=lane.kind.load_known(known), **saved.told_by(flags),
+                    known=lane.kind.load_known(known), time=time, **saved.told_by(flags),
                 )  # fmt: skip
                 if lane.recent.pop(id, None) is not None:
                     lane.requests.pop(id, None)
@@ -1045,7 +1057,9 @@ class Learner:
     @property
     @one_at_a_time
     def live(self) -> dict[Name, Live]:
-        """What corrects each (model, version)."""
+        """What corrects each (model, version); before the first prediction what all begin with."""
+        if not self._lanes:
+            return {ONLY: Live(self._default.corrector, None)}
         return {name: Live(lane.kind.corrector, lane.after) for name, lane in self._lanes.items()}
 
     @property
@@ -1088,6 +1102,28 @@ class Learner:
         if not self._lanes:
             return {ONLY: self._begin}
         return {name: lane.kind.corrector.to_bytes() for name, lane in self._lanes.items()}
+
+    @property
+    @one_at_a_time
+    def requested(self) -> set[int]:
+        """The numbers of the predictions whose labels are wanted and have not come."""
+        every = self._lanes.values()
+        return {lane.recent[id].number for lane in every for id in lane.requests}
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next prediction."""
+        return self._number
+
+    @property
+    def recent_mb(self) -> float:
+        """As given."""
+        return self._mb
+
+    @property
+    def max_lanes(self) -> int:
+        """As given."""
+        return self._max_lanes
 
     @property
     def changed_labels(self) -> int:
@@ -1138,7 +1174,7 @@ class _Taken(msgspec.Struct, gc=False):
 class _Events(NamedTuple):
     """What came since it was last taken."""
 
-    rows: list[tuple[Lane, Recent, float]]
+    rows: list[tuple[Lane, Recent]]
     labels: list[LateLabel]
     starts: dict[Name, bytes]
 

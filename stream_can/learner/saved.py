@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
-from stream_can.learner.kinds import Kind, Reason, Recent
+from stream_can.learner.kinds import Kind, Pending, Reason, Recent
 from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
 from stream_can.multilabel import MultiLabelCorrector
@@ -50,7 +50,7 @@ class LaneHead(msgspec.Struct):
     after: str | None
     asks: bytes | None
     alarm: bytes | None
-    pending: list[tuple[bytes, Any]]
+    pending: list[tuple[bytes, Any, Finite | None]]
 
 
 class Head(msgspec.Struct):
@@ -118,7 +118,7 @@ def memory(head: Head, lanes: Iterable[Lane]) -> bytes:
                 lane.after,
                 None if lane.asks is None else lane.asks.to_bytes(),
                 None if alarm is None else alarm.to_bytes(),
-                lane.pending,
+                [*lane.pending],
             )
         )
         arrays[f"raw.{k}"] = lane.judged.raw.sums()
@@ -174,7 +174,7 @@ def corrector(
     return Corrector.from_bytes(data, classes, **more)
 
 
-def pending(head: LaneHead, kind: Kind) -> list[tuple[bytes, Any]]:
+def pending(head: LaneHead, kind: Kind) -> list[Pending]:
     """Labelled predictions that are not scored yet; ValueError where they are none."""
     require(len(head.pending) < TOGETHER, "scores")
-    return [kind.load_pending(both, y) for both, y in head.pending]
+    return [kind.load_pending(Pending(*one)) for one in head.pending]

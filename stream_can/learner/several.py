@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.dense import blobs_of
-from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News
+from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News, Pending
 from stream_can.method.promise import names_in_sets
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from stream_can.multilabel.loop import outside
@@ -156,11 +156,11 @@ class Several:
         """Of no labels yet; there is no alarm."""
         return Judged(LabelScores(self.corrector.m), LabelScores(self.corrector.m), None)
 
-    def judge(self, judged: Judged, pending: Sequence[tuple[bytes, bytes]]) -> None:
+    def judge(self, judged: Judged, pending: Sequence[Pending]) -> None:
         """More labelled predictions."""
         m = self.corrector.m
-        both = np.frombuffer(b"".join([blob for blob, _ in pending])).reshape(len(pending), 2, m)
-        Y = np.frombuffer(b"".join([y for _, y in pending]), np.int8).reshape(-1, m)
+        both = np.frombuffer(b"".join([one.both for one in pending])).reshape(len(pending), 2, m)
+        Y = np.frombuffer(b"".join([one.y for one in pending]), np.int8).reshape(-1, m)
         judged.raw.add_checked(both[:, 0], Y)
         judged.sent.add_checked(both[:, 1], Y)
 
@@ -188,15 +188,16 @@ class Several:
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
-    def load_pending(self, both: bytes, y: Any) -> tuple[bytes, bytes]:
-        """What a blob begins with, and its label."""
+    def load_pending(self, one: Pending) -> Pending:
+        """A labelled prediction."""
+        both = one.both
         if len(both) != 16 * self.corrector.m:
             raise ValueError("scores")
         _require_rows(np.frombuffer(both).reshape(2, -1))
-        known = self.load_known(y)
+        known = self.load_known(one.y)
         if known is None:
             raise ValueError("scores")
-        return both, known
+        return one._replace(y=known)
 
     def load_known(self, known: Any) -> bytes | None:
         """The labels of a recent prediction."""

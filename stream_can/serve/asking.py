@@ -28,7 +28,7 @@ class Requests:
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
         self._service, self._loop = service, loop
-        messages = service.task.lane.messages
+        messages = service.reader.first
         self.classes = service.start.classes
         self.probs_path, self.raw_path = messages.probs_path, messages.raw_path
 

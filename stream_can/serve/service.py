@@ -1,8 +1,8 @@
 """What a server does with messages: corrects predictions, learns labels, keeps all in its file.
 
-One thread has the task and the fold; another one writes. What came since the last commit is written
-together and folded once it is there, so that predictions are corrected by what is kept and nothing
-else: a restart goes on with the same bits.
+One thread has the learner; another one writes. What came since the last commit is written together,
+and every half minute the state, so that a restart has little to play again: it goes on with the
+same bits.
 """
 
 from __future__ import annotations
@@ -10,43 +10,50 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from stream_can.app.health import Health
+from stream_can.app.known import Handled, Known, KnownLane
 from stream_can.app.labelling.requests import NotOpen, Pending
+from stream_can.app.letters import KEPT, Letter, without_payload
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
+from stream_can.app.start import Start
+from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
-from stream_can.kafka.known import known, sources
-from stream_can.kafka.start import Start
-from stream_can.messages.messages import BadMessage
+from stream_can.learner import State
+from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.learner import Learner
 from stream_can.messages.naming import LaneName
-from stream_can.messages.records import Output, Record, Result
+from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.serve.database import CannotWrite, StateError
-from stream_can.serve.journal import LOG, MOST_UNKNOWN, Commit, Journal, Kept
+from stream_can.serve.reader import BadMessages, Predictions, Reader
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
-from stream_can.stream import entry
-from stream_can.stream.entry import entries
-from stream_can.stream.recent import Recent
-from stream_can.stream.replica import Replica
+from stream_can.serve.store import Store
+from stream_can.serve.tally import Tally, lane_name
+from stream_can.stream.identity import Identity
 from stream_can.stream.requests import RequestMessage
-from stream_can.stream.task import Task
-from stream_can.trust.sets import Ticket
 
-__all__ = ["MOST_MESSAGES", "STATUSES", "Refused", "Service", "Status", "Unavailable"]
+__all__ = ["MOST_MESSAGES", "STATUSES", "Corrected", "Refused", "Service", "Status", "Unavailable"]
 
 log = logging.getLogger(__name__)
 
-FOLD_SECONDS = 30.0
-"""Between two folds of the log in the file."""
+STATE_SECONDS = 30.0
+"""Between two states in the file."""
+MOST_LABEL_BYTES = 8 << 20
+"""Of labels in the file behind a state; with more, the next state is due."""
+SHARE = 0.01
+"""Of the time that taking states may take."""
 AGAIN_SECONDS = 1.0
 """Between two tries to write a file that could not be written."""
 MOST_MESSAGES = 10_000
@@ -55,6 +62,9 @@ MOST_SHOWN = 10
 """Messages of a request that its refusal names."""
 MOST_REQUESTS = 10_000
 """Open label requests that are kept; the oldest go first."""
+MOST_UNWRITTEN = 100_000
+"""Predictions that wait for a file that cannot be written; with more, the state and the recent
+predictions alone are written once it can be."""
 
 Status = str
 """What became of a label, one of `STATUSES`."""
@@ -74,11 +84,11 @@ class Corrected(NamedTuple):
 
     messages: list[bytes]
     learned: int
-    """The offset of the log up to which was learned what corrected them."""
+    """How many labels had been learned before them."""
 
 
 class Service:
-    """One server's task, its file, and what it shows.
+    """One server's learner, its file, and what it shows.
 
     Parameters
     ----------
@@ -95,15 +105,35 @@ class Service:
         self.settings = settings
         self.start = Start(settings)
         self.health = Health(settings.live_seconds)
-        self.journal = Journal(settings.state)
+        self._identity = settings.identity(self.start.classes, self.start.segments)
+        self.store = Store(settings.state)
+        self.requests: OrderedDict[int, Pending] = OrderedDict()
+        """Open label requests, by the number of their prediction."""
         try:
-            with self.journal.explained():
-                self._restore()
+            self._restore()
         except BaseException:
             self.close()
             raise
-        self.metrics = Metrics(lambda: known({0: self.replica}), shown=settings.field_names)
-        self.metrics.restored(sources({0: self.task}), 0.0, 0.0)
+        self.reader = Reader(
+            self.start,
+            settings.fields,
+            self.learner,
+            max_lanes=settings.max_lanes,
+            only_listed=settings.only_listed_models,
+            clock=time.time,
+        )
+        self._learned = self._labels_so_far()
+        self._newest: float | None = None
+        """When the last label was learned."""
+        self.tally = Tally(
+            self.start.segments,
+            lambda name: len(self.reader.classes(name)),
+            named=self.reader.named,
+            sets=settings.sets is not None,
+        )
+        self._count_requests()
+        self.metrics = Metrics(self._known, episodes=self._episodes)
+        self.metrics.restored({0: self.tally}, 0.0)
         self.look = Look(
             settings.application_id,
             settings.state,
@@ -111,17 +141,20 @@ class Service:
             has_labels=True,
             health=self.health,
             metrics=self.metrics,
-            known=lambda: known({0: self.replica}),
+            known=self._known,
             over_http=True,
         )
-        self._thread = ThreadPoolExecutor(1, "stream-can-journal")
-        self._unknown: list[bytes] = []
-        self._requests: dict[int, bytes] = {}
+        self._thread = ThreadPoolExecutor(1, "stream-can-store")
+        self._notes: list[tuple[int, bytes]] = []
+        """Label requests that are not written yet."""
         self._waiting: list[asyncio.Future[None]] = []
         self._together: list[tuple[Sequence[bytes], asyncio.Future[Corrected]]] = []
-        self._changed = self._refused = self._ends = False
+        self._changed = self._refused = self._ends = self._anew = False
+        self._unwritten = 0
+        self._touched: set[Name] = set()
+        """Models and versions whose corrector changed since the last state."""
         self._wake = asyncio.Event()
-        self._folded = time.monotonic()
+        self._due = time.monotonic() + STATE_SECONDS
         self.trouble: str | None = None
         """Why nothing can be written; labels are refused meanwhile."""
 
@@ -129,38 +162,54 @@ class Service:
 
     def _restore(self) -> None:
         """Take up what the file holds, or begin."""
-        stored, start = self.journal.read(), self.start
-        self._task: Task | None = None
-        self.replica: Replica = stored.replica
-        if not self.replica.started:
-            first = entry.start(start.snapshot, identity=start.identity, fleet=start.fleet)
-            self._tell(first)
-        self._require_ours()
-        self.start.compare_counts(self.replica.corrector)
-        if stored.positions:
-            self._task = start.stored(self.replica, stored.positions, errors="refuse")
-        else:
-            self._task = start.fresh(self.replica, 0, 0, errors="refuse")
-        self.unknown: OrderedDict[bytes, None] = OrderedDict()
-        self.requests: OrderedDict[int, Pending] = OrderedDict()
-        self._keep(stored.kept)
-        self.unknown |= dict.fromkeys(stored.unknown)
-        self._written = self.task.next_prediction
-        self._tell_settings()
+        start, settings, stored = self.start, self.settings, self.store.read()
+        if stored is None:
+            self.learner = Learner(
+                start.under(start.snapshot),
+                recent_mb=settings.recent_mb,
+                ask=settings.ask,
+                max_lanes=settings.max_lanes,
+            )
+            self._write_state(self.learner.state())
+            self.learner.keep_events()
+            return
+        self._require_ours(stored.identity, stored.state)
+        with self.store.explained():
+            learner = Learner.from_state(stored.state, stored.batches)
+            for events in stored.behind:
+                learner.play_events(events)
+        start.compare_counts(learner.train_prior)
+        recent = learner.keep_events()
+        changed = self._changed_settings(learner)
+        if changed:
+            log.info("settings of the corrector change: %s", changed)
+        given = settings.recent_mb, settings.ask, settings.max_lanes
+        if changed or given != (learner.recent_mb, learner.ask, learner.max_lanes):
+            learner = Learner.from_state(
+                learner.state(), [recent], recent_mb=settings.recent_mb, ask=settings.ask,
+                max_lanes=settings.max_lanes,
+                under=lambda name, one: start.under(one.to_bytes(), name[0] or ""),
+            )  # fmt: skip
+        self.learner = learner
+        self._write_state(self.learner.state())
+        self.learner.keep_events()
+        self._recall(stored.notes)
 
-    def _tell(self, data: bytes) -> None:
-        """Write an entry alone, and fold it."""
-        record = Record(LOG, 0, self.replica.offset, _now(), None, data)
-        positions = b"" if self._task is None else self._task.positions(self.replica.offset)
-        self.journal.write(Commit([record], positions, [], []))
-        self.replica.fold(record)
-
-    def _require_ours(self) -> None:
-        """Raise StateError where the file is another application's."""
-        theirs = self.replica.terms.identity
-        found = [] if theirs is None else theirs.differs(self.start.identity)
+    def _write_state(self, state: State) -> None:
         try:
-            self.start.require_fits(self.replica.corrector)
+            whose = msgspec.to_builtins(self._identity)
+            self.store.write_state(state, self.learner.oldest, whose)
+        except CannotWrite as error:
+            raise StateError(str(error)) from None
+
+    def _require_ours(self, identity: dict[str, Any], state: State) -> None:
+        """Raise StateError where the file is another application's."""
+        with self.store.explained():
+            theirs = msgspec.convert(identity, Identity)
+            begins = Corrector.from_bytes(state.start)
+        found = theirs.differs(self._identity, "file")
+        try:
+            self.start.require_fits(begins)
         except SnapshotMismatch as error:
             found.append(str(error))
         if found:
@@ -169,42 +218,34 @@ class Service:
                 " back, or name another file, which begins anew"
             )
 
-    def _tell_settings(self) -> None:
-        """The settings of the corrector are those given now."""
-        have, want, fleet = self.replica.settings, self.start.settings, self.start.fleet
-        changed = {name: value for name, value in want.items() if have[name] != value}
-        if changed or fleet != self.replica.terms.fleet:
-            if self.replica.offset > 1:  # a new log is told of them too, after its start
-                log.info("settings of the corrector change: %s", changed or "max_lanes or [models]")
-            app, number = self.replica.terms.app, self.replica.terms.generation + 1
-            self._tell(entry.settings(changed, number, app=app, fleet=fleet))
+    def _changed_settings(self, learner: Learner) -> dict[str, Any]:
+        """The settings given now that are not those of its correctors."""
+        changed: dict[str, Any] = {}
+        for name, one in learner.live.items():
+            corrector, want = one.corrector, self.start.settings_of(name[0] or "")
+            assert isinstance(corrector, Corrector)
+            have = corrector.settings | {"sets": corrector.sets}
+            want["sets"] = self.settings.sets
+            changed |= {name: value for name, value in want.items() if have[name] != value}
+        return changed
 
-    def _keep(self, kept: Sequence[Kept]) -> None:
-        """Know again the predictions that wait for labels, and which have theirs."""
-        self.task.rebuild(())
-        lanes, marks = self.task.lanes, self.task.marks
-        for one in kept:
-            name = LaneName(*one.lane)
-            recent = Recent(
-                one.offset, one.time, one.m, rows=one.rows, fair=one.fair, given=one.given,
-                labelled=one.offset in marks, ticket=one.ticket and Ticket(*one.ticket),
-            )  # fmt: skip
-            lane = lanes.keep(name, one.id, recent)
-            if lane is not None and one.request is not None and not recent.labelled:
-                lane.open_requests.ask(one.offset, one.time)
-                self._ask(one.offset, one.request)
+    def _recall(self, notes: Sequence[tuple[int, bytes]]) -> None:
+        """Know again which labels are asked for."""
+        if self.settings.ask is None:
+            return
+        wanted = self.learner.requested
+        for number, data in notes:
+            if number in wanted:
+                self._ask(number, msgspec.json.decode(data, type=RequestMessage))
+
+    def _labels_so_far(self) -> int:
+        correctors = [one.corrector for one in self.learner.live.values()]
+        return sum(one.n_labels for one in correctors)
 
     @property
     def most(self) -> int:
         """Messages that are worked on together."""
-        classes = max(len(lane.messages.classes) for lane in self.task.lanes)
-        return min(MOST_MESSAGES, rows_at_once(classes))
-
-    @property
-    def task(self) -> Task:
-        """What corrects and learns."""
-        assert self._task is not None
-        return self._task
+        return min(MOST_MESSAGES, rows_at_once(self.reader.widest))
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -216,18 +257,52 @@ class Service:
         Refused
             One of them cannot be read.
         """
-        task, now = self.task, _now()
-        first = task.next_prediction
-        result = self._handle(
-            [Record(INPUT, 0, first + i, now, None, one) for i, one in enumerate(messages)], first
-        )
-        for out in result.requests:
-            assert out.source is not None
-            assert out.value is not None
-            self._requests[out.source.offset] = out.value
-            self._ask(out.source.offset, out.value)
+        try:
+            groups = self.reader.predictions(messages)
+        except BadMessages as error:
+            self.tally.refused += self.reader.refused
+            self.reader.refused = 0
+            raise self._refuse(error, len(messages), INPUT) from None
+        learned, out = self._learned, [b""] * len(messages)
+        for group in groups:
+            for place, message in zip(group.places, self._play(group), strict=True):
+                out[place] = message
         self._write_soon()
-        return Corrected([out.value or b"null" for out in result.outputs], self.replica.offset)
+        return Corrected(out, learned)
+
+    def _play(self, group: Predictions) -> list[bytes]:
+        """Predictions of models of the same classes, corrected."""
+        now, learner, n = time.time(), self.learner, len(group.says)
+        first, columns = learner.next_number, group.columns
+        found = learner.play(
+            group.ids, group.rows, columns=columns, lanes=group.names, times=[now] * n
+        )
+        sent = found.rows
+        if (digits := self.settings.digits) is not None:
+            sent = rounded(sent, digits)
+        if not np.isfinite(sent).all():  # JSON would say null
+            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+        for says, reason in zip(group.says, found.asked, strict=True):
+            says.asked = reason
+        for says, names in zip(group.says, found.sets or (), strict=False):
+            says.set = names
+        out = group.messages.write_all(group.says, sent)
+        self._unwritten += n
+        self._touched.update(group.names or (ONLY,))
+        self.tally.predicted(n, group.names, columns, found.sets)
+        faults = sum(one.fault is not None for one in group.says)
+        asked = [(i, reason) for i, reason in enumerate(found.asked) if reason is not None]
+        for i, reason in asked:
+            request = RequestMessage(
+                (group.ids[i] or b"").decode(errors="replace"), reason, 1.0, int(1000 * now),
+                group.rows[i].tolist(), sent[i].tolist(), msgspec.Raw(out[i]),
+                None if group.names is None else list(group.messages.classes),
+            )  # fmt: skip
+            self._notes.append((first + i, msgspec.json.encode(request)))
+            self._ask(first + i, request)
+        self._count_requests()
+        self.metrics.handled(Handled(n, group.off, faults, asked=[reason for _, reason in asked]))
+        return out
 
     async def correct_together(self, messages: Sequence[bytes]) -> Corrected:
         """:meth:`correct`, with what comes in the same turn of the loop: a batch costs less."""
@@ -302,91 +377,87 @@ class Service:
         """
         if self.trouble is not None:
             raise Unavailable(f"{self.trouble}; nothing was learned, send it again")
-        task, now = self.task, _now()
-        reads = task.lane.messages
-        records: list[Record] = []
-        statuses: list[Status] = []
-        taken: list[tuple[int, bytes, list[Recent], bool]] = []
-        seen: set[tuple[object, ...]] = set()
-        for i, one in enumerate(messages):
-            try:
-                message, name = self._open_label(one)
-                holders = task.lanes.holders(name, message)
-            except StreamCANError as error:
-                raise Refused(_refusal([(i, error)], len(messages))) from None
-            done = holders and all(of.labelled for of in holders)
-            which = name, *(of.offset for of in holders)
-            if done or which in seen or (not holders and name in self.unknown):
-                statuses.append("repeated")
-                continue
-            seen.add(which)
-            statuses.append("unknown")
-            brings = reads.echo_path and reads.labels.find(message, reads.echo_path) is not None
-            taken.append((i, name, holders, bool(brings)))
-            records.append(Record(LABELS, 0, task.next_label + len(records), now, None, one))
-        if not records:
-            return statuses
-        before = {id(of) for _, _, holders, _ in taken for of in holders if of.labelled}
-        self._handle(records, task.next_label, [i for i, *_ in taken])
-        for i, name, holders, brings in taken:
-            learned = [of.offset for of in holders if of.labelled and id(of) not in before]
-            for offset in learned:
-                self.requests.pop(offset, None)
-            if learned or brings:
-                statuses[i] = "learned"
-            if not holders:
-                self._unknown.append(name)
-                self.unknown[name] = None
-        while len(self.unknown) > MOST_UNKNOWN:
-            self.unknown.popitem(last=False)
+        try:
+            labels, places = self.reader.labels(messages)
+        except BadMessages as error:
+            raise self._refuse(error, len(messages), LABELS) from None
+        now, learner = time.time(), self.learner
+        for one in labels:
+            one.time = now
+        found = learner.play([], np.empty((0, len(learner.classes))), labels)
+        statuses: list[Status] = ["unknown"] * len(messages)
+        for place, outcome in zip(places, found.outcomes, strict=True):
+            statuses[place] = outcome
+        delays, answered = list[int](), 0
+        for taught in found.taught:
+            if not math.isnan(came := taught.prediction.time):
+                delays.append(int(1000 * (now - came)))
+            answered += self.requests.pop(taught.prediction.number, None) is not None
+            self._touched.add(taught.name)
+        if not self.reader.named:
+            self._touched.add(ONLY)
+        self._learned += statuses.count("learned")
+        if labels:
+            self._newest = now
+        self.tally.labelled(statuses, found.taught)
+        self._count_requests()
+        self.metrics.handled(Handled(delays=delays, answered=answered))
         self._write_soon()
         return statuses
 
-    def _open_label(self, message: bytes) -> tuple[Any, bytes]:
-        """What the message of a label says, and the id of its prediction.
+    def _refuse(self, error: BadMessages, n: int, what: str) -> Refused:
+        """What is answered to a request of n messages, once it is counted."""
+        bad, now, ours = error.bad, time.time(), self.settings.field_names
+        letters = [
+            Letter(now, what, 0, i, type(why).__name__,
+                   without_payload(type(why).__name__, str(why), ours))
+            for i, why in bad[-KEPT:]
+        ]  # fmt: skip
+        self.tally.refuse(len(bad), labels=what == LABELS)
+        self.metrics.handled(Handled(letters=letters))
+        self._refused = True
+        return Refused(_refusal(bad, n))
 
-        Raises
-        ------
-        BadMessage
-            It cannot be read, or has no id.
-        """
-        reads = self.task.lane.messages
-        opened = reads.open(message, label=True)
-        name = reads.id_of_label(opened, None)
-        if name is None:
-            raise BadMessage(f"no field {self.settings.id!r}")
-        return opened, name
+    # -- what is shown ---------------------------------------------------------------------------
 
-    def _handle(
-        self, records: list[Record], first: int, numbers: Sequence[int] | None = None
-    ) -> Result:
-        """One batch through the task; Refused where a message cannot be read.
+    def _known(self) -> dict[int, Known]:
+        learner, reader = self.learner, self.reader
+        live = {
+            lane_name(name): KnownLane(one.corrector, one.after)  # type: ignore[arg-type]
+            for name, one in learner.live.items()
+        }
+        first = next(iter(live.values())).corrector
+        lanes = None
+        if reader.named:
+            lanes = live if learner.models else {}
+        newest = None if self._newest is None else int(1000 * self._newest)
+        return {
+            0: Known(
+                first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped
+            )
+        }
 
-        ``numbers`` are those of the messages in their request, where some were left out.
-        """
-        result = self.task.handle(records)
-        self.metrics.handled(result)
-        if result.dead_letters:
-            bad = [
-                (out.source.offset - first, _why(out))
-                for out in result.dead_letters
-                if out.source is not None
-            ]
-            if numbers is not None:
-                bad = [(numbers[i], why) for i, why in bad]
-            self._refused = True
-            raise Refused(_refusal(bad, len(records)))
-        return result
+    def _episodes(self) -> dict[LaneName, Any]:
+        return {lane_name(name): one for name, one in self.learner.episodes.items()}
 
     # -- label requests --------------------------------------------------------------------------
 
-    def _ask(self, offset: int, value: bytes) -> None:
-        says = msgspec.json.decode(value, type=RequestMessage)
-        self.requests[offset] = Pending(0, offset, None, says)
+    def _ask(self, number: int, says: RequestMessage) -> None:
+        self.requests[number] = Pending(0, number, None, says)
         while len(self.requests) > MOST_REQUESTS:
             self.requests.popitem(last=False)
 
-    async def answer(self, offset: int, column: int) -> None:
+    def _count_requests(self) -> None:
+        """Leave out the requests whose prediction is not kept any more, and count the others."""
+        if self.settings.ask is None:
+            return
+        requests, oldest = self.requests, self.learner.oldest
+        while requests and (first := next(iter(requests))) < oldest:
+            del requests[first]
+        since = next(iter(requests.values())).says.time if requests else None
+        self.tally.requests = len(requests), since
+
+    async def answer(self, number: int, column: int) -> None:
         """Take the label of an open request, for good.
 
         Raises
@@ -398,19 +469,18 @@ class Service:
         Unavailable
             See :meth:`labels`.
         """
-        pending = self.requests.get(offset)
-        if pending is None or offset < self.task.oldest:
-            self.requests.pop(offset, None)
+        self._count_requests()
+        pending = self.requests.get(number)
+        if pending is None:
             raise NotOpen("this request was answered already, or is too old")
         classes = pending.says.classes or self.start.classes
         if not 0 <= column < len(classes):
             raise UnknownClass(f"class {column}: there are {len(classes)}")
         message: dict[str, object] = {}
-        fields = self.task.lane.messages
-        put(message, fields.label_path, classes[column])
+        put(message, self.reader.first.label_path, classes[column])
         put(message, self.settings.id.split("."), pending.says.id)
         await self.labels([msgspec.json.encode(message)])
-        self.requests.pop(offset, None)
+        self.requests.pop(number, None)
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -455,28 +525,26 @@ class Service:
                     await asyncio.sleep(interval)
                 await self._commit()
             elif self._refused:
-                self.metrics.committed(sources({0: self.task}), 0.0, 0)
+                self.metrics.committed({0: self.tally}, 0.0, 0)
                 self._refused = False
             if self._ends and (self._changed or self._waiting) and self.trouble is None:
                 continue
-            if self._ends or time.monotonic() - self._folded > FOLD_SECONDS:
-                await self._fold()
             if self._ends:
+                if self.trouble is None and self._touched:
+                    await self._write_last()
                 return
 
     async def _commit(self) -> None:
-        """Write what came since the last one, then fold it; try again where that does not go."""
+        """Write what came since the last one; try again where that does not go."""
         self._wake.clear()
         self._idle.clear()
         begin, loop = time.monotonic(), asyncio.get_running_loop()
-        commit, waiting = self._gather(), self._waiting
+        write, waiting = self._gather(), self._waiting
         self._waiting, self._changed, self._refused = [], False, False
         sync = bool(waiting)
         while True:
             try:
-                await loop.run_in_executor(
-                    self._thread, lambda: self.journal.write(commit, sync=sync)
-                )
+                written = await loop.run_in_executor(self._thread, write, sync)
                 break
             except CannotWrite as error:
                 if self.trouble is None:
@@ -493,62 +561,70 @@ class Service:
                     log.error("what came since is not kept; no label of it was acknowledged")
                     return
                 await asyncio.sleep(AGAIN_SECONDS)
+                if self._anew or self._unwritten > MOST_UNWRITTEN:
+                    write = self._gather_anew()
         if self.trouble is not None:
             log.warning("state %s: written again", self.settings.state)
         self.trouble = self.health.waits_for = None
-        for record in commit.entries:
-            left = self.replica.fold(record)
-            if left is not None:
-                log.warning("%s; left out", left.reason)
-        written = sum(len(one.value or b"") for one in commit.entries) + len(commit.positions)
-        self.metrics.committed(sources({0: self.task}), time.monotonic() - begin, written)
+        self._anew = False
+        self.metrics.committed({0: self.tally}, time.monotonic() - begin, written)
         self._idle.set()
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
-    def _gather(self) -> Commit:
-        """All that came since the last commit."""
-        task, replica = self.task, self.replica
-        now, end = _now(), (task.next_prediction, task.next_label)
-        found: list[Record] = []
-        parts, _ = task.take_all()
-        for mark, part in parts:
-            if mark is None and not part.teaches:
-                continue
-            for data in entries(
-                part.corrector, replica.offset, [(0, part, end)], app=replica.terms.app, lane=mark
-            ):
-                offset = replica.offset + len(found)
-                found.append(Record(LOG, 0, offset, now, None, data))
-        kept = [
-            Kept(
-                of.offset, of.timestamp, id, of.m, of.rows, of.fair, of.given, lane.name,
-                self._requests.get(of.offset), of.ticket,
-            )
-            for lane in task.lanes
-            for id, of in lane.recent.since(self._written)
-        ]  # fmt: skip
-        kept.sort(key=lambda one: one.offset)
-        unknown, self._unknown = self._unknown, []
-        self._written, self._requests = task.next_prediction, {}
-        return Commit(found, task.positions(replica.offset), kept, unknown, task.oldest)
+    def _gather(self) -> Callable[[bool], int]:
+        """What writes all that came since the last commit, and now and then the state behind it;
+        it returns how many bytes the first are."""
+        store, events = self.store, self.learner.take_events()
+        notes, self._notes, self._unwritten = self._notes, [], 0
+        put_state: Callable[[], None] | None = None
+        if time.monotonic() >= self._due or store.label_bytes > MOST_LABEL_BYTES:
+            put_state = self._gather_state()
 
-    async def _fold(self) -> None:
-        """Make the file short: its log gives way to what it makes."""
-        self._folded = time.monotonic()
-        oldest = self.task.oldest
-        for offset in [n for n in self.requests if n < oldest]:
-            del self.requests[offset]
+        def write(sync: bool) -> int:
+            written = store.write(events, notes, sync=sync)
+            if put_state is not None:
+                put_state()
+            return written
+
+        return write
+
+    def _gather_state(self) -> Callable[[], None]:
+        """What writes the state as it is now."""
+        learner, begin = self.learner, time.monotonic()
+        rest = set(learner.models) - self._touched
+        state, oldest = learner.state(without=rest), learner.oldest
+        touched, self._touched = self._touched, set()
+        took = time.monotonic() - begin
+        self._due = begin + max(STATE_SECONDS, took / SHARE)
+        whose = msgspec.to_builtins(self._identity)
+
+        def write() -> None:
+            try:
+                self.store.write_state(state, oldest, whose)
+            except CannotWrite as error:
+                log.warning("%s", error)
+                self._touched |= touched
+
+        return write
+
+    def _gather_anew(self) -> Callable[[bool], int]:
+        """What writes the state and the recent predictions as they are now, in place of all that
+        the file has."""
+        recent, state = self.learner.keep_events(), self.learner.state()
+        self._anew, self._notes, self._unwritten, self._touched = True, [], 0, set()
+        whose = msgspec.to_builtins(self._identity)
+        notes = [(n, msgspec.json.encode(one.says)) for n, one in self.requests.items()]
+        return lambda sync: self.store.write_anew(state, recent, notes, whose)
+
+    async def _write_last(self) -> None:
         loop = asyncio.get_running_loop()
-        try:  # nothing is learned meanwhile: that is done by whoever waits here
-            await loop.run_in_executor(self._thread, self.journal.fold, self.replica)
-        except CannotWrite as error:
-            log.warning("%s", error)
+        await loop.run_in_executor(self._thread, self._gather_state())
 
     def close(self) -> None:
         """Let go of the file, where nothing was taken."""
-        self.journal.close()
+        self.store.close()
 
     async def end(self, running: asyncio.Task[None]) -> None:
         """Write what is left, and let go of the file."""
@@ -559,17 +635,7 @@ class Service:
             await running
         finally:
             self._thread.shutdown()
-            self.journal.close()
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _why(out: Output) -> str:
-    """The reason of a dead letter."""
-    says = dict(out.headers)
-    return (says["__connect.errors.exception.message"] or b"").decode(errors="replace")
+            self.store.close()
 
 
 def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:

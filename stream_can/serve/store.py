@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
-from stream_can.learner import Events, State, read_labels, read_sent, write_labels
+from stream_can.learner import Events, SentBatch, State, read_labels, read_sent, write_labels
 from stream_can.learner.lane import Name
 from stream_can.serve.database import Database
 
-__all__ = ["Store"]
+__all__ = ["Store", "Stored"]
 
 COUNT = 68, 72
 """Where SQLite's header has another number that is ours to use: how many commits there are, which
@@ -35,11 +35,26 @@ MOST_DELETED = 4
 MEMORY, START = b"memory", b"start"
 
 
+class Stored(NamedTuple):
+    """What a file holds."""
+
+    state: State
+    identity: dict[str, Any]
+    """Whose it is."""
+    batches: list[SentBatch]
+    """Sent batches before the state, of all predictions that it keeps."""
+    behind: Iterator[Events]
+    """What came behind it."""
+    notes: list[tuple[int, bytes]]
+    """What was written beside predictions: the number of each, and what."""
+
+
 class _Commit(msgspec.Struct):
     commit: int
     sent: bytes
     labels: bytes
     starts: list[tuple[Name, bytes]]
+    notes: list[tuple[int, bytes]]
 
 
 class _Lane(msgspec.Struct):
@@ -73,11 +88,14 @@ class Store(Database):
         """Of those behind it."""
         self._oldest = 0
         """The number of the oldest prediction that the state has."""
+        self._start = b""
+        """With what models begin, as the file has it."""
+        self.label_bytes = 0
+        """Of labels in commits behind the state."""
         super().__init__(path)
 
-    def read(self) -> tuple[State, dict[str, Any], list[Any], Iterator[Events]] | None:
-        """The state, whose it is, the sent batches before it, and what came behind it; None where
-        there is none.
+    def read(self) -> Stored | None:
+        """What the file holds; None of a new one.
 
         Raises
         ------
@@ -110,25 +128,29 @@ class Store(Database):
                     f"{max(last, counted, head.commit)} commits were written, and"
                     f" {self._number} are there"
                 )
-            batches = []
+            batches, notes = list[SentBatch](), list[tuple[int, bytes]]()
             for number, newest in run(
                 "SELECT number, newest FROM commits WHERE number <= ? ORDER BY number",
                 (head.commit,),
             ):
                 if newest >= 0:
-                    batches.append(self._commit(number).sent)
+                    events, beside = self._commit(number)
+                    batches.append(events.sent)
+                    notes += beside
                 self._newest[number] = newest
-            state = State(rows[START], correctors, head.memory, list(correctors))
-        return state, head.identity, batches, self._behind(head.commit)
+            self._start = rows[START]
+            state = State(self._start, correctors, head.memory, list(correctors))
+        return Stored(state, head.identity, batches, self._behind(head.commit, notes), notes)
 
-    def _behind(self, commit: int) -> Iterator[Events]:
+    def _behind(self, commit: int, notes: list[tuple[int, bytes]]) -> Iterator[Events]:
         for number in range(commit + 1, self._number + 1):
             with self.explained():
-                events = self._commit(number)
+                events, beside = self._commit(number)
                 self._since[number] = _newest(events)
+            notes += beside
             yield events
 
-    def _commit(self, number: int) -> Events:
+    def _commit(self, number: int) -> tuple[Events, list[tuple[int, bytes]]]:
         found = self._db.execute("SELECT content FROM commits WHERE number = ?", (number,))
         row = found.fetchone()
         if row is None:
@@ -136,19 +158,29 @@ class Store(Database):
         one = _opened(row[0], "commit", _Commit)
         if one.commit != number:
             raise SnapshotMismatch(f"commit {one.commit} in the place of {number}")
-        return Events(read_sent(one.sent), read_labels(one.labels), one.starts)
+        return Events(read_sent(one.sent), read_labels(one.labels), one.starts), one.notes
 
-    def write(self, events: Events, *, sync: bool = True) -> None:
+    def write(
+        self, events: Events, notes: Sequence[tuple[int, bytes]] = (), *, sync: bool = True
+    ) -> int:
         """Add what came; it is on the disk when this returns, or with ``sync`` False soon.
+
+        Parameters
+        ----------
+        notes
+            What to keep beside predictions, as long as their batch is kept.
+
+        Returns
+        -------
+        How many bytes it is.
 
         Raises
         ------
         CannotWrite
             The disk is full, or the file cannot be written: nothing of it is there.
         """
-        run, number, newest = self._db.execute, self._number + 1, _newest(events)
-        sent, labels = events.sent.to_bytes(), write_labels(events.labels)
-        content = _packed(_Commit(number, sent, labels, events.starts))
+        run, number = self._db.execute, self._number + 1
+        newest, content = self._content(events, notes)
         gone = [old for old, last in self._newest.items() if last < self._oldest][:MOST_DELETED]
         with self.writing(sync):
             run("INSERT INTO commits VALUES (?, ?, ?)", (number, newest, content))
@@ -156,11 +188,22 @@ class Store(Database):
             for old in gone:
                 run("DELETE FROM commits WHERE number = ?", (old,))
         if sync:  # what is not on the disk yet may be less than was counted
-            with contextlib.suppress(OSError):
-                os.pwrite(self._file, (number % 2**32).to_bytes(4), COUNT[0])
+            self._count(number)
         self._number, self._since[number] = number, newest
         for old in gone:
             del self._newest[old]
+        return len(content)
+
+    def _content(self, events: Events, notes: Sequence[tuple[int, bytes]]) -> tuple[int, bytes]:
+        """The next commit: its last prediction that a label finds, and its bytes."""
+        sent, labels = events.sent.to_bytes(), write_labels(events.labels)
+        self.label_bytes += len(labels)
+        one = _Commit(self._number + 1, sent, labels, events.starts, list(notes))
+        return _newest(events), _packed(one)
+
+    def _count(self, number: int) -> None:
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, (number % 2**32).to_bytes(4), COUNT[0])
 
     def write_state(self, state: State, oldest: int, identity: dict[str, Any]) -> None:
         """Write the state after the last commit, of those lanes that it has the corrector of.
@@ -169,14 +212,56 @@ class Store(Database):
         ----------
         oldest
             :attr:`Learner.oldest`.
+        identity
+            Whose it is.
 
         Raises
         ------
         CannotWrite
             As there.
         """
+        known = self._newest | self._since
+        useless = [number for number, newest in known.items() if newest < 0]
+        with self.writing(sync=True):
+            self._put(state, oldest, identity, self._number)
+            for number in useless:  # of labels alone: no prediction is in them
+                self._db.execute("DELETE FROM commits WHERE number = ?", (number,))
+        for number in useless:
+            del known[number]
+        self._newest, self._since = known, {}
+        self._oldest, self._start, self.label_bytes = oldest, state.start, 0
+
+    def write_anew(
+        self,
+        state: State,
+        recent: SentBatch,
+        notes: Sequence[tuple[int, bytes]],
+        identity: dict[str, Any],
+    ) -> int:
+        """Write a state with each corrector, and its recent predictions, in place of all that was
+        there; how many bytes these are.
+
+        Raises
+        ------
+        CannotWrite
+            As there.
+        """
+        run, number = self._db.execute, self._number + 1
+        oldest = int(recent.numbers[0]) if len(recent) else 0
+        newest, content = self._content(Events(recent, [], []), notes)
+        with self.writing(sync=True):
+            run("DELETE FROM commits")
+            run("INSERT INTO commits VALUES (?, ?, ?)", (number, newest, content))
+            self._put(state, oldest, identity, number)
+        self._count(number)
+        self._number, self._newest, self._since = number, {number: newest}, {}
+        self._oldest, self._start = oldest, state.start
+        return len(content)
+
+    def _put(self, state: State, oldest: int, identity: dict[str, Any], number: int) -> None:
+        """The rows of a state after a commit."""
         run = self._db.execute
-        memory = _Memory(1, self._number, oldest, identity, state.memory)
+        memory = _Memory(1, number, oldest, identity, state.memory)
         lanes = {name: b"lane" + msgspec.msgpack.encode(name) for name in state.lanes}
         rows = {
             MEMORY: _packed(memory),
@@ -185,16 +270,14 @@ class Store(Database):
                 for name, corrector in state.correctors.items()
             },
         }
-        with self.writing(sync=True):
-            run("INSERT OR IGNORE INTO state VALUES (?, ?)", (START, state.start))
-            for (key,) in run("SELECT key FROM state").fetchall():
-                if key not in (MEMORY, START, *lanes.values()):
-                    run("DELETE FROM state WHERE key = ?", (key,))
-            for key, value in rows.items():
-                run("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
-            run("INSERT OR IGNORE INTO about VALUES ('commits', ?)", (self._number,))
-        self._newest |= self._since
-        self._since, self._oldest = {}, oldest
+        if state.start != self._start:
+            rows[START] = state.start
+        for (key,) in run("SELECT key FROM state").fetchall():
+            if key not in (MEMORY, START, *lanes.values()):
+                run("DELETE FROM state WHERE key = ?", (key,))
+        for key, value in rows.items():
+            run("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
+        run("INSERT OR REPLACE INTO about VALUES ('commits', ?)", (number,))
 
 
 def _newest(events: Events) -> int:

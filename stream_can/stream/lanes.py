@@ -283,29 +283,6 @@ class Lanes:
         self._named[name] = self._fit[name] = lane
         return lane
 
-    def holders(self, id: bytes, label: Any) -> list[Recent]:
-        """The predictions kept of an id, one of each lane that has one and that a label, as its
-        message was opened, may be for."""
-        kept = [self.only.recent] if self._bound is None else self._bound.holders(id)
-        if self._naming is not None:
-            model, version = self._naming.of_label(self.only.messages.labels.find, label, ())
-            kept = [
-                one
-                for one in kept
-                if model in (None, one.owner.name.model)
-                and version in (None, one.owner.name.version)
-            ]
-        return [entry for one in kept if (entry := one.get(id)) is not None]
-
-    def keep(self, name: LaneName, id: bytes, entry: Recent) -> Lane | None:
-        """Put a prediction of before among the recent ones; None where its lane is gone."""
-        lane = self.only if self._naming is None else self._known(name)
-        if lane is None and name in self.stored:
-            lane = self._new(name, self._fleet.listed.get(name.model), False)
-        if lane is not None:
-            lane.recent.add(id, entry)
-        return lane
-
     def _discard(self, lane: Lane) -> None:
         lane.recent.clear()
         del self._named[lane.name]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -226,11 +225,6 @@ class RecentPredictions:
     def get(self, name: bytes | None) -> Recent | None:
         """The prediction of an id; None where it is not kept."""
         return None if name is None else self._entries.get(name)
-
-    def since(self, offset: int) -> list[tuple[bytes, Recent]]:
-        """Ids and predictions from an offset on, the newest first."""
-        newest = reversed(self._entries.items())
-        return list(takewhile(lambda item: item[1].offset >= offset, newest))
 
     def __iter__(self) -> Iterator[tuple[bytes, Recent]]:
         """Ids and predictions, oldest first."""

@@ -104,8 +104,7 @@ class Task:
         Most bytes of key, value and headers of an output together. A prediction whose output could
         be larger, whatever its numbers, becomes a dead letter before it changes anything.
     errors
-        "dead-letter"; or "fail" to stop at the first record that cannot be read; or "refuse" to
-        take none of a batch that has one: its ``dead_letters`` say which.
+        "dead-letter"; or "fail" to stop at the first record that cannot be read.
     learn_share
         Which share of the labels is learned, chosen by topic, partition and offset.
     requests
@@ -134,7 +133,7 @@ class Task:
         labels_topic: str | None = None,
         recent_bytes: int = 64 << 20,
         max_bytes: int | None = None,
-        errors: Literal["dead-letter", "fail", "refuse"] = "dead-letter",
+        errors: Literal["dead-letter", "fail"] = "dead-letter",
         learn_share: float = 1.0,
         requests: LabelRequests | None = None,
         next_prediction: int = 0,
@@ -143,8 +142,8 @@ class Task:
         sets: float | None = None,
         fleet: Fleet | None = None,
     ) -> None:
-        if errors not in ("dead-letter", "fail", "refuse"):
-            raise ValueError(f"errors: {errors!r}, expected 'dead-letter', 'fail' or 'refuse'")
+        if errors not in ("dead-letter", "fail"):
+            raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
         if recent_bytes < 0:
             raise ValueError(f"recent_bytes: {recent_bytes}, expected 0 or more")
         if requests is not None and max_bytes is not None:
@@ -239,14 +238,6 @@ class Task:
         opened, lanes, off = self.lanes.open(records, self.reading)
         labels_topic = self.reading.labels_topic
         result, counts = Result([], [], [], None, off), self.counts
-        if self._errors == "refuse":
-            for record, says in zip(records, opened, strict=True):
-                if isinstance(says, StreamCANError):
-                    self._reject(record, says, result)
-                    counts.labels += record.topic == labels_topic
-                    counts.predictions += record.topic != labels_topic
-            if result.dead_letters:
-                return result
         for record, says, lane in zip(records, opened, lanes, strict=False):
             is_label = record.topic == labels_topic
             match says:

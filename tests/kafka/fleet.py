@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stream_can.kafka import Settings
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.messages.naming import LaneName
 from stream_can.stream import entry
 from stream_can.stream.replica import Replica
@@ -76,7 +76,7 @@ def judge(app: App, settings: Settings | None = None) -> Judged:
     """Check all that the topics hold."""
     s = settings or app.settings()
     found = Judged()
-    start, log = Start(s), read(s.bootstrap_servers[0], s.learned_topic, 0)
+    start, log = TaskStart(s), read(s.bootstrap_servers[0], s.learned_topic, 0)
     replica = found.replica
     streams_of = [Stored(s, p) for p in range(app.partitions)]
     found.letters = sum(len(one.dead) for one in streams_of)
@@ -147,7 +147,7 @@ def compare_sums(
     np.testing.assert_allclose(given.reshape(want.shape), want, rtol=1e-4, atol=1e-6)
 
 
-def start_of(start: Start, name: LaneName) -> bytes | None:
+def start_of(start: TaskStart, name: LaneName) -> bytes | None:
     """What the settings have for a lane to begin with."""
     return start.task_options()["fleet"].listed.get(name.model)
 

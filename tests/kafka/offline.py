@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_can.kafka import Settings, Worker
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.method import sums as sums_of_rows
 from stream_can.stream import entry
 from stream_can.stream.lane import VERSION_HEADER
@@ -77,7 +77,7 @@ class Partition:
 
     def __init__(
         self,
-        start: Start,
+        start: TaskStart,
         replica: Replica,
         settings: Settings,
         number: int,
@@ -188,7 +188,7 @@ def counted(log: list[Any]) -> list[Any]:
 
 
 def verify_log(
-    start: Start, settings: Settings, number: int, own: dict[int, bytes | None], found: Checked
+    start: TaskStart, settings: Settings, number: int, own: dict[int, bytes | None], found: Checked
 ) -> None:
     log = read(settings.bootstrap_servers[0], settings.learned_topic, number)
     entries = [(record, entry.read(record.value)) for record in counted(log)]

@@ -14,7 +14,7 @@ from stream_can import Corrector
 from stream_can.kafka import DeniedError, SettingsError, load
 from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
-from stream_can.kafka.start import Start
+from stream_can.kafka.start import TaskStart
 from stream_can.stream import entry
 from stream_can.stream.replica import Replica
 from tests.cli.command import stream_can as command
@@ -189,16 +189,16 @@ def test_settings_name_columns(tmp_path: Path) -> None:
     given = {"bootstrap_servers": ["a:1"], "application_id": "a", "input": "i", "output": "o"}
     settings = load(None, {**given, "classes": "x,y", "segments": "carrier, customer.country"}, {})
     assert settings.segments == ["carrier", "customer.country"]
-    start = Start(settings)
+    start = TaskStart(settings)
     assert start.segments == ("carrier", "customer.country")
     assert start.state_bytes == len(start.snapshot) + 200 + (1 << 19)
     file = tmp_path / "warm.bin"
     file.write_bytes(Corrector(["x", "y"], segments=["b"]).to_bytes())
-    start = Start(load(None, {**given, "classes_from_file": str(file)}, {}))
+    start = TaskStart(load(None, {**given, "classes_from_file": str(file)}, {}))
     assert (start.segments, start.identity.segments) == (("b",), ("b",))
     for name, said in (("a..b", "no field name"), ("probs", "field of the prob"), ("a,a", "twice")):
         with pytest.raises((ValueError, SettingsError), match=said):
-            Start(load(None, {**given, "classes": "x,y", "segments": name}, {}))
-    plain = Start(load(None, {**given, "classes": "x,y"}, {}))
+            TaskStart(load(None, {**given, "classes": "x,y", "segments": name}, {}))
+    plain = TaskStart(load(None, {**given, "classes": "x,y"}, {}))
     assert plain.snapshot == Corrector(["x", "y"]).to_bytes()
     assert plain.state_bytes == len(plain.snapshot) + 200

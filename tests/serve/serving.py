@@ -11,15 +11,18 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import httpx
-import numpy as np
 
+from stream_can import snapshot
 from stream_can.corrector import Corrector
-from stream_can.stream import entry
+from stream_can.learner import read_labels, read_sent
+from stream_can.learner.learner import Learner
+from stream_can.serve.store import Store
 from tests.kafka.broker.broker import free_ports
 from tests.programs import PATIENCE
 
@@ -110,32 +113,71 @@ class Server:
         return answer.status_code, answer.json()
 
 
-class Row(NamedTuple):
-    """A prediction that was answered."""
+class Played(NamedTuple):
+    """What a file's commits make, played with the bare Corrector."""
 
-    probs: list[float]
-    sent: list[float]
-    learned: int
+    corrector: Corrector
+    sent: dict[str, list[float]]
+    """Of each id the last of its predictions as it was answered."""
+    labels: Counter[str]
+    """Of each id how many labels were learned with its prediction."""
+    alone: int
+    """Labels that were learned without one."""
 
 
-def folds(state: Path) -> dict[int, Corrector]:
-    """The corrector below each offset of a file's log, folded from its first entry on."""
+def commits_in(state: Path) -> dict[int, bytes]:
+    """The commits that a file has."""
     with contextlib.closing(sqlite3.connect(f"file:{state}?mode=ro", uri=True)) as db:
-        assert not db.execute("SELECT * FROM folded").fetchall(), "the log is no longer whole"
-        rows = db.execute("SELECT offset, entry FROM learned ORDER BY offset").fetchall()
-    found: dict[int, Corrector] = {}
-    corrector = None
-    for number, (offset, data) in enumerate(rows):
-        assert offset == number
-        corrector = entry.fold(corrector, entry.read(data))
-        assert corrector is not None
-        found[offset + 1] = Corrector.from_bytes(corrector.to_bytes())
-    return found
+        return dict(db.execute("SELECT number, content FROM commits"))
 
 
-def judge(rows: list[Row], found: dict[int, Corrector]) -> None:
-    """Each prediction was corrected by what the log holds below its offset, bit by bit."""
-    for row in rows:
-        corrector = found[row.learned]
-        made = corrector.correct_and_sum(np.array([row.probs]), corrector.new_sums())
-        assert made[0].tolist() == row.sent
+def played(commits: dict[int, bytes], corrector: Corrector) -> Played:
+    """Every commit of a file from its beginning, in the fewest steps that can be read.
+
+    Of text ids; each label counts once for its prediction, and once without.
+    """
+    rows = sorted(commits.items())
+    assert [number for number, _ in rows] == [*range(1, len(rows) + 1)], "commits are gone"
+    found = Played(corrector, {}, Counter(), 0)
+    receipts: dict[str, tuple[Any, Any]] = {}
+    known, alone = set[str](), dict[str, None]()
+    for _, content in rows:
+        head, _ = snapshot.decode(content)
+        batch, labels = read_sent(head["sent"]), read_labels(head["labels"])
+        (lane,) = batch.lanes or [None]
+        at = 0
+        for i in range(len(batch) + 1):
+            while at < len(labels) and labels[at].due <= i:
+                id, name = labels[at].id.decode(), labels[at].label
+                at += 1
+                if id in receipts and id not in known:
+                    p, receipt = receipts[id]
+                    corrector.learn_one(p, name, receipt=receipt)
+                    found.labels[id] += 1
+                    known.add(id)
+                elif id not in receipts and id not in alone:
+                    corrector.learn_one(None, name)
+                    alone[id] = None
+            if i < len(batch):
+                assert lane is not None
+                id, p = batch.ids[i].decode(), lane.raw[i]
+                sent, receipt = corrector.process_one(p, receipt=True)
+                assert sent.tolist() == lane.sent[i].tolist(), f"{id} was sent otherwise"
+                found.sent[id] = sent.tolist()
+                receipts[id] = p, receipt
+                known.discard(id)
+    return found._replace(alone=len(alone))
+
+
+def learner_in(state: Path) -> Learner:
+    """What a start would go on with."""
+    store = Store(state)
+    try:
+        stored = store.read()
+        assert stored is not None
+        learner = Learner.from_state(stored.state, stored.batches)
+        for events in stored.behind:
+            learner.play_events(events)
+    finally:
+        store.close()
+    return learner

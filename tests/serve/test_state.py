@@ -24,9 +24,9 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.serve.database import StateError
-from stream_can.serve.journal import Journal
+from stream_can.serve.store import Store
 from tests.programs import PATIENCE, wait
-from tests.serve.serving import CLASSES, Row, Server, folds, judge
+from tests.serve.serving import CLASSES, Server, commits_in, learner_in, played
 
 PROBS = [0.5, 0.3, 0.2]
 
@@ -37,7 +37,7 @@ class User(threading.Thread):
     def __init__(self, server, number, stop):
         super().__init__(daemon=True)
         self.server, self.number, self.stopping = server, number, stop
-        self.rows, self.acknowledged, self.unknown = [], 0, 0
+        self.sent, self.acknowledged, self.unknown = {}, [], 0
         self.again = []
 
     def run(self):
@@ -49,8 +49,7 @@ class User(threading.Thread):
                 id, probs = f"{self.number}-{i}", rng.dirichlet(np.full(3, 0.7)).tolist()
                 with contextlib.suppress(httpx.TransportError):
                     answer = client.post("/correct", json={"id": id, "probs": probs})
-                    learned = int(answer.headers["stream-can-learned"])
-                    self.rows.append(Row(probs, answer.json()["probs"], learned))
+                    self.sent[id] = answer.json()["probs"]
                     if not self.stopping.is_set():
                         waiting.append({"id": id, "label": CLASSES[int(rng.integers(3))]})
                     i += 1
@@ -61,7 +60,7 @@ class User(threading.Thread):
                         (status,) = answer.json()["statuses"]
                     except httpx.TransportError:
                         continue
-                    self.acknowledged += 1
+                    self.acknowledged.append(label["id"])
                     self.unknown += status == "unknown"
                     del waiting[0]
                     if rng.random() < 0.2:  # whoever does not trust it sends it again
@@ -85,10 +84,8 @@ def copy_of_killed(state, copy):
 
 
 def labels_in(state):
-    journal = Journal(state)
-    learned = journal.read().replica.corrector.n_labels
-    journal.close()
-    return learned
+    (one,) = learner_in(state).live.values()
+    return one.corrector.n_labels
 
 
 @pytest.mark.long
@@ -96,19 +93,21 @@ def test_killed_at_random_moments(tmp_path, kills):
     """Predictions and labels of three users; each label is acknowledged and learned once, and each
     answer was made of the log as it lies in the file."""
     stop, server = threading.Event(), Server(tmp_path, half_life=1000.0)
-    chance = random.Random(5)
+    chance, commits = random.Random(5), {}
     with server:
         users = [User(server, number, stop) for number in range(3)]
         for one in users:
             one.start()
         for _ in range(kills):
             time.sleep(chance.uniform(0.05, 0.7))
-            before = sum(one.acknowledged for one in users)
+            before = sum(len(one.acknowledged) for one in users)
             copy_of_running(server.state, tmp_path / "running.sqlite")
             assert labels_in(tmp_path / "running.sqlite") >= before
-            before = sum(one.acknowledged for one in users)
+            before = sum(len(one.acknowledged) for one in users)
             server.stop(signal.SIGKILL)
             copy_of_killed(server.state, tmp_path / "killed.sqlite")
+            # A start leaves out those of labels alone, once they are in the state.
+            commits |= commits_in(tmp_path / "killed.sqlite")
             assert labels_in(tmp_path / "killed.sqlite") >= before
             server.start()
         stop.set()
@@ -116,17 +115,26 @@ def test_killed_at_random_moments(tmp_path, kills):
             one.join(PATIENCE)
             assert not one.is_alive()
         server.stop(signal.SIGKILL)
-        found = folds(server.state)
-        acknowledged = sum(one.acknowledged for one in users)
-        assert acknowledged > 6 * kills
-        assert found[max(found)].n_labels == acknowledged
-        rows = [row for one in users for row in one.rows]
-        judge(rows, found)
-        assert sum(one.unknown for one in users) < acknowledged / 10
+        commits |= commits_in(server.state)
+        found = played(commits, Corrector(CLASSES, half_life=1000.0))
+        acknowledged = [id for one in users for id in one.acknowledged]
+        assert len(acknowledged) > 6 * kills
+        assert found.corrector.n_labels == len(acknowledged)
+        assert found.labels.total() + found.alone == len(acknowledged)
+        assert set(found.labels.values()) == {1}
+        answers = {id: row for one in users for id, row in one.sent.items()}
+        forgotten = answers.keys() - found.sent.keys()
+        assert len(forgotten) <= 3 * kills, "those of the last moments alone"
+        assert {id: found.sent[id] for id in answers.keys() - forgotten} == {
+            id: row for id, row in answers.items() if id not in forgotten
+        }
+        assert found.alone == sum(one.unknown for one in users) < len(acknowledged) / 10
         assert {status for one in users for status in one.again} == {"repeated"}
+        assert learner_in(server.state).live[None, None].corrector.to_bytes() == (
+            found.corrector.to_bytes()
+        )
         server.start()
-        corrector = found[max(found)]
-        made = corrector.correct_and_sum(np.array([PROBS]), corrector.new_sums())[0].tolist()
+        made = found.corrector.process_one(PROBS).tolist()
         assert server.correct({"probs": PROBS})["probs"] == made
 
 
@@ -141,15 +149,15 @@ def test_a_prediction_that_has_to_last(tmp_path):
         assert server.label(*({"id": i, "label": "cat"} for i in range(20))) == ["learned"] * 20
 
 
-def test_a_restart_in_order_makes_the_file_short(tmp_path):
+def test_a_restart_in_order_leaves_one_file(tmp_path):
     with Server(tmp_path) as server:
         for i in range(50):
             server.correct({"id": i, "probs": PROBS})
             server.label({"id": i, "label": "dog"})
         sent = server.correct({"id": "x", "probs": PROBS})["probs"]
         assert server.stop() == 0
+        assert not Path(f"{server.state}-wal").exists()
         with contextlib.closing(sqlite3.connect(server.state)) as db, db:
-            assert db.execute("SELECT count(*) FROM learned").fetchone() == (0,)
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         server.start()
         assert server.correct({"id": "x", "probs": PROBS})["probs"] == pytest.approx(sent, abs=1e-3)
@@ -193,13 +201,13 @@ def test_a_file_that_cannot_be_used(tmp_path):
     refused("an SQLite file of something else", server.state.read_bytes())
     server.state.write_bytes(good)
     with contextlib.closing(sqlite3.connect(server.state)) as db, db:
-        db.execute("UPDATE about SET value = 2 WHERE name = 'format'")
-    refused("of format 2, written by stream_can", server.state.read_bytes())
+        db.execute("UPDATE about SET value = 3 WHERE name = 'format'")
+    refused("of format 3, written by stream_can", server.state.read_bytes())
     server.config.write_text(server.config.read_text().replace('"eel"', '"ant"'))
     refused("of other settings")
     server.config.write_text(server.config.read_text().replace('"ant"', '"eel"'))
     server.config.write_text(server.config.read_text() + 'label = "truth"\n')
-    refused("label is 'label' in the log and 'truth' here")
+    refused("label is 'label' in the file and 'truth' here")
 
 
 def test_a_part_of_what_a_kill_leaves_is_refused(tmp_path):
@@ -230,7 +238,7 @@ def test_a_part_of_what_a_kill_leaves_is_refused(tmp_path):
     wal.unlink()
     shutil.copy(killed, server.state)
     wal.touch()  # as the message says
-    Journal(server.state).close()
+    Store(server.state).close()
 
 
 def test_a_file_that_vanishes_is_missed(tmp_path):
@@ -258,9 +266,8 @@ def test_a_changed_setting_is_in_force(tmp_path):
         server.start()
         assert server.label({"id": 1, "label": "dog"}) == ["repeated"]
         server.stop()
-    journal = Journal(server.state)
-    corrector = journal.read().replica.corrector
-    journal.close()
+    (one,) = learner_in(server.state).live.values()
+    corrector = one.corrector
     assert corrector.settings["threshold"] == 0.5
     assert corrector.n_labels == 1
 
@@ -273,13 +280,13 @@ def test_a_folder_or_file_that_cannot_be_written(tmp_path):
     with tempfile.TemporaryDirectory() as name:  # which others than us may look into
         folder = Path(name)
         folder.chmod(0o755)
-        Journal(folder / "state").close()
+        Store(folder / "state").close()
         (folder / "state").chmod(0o444)
         with pytest.raises(StateError, match="state: Permission denied"), as_nobody():
-            Journal(folder / "state")
+            Store(folder / "state")
         folder.chmod(0o700)
         with pytest.raises(StateError, match="state: Permission denied"), as_nobody():
-            Journal(folder / "state")
+            Store(folder / "state")
 
 
 @contextlib.contextmanager
@@ -353,8 +360,8 @@ def test_a_full_disk(tmp_path):
 def test_a_fault_of_its_own_ends_it(tmp_path):
     """With its traceback and exit code 1, and not with requests that wait for ever."""
     code = (
-        "import sys; from stream_can.serve import journal; from stream_can.cli.main import main\n"
-        "journal.Journal.write = lambda self, commit, **options: 1 / 0\n"
+        "import sys; from stream_can.serve import store; from stream_can.cli.main import main\n"
+        "store.Store.write = lambda self, events, notes, **options: 1 / 0\n"
         "sys.exit(main(['serve', 'app.toml']))"
     )
     server = Server(tmp_path)

@@ -48,7 +48,7 @@ def again(path):
     try:
         found = store.read()
         assert found is not None
-        state, identity, batches, behind = found
+        state, identity, batches, behind, _ = found
         assert identity == IDENTITY
         learner = Learner.from_state(state, batches)
         for events in behind:

@@ -401,23 +401,6 @@ def test_the_first_label_of_an_id_counts():
         assert (one.counts.matched, one.counts.repeated) == (2, 4)
 
 
-@pytest.mark.parametrize("bad", [prediction(1, [0.2, 0.3], b"x"), label(0, "nobody", b"a")])
-def test_a_batch_with_a_bad_record_is_refused_whole(bad):
-    task, other = new(errors="refuse"), new()
-    good = [prediction(0, [0.2, 0.3, 0.5], b"a"), prediction(2, [0.5, 0.3, 0.2], b"b")]
-    records = [good[0], bad, good[1]] if bad.topic == good[0].topic else [*good, bad]
-    result = task.handle(records)
-    assert result.outputs == []
-    assert [out.source for out in result.dead_letters] == [bad]
-    assert task.counts.dead_letters == 1
-    assert (task.next_prediction, task.next_label) == (0, 0)
-    assert task.corrector.to_bytes() == other.corrector.to_bytes()
-    assert task.oldest == 0
-    outputs = task.handle(good).outputs
-    assert [out.value for out in outputs] == [out.value for out in other.handle(good).outputs]
-    assert task.corrector.to_bytes() == other.corrector.to_bytes()
-
-
 def test_the_latest_prediction_of_an_id_is_the_one():
     task = new()
     task.handle([prediction(0, [0.2, 0.3, 0.5], b"k"), prediction(1, [0.5, 0.3, 0.2], b"k")])

@@ -1,0 +1,213 @@
+"""With what the correctors of an application begin: classes and counts, or a snapshot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.app.settings import SettingsError
+from stream_can.corrector import Corrector
+from stream_can.messages.fields import Fields
+from stream_can.messages.messages import JSON, Formats, Messages
+from stream_can.method.paths import FITTED_PATHS, in_order
+from stream_can.snapshot import MAGIC, match, read
+from stream_can.stream.sets import without_sets
+
+__all__ = ["NO_CLASSES", "SEGMENTS_MB", "Start"]
+
+log = logging.getLogger(__name__)
+
+NO_CLASSES = ("",)
+"""Of the corrector that all begin with where each model has classes of its own."""
+SEGMENTS_MB = 0.5
+"""For the values of columns: with them a corrector fits topics that nobody changed."""
+
+
+class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The JSON form of ``classes_from_file``."""
+
+    classes: list[str | int | float]
+    train_counts: list[float] | dict[str, float] | None = None
+
+
+class ModelGiven(Protocol):
+    """What a table ``[models.NAME]`` says."""
+
+    @property
+    def classes(self) -> Sequence[Any] | None: ...
+    @property
+    def train_counts(self) -> Any: ...
+    @property
+    def corrector(self) -> dict[str, Any]: ...
+
+
+class Given(Protocol):
+    """The settings that say with what correctors begin."""
+
+    @property
+    def classes(self) -> Any: ...
+    @property
+    def train_counts(self) -> Any: ...
+    @property
+    def classes_from_file(self) -> str | None: ...
+    @property
+    def corrector(self) -> dict[str, Any]: ...
+    @property
+    def sets(self) -> float | None: ...
+    @property
+    def paths(self) -> Any: ...
+    @property
+    def fields(self) -> Fields: ...
+    @property
+    def has_lanes(self) -> bool: ...
+    @property
+    def models(self) -> Mapping[str, ModelGiven]: ...
+
+
+class Start:
+    """Makes the correctors that begin.
+
+    Parameters
+    ----------
+    settings
+        Either names its classes or the file that has them.
+    formats
+        What reads the messages.
+
+    Raises
+    ------
+    SettingsError, SnapshotMismatch, ValueError
+        What is given does not make a Corrector.
+    """
+
+    def __init__(self, settings: Given, formats: Formats = JSON) -> None:
+        names, counts = settings.classes, settings.train_counts
+        given: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
+        snapshot: bytes | None = None
+        if settings.classes_from_file is not None:
+            path = Path(settings.classes_from_file)
+            try:
+                data = read(path)
+                if data.startswith(MAGIC):
+                    corrector = Corrector.from_bytes(data, train_counts=counts, **given)
+                    corrector = without_sets(corrector)
+                    snapshot = corrector.to_bytes()
+                else:
+                    given_file = msgspec.json.decode(data, type=ClassesFile)
+                    names, counts = given_file.classes, counts or given_file.train_counts
+            except (OSError, msgspec.DecodeError) as error:
+                raise SettingsError(f"classes_from_file: {path}: {error}") from None
+        if snapshot is None:
+            corrector = Corrector(names or NO_CLASSES, train_counts=counts, **given)
+            snapshot = corrector.to_bytes()
+        self.snapshot = snapshot
+        """Of the corrector to start from, which makes no sets."""
+        self.classes = corrector.classes
+        self.settings: dict[str, Any] = corrector.settings | {"sets": settings.sets}
+        """Those in force, as :attr:`Replica.settings`."""
+        self.segments = corrector.segments
+        self.formats = formats
+        Messages(corrector.classes, settings.fields, columns=corrector.segments)  # refuses columns
+        self._given = settings
+        self._counted = counts is not None
+        self._models: dict[str, bytes | None] = {}
+        if settings.has_lanes:
+            self._models = {
+                name: self._of_model(name, corrector) for name in sorted(settings.models)
+            }
+
+    def _of_model(self, name: str, base: Corrector) -> bytes | None:
+        """What a model with a table has to begin with; None: what all have."""
+        own = self._given.models[name]
+        if own.classes is None and own.train_counts is None:
+            return None
+        try:
+            return self._of_classes(own.classes or base.classes, own.train_counts, **own.corrector)
+        except (ValueError, TypeError) as error:
+            raise SettingsError(f"models.{name}: {error}") from None
+
+    def _of_classes(
+        self, names: Sequence[Any], counts: Sequence[float] | None = None, **changed: Any
+    ) -> bytes:
+        """The snapshot of a new corrector of other classes, under the settings above."""
+        given: Any = {"segments_mb": SEGMENTS_MB} | self._given.corrector | changed
+        corrector = Corrector(names, train_counts=counts, **given)
+        Messages(corrector.classes, self._given.fields, columns=corrector.segments)
+        return corrector.to_bytes()
+
+    def corrector(self) -> Corrector:
+        """A new one to start from."""
+        return Corrector.from_bytes(self.snapshot)
+
+    # -- with prediction sets of its own ---------------------------------------------------------
+
+    def listed(self, model: str) -> bool:
+        """Whether a model has a table."""
+        return model in self._models
+
+    def of_model(self, model: str) -> Corrector | None:
+        """With what a model of known classes begins; None: with what all do."""
+        data = self._models.get(model)
+        if data is None and not self._own(model):
+            return None
+        return self.under(self.snapshot if data is None else data, model)
+
+    def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
+        """With what a model begins whose classes its first message names; ValueError where they
+        are none."""
+        return self.under(self._of_classes(names), model)
+
+    def knows_classes_of(self, model: str) -> bool:
+        """Whether the classes of a model are given."""
+        return self.classes != NO_CLASSES or self._models.get(model) is not None
+
+    def _own(self, model: str) -> dict[str, Any]:
+        own = self._given.models.get(model)
+        return {} if own is None else own.corrector
+
+    def settings_of(self, model: str) -> dict[str, Any]:
+        """The settings of a model's corrector, ``sets`` apart."""
+        own = {name: value for name, value in self.settings.items() if name != "sets"}
+        return own | self._own(model)
+
+    def under(self, snapshot: bytes, model: str = "") -> Corrector:
+        """The corrector of a snapshot under the settings of a model, with its prediction sets."""
+        settings, sets = self.settings_of(model), self._given.sets
+        if sets is None:
+            return without_sets(Corrector.from_bytes(snapshot, None, **settings))
+        return Corrector.from_bytes(snapshot, None, **settings, sets=sets)
+
+    # -- what is there already -------------------------------------------------------------------
+
+    def require_fits(self, corrector: Corrector) -> None:
+        """Raise SnapshotMismatch where what was learned is of other classes, columns or paths."""
+        match("classes", corrector.classes, self.classes)
+        match("columns", corrector.segments, self.segments)
+        if self._given.paths is not None:
+            own = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
+            match("paths", own, in_order(self._given.paths))
+
+    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
+        """Warn, once, where ``train_counts`` are not those that the running state began with.
+
+        Parameters
+        ----------
+        theirs
+            Its training prior, shape (m,).
+        """
+        if not self._counted:
+            return
+        ours = self.corrector().train_prior
+        if not np.array_equal(ours, theirs):
+            self._counted = False
+            log.warning(
+                "train_counts of the settings are not in force: by them the training prior is %s,"
+                " and the running state began with %s, which it keeps; a new application_id begins"
+                " anew", *(np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
+            )  # fmt: skip

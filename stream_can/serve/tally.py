@@ -1,0 +1,207 @@
+"""What a server counts of what goes through its learner, for the metrics and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations, groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.app.known import Committed, Seen, Watched
+from stream_can.column_scores import HITS, LOSSES, ColumnScores, outcomes
+from stream_can.learner.lane import Name, Taught
+from stream_can.messages.columns import Table, table
+from stream_can.messages.naming import LaneName
+from stream_can.method.kernel import inside
+from stream_can.method.receipts import TAIL
+from stream_can.stream.lane import MOST_VALUES
+from stream_can.stream.versions import MOST_PAIRS, Comparison, Pair
+
+__all__ = ["Tally", "lane_name"]
+
+Array = NDArray[np.float64]
+STAGES = ("before", "after")
+
+
+def lane_name(name: Name) -> LaneName:
+    """The name of a model and version as people see it."""
+    return LaneName(name[0] or "", name[1] or "")
+
+
+class Tally:
+    """The numbers of a server, a `Source`.
+
+    Parameters
+    ----------
+    columns
+        The declared columns.
+    n_classes
+        Of a model and version.
+    named
+        Whether messages name models or versions.
+    sets
+        Whether predictions have sets.
+    """
+
+    def __init__(
+        self, columns: Sequence[str], n_classes: Callable[[Name], int], *, named: bool, sets: bool
+    ) -> None:
+        self._n_classes = n_classes
+        self._columns, self._named, self._has_sets = tuple(columns), named, sets
+        self.counts = dict.fromkeys(
+            ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
+             "dead_letters"), 0,
+        )  # fmt: skip
+        self.requests: tuple[int, int | None] | None = None
+        """As `Committed` has them."""
+        self.refused = 0
+        """Predictions of models that were one too many, since they were last taken."""
+        self._scored, self._sums = 0, np.zeros(4)
+        self._sets = np.zeros(4)
+        self._taught: list[list[Taught]] = []
+        """Of each call, what is not added up yet."""
+        self._values = self._new_values()
+        self._lanes: dict[LaneName, Array] = {}
+        self._pairs: dict[Pair, Comparison] = {}
+
+    def _new_values(self) -> dict[str, ColumnScores]:
+        return {name: ColumnScores(MOST_VALUES) for name in self._columns}
+
+    # -- what goes by ----------------------------------------------------------------------------
+
+    def predicted(
+        self, n: int, names: Sequence[Name] | None, columns: Table | None,
+        sets: Sequence[Sequence[object]] | None,
+    ) -> None:  # fmt: skip
+        """Count n predictions that were answered."""
+        self.counts["predictions"] += n
+        self.counts["corrected"] += n
+        for name, texts in (columns or {}).items():
+            self._values[name].came(texts)
+        if sets is not None:
+            self._sets[:2] += n, sum(map(len, sets))
+        if names is not None:
+            for of, some in groupby(names):
+                self._lane(lane_name(of))[0] += len(list(some))
+
+    def labelled(self, outcomes: Iterable[str], taught: list[Taught]) -> None:
+        """Count labels, and what they taught."""
+        kinds = {"learned": "matched", "repeated": "repeated"}
+        for one in outcomes:
+            self.counts["labels"] += 1
+            self.counts[kinds.get(one, "unmatched")] += 1
+        if taught:
+            self._taught.append(taught)
+
+    def refuse(self, n: int, *, labels: bool) -> None:
+        """Count messages that could not be read."""
+        self.counts["labels" if labels else "predictions"] += n
+        self.counts["dead_letters"] += n
+
+    def _lane(self, name: LaneName) -> Array:
+        return self._lanes.setdefault(name, np.zeros(6))
+
+    # -- added up --------------------------------------------------------------------------------
+
+    def _add_up(self) -> None:
+        """What labels taught since the last time, rows of as many classes together."""
+        calls, self._taught = self._taught, []
+        alike: dict[tuple[int, int], list[Taught]] = {}
+        for call in calls:
+            for one in call:
+                size = self._n_classes(one.name), len(one.prediction.blob)
+                alike.setdefault(size, []).append(one)
+        for (m, _), taught in alike.items():
+            self._add(taught, m)
+        if self._named:
+            for call in calls:
+                self._compare(call)
+
+    def _add(self, taught: list[Taught], m: int) -> None:
+        given = [one.prediction.columns for one in taught]
+        for name, texts in table(self._columns, given).items():
+            self._values[name].learned(texts)
+        fair = [one for one in taught if one.prediction.fair]
+        if not fair:
+            return
+        found, sent, y, tails = self._outcomes(fair, m)
+        self._scored += len(fair)
+        self._sums += found[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]].sum(axis=0)
+        given = [one.prediction.columns for one in fair]
+        for name, texts in table(self._columns, given).items():
+            self._values[name].scored(texts, found)
+        if self._named:
+            columns = found[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]]
+            for one, row in zip(fair, columns, strict=True):
+                tally = self._lane(lane_name(one.name))
+                tally[1] += 1
+                tally[2:] += row
+        if self._has_sets:
+            known = ~np.isnan(tails[:, 0])
+            kept = inside(np.ascontiguousarray(sent[known], np.float32), tails[known, 0].copy())
+            self._sets[2] += known.sum()
+            self._sets[3] += kept[np.arange(len(kept)), y[known]].sum()
+
+    def _outcomes(
+        self, taught: Sequence[Taught], m: int
+    ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]:
+        """What became of labelled predictions; the rows as they were sent, shape (n, m); their
+        labels; and the ends of their receipts."""
+        n = len(taught)
+        data = np.frombuffer(b"".join([one.prediction.blob for one in taught]), "<f4")
+        data = data.reshape(n, -1)
+        rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
+        raw, sent = rows[:, :m], rows[:, m:]
+        y = np.array([one.prediction.known for one in taught], np.int64)
+        found = outcomes(raw / raw.sum(axis=1, keepdims=True), sent, y)
+        return found, sent, y, data[:, -TAIL:]
+
+    def _compare(self, call: Sequence[Taught]) -> None:
+        """Versions of a model that learned the same label."""
+        for label, some in groupby(call, lambda one: one.label):
+            every = [one for one in some if one.prediction.fair]
+            if label < 0 or len(every) < 2:
+                continue
+            known = []
+            for one in every:
+                (row,), *_ = self._outcomes([one], self._n_classes(one.name))
+                scores = row[[HITS, LOSSES, HITS + 1, LOSSES + 1]].tolist()
+                known.append((lane_name(one.name), scores))
+            for (name, scores), (other, others) in combinations(sorted(known), 2):
+                pair = Pair(name.model, name.version, other.version)
+                fits = pair in self._pairs or len(self._pairs) < MOST_PAIRS
+                if name.model == other.model and fits:
+                    self._pairs.setdefault(pair, Comparison()).add(scores, others)
+
+    # -- as a source -----------------------------------------------------------------------------
+
+    def committed(self) -> Committed:
+        """What is counted by now."""
+        self._add_up()
+        hits, losses = self._sums[:2], self._sums[2:]
+        return Committed(
+            dict(self.counts),
+            self._scored,
+            dict(zip(STAGES, map(int, hits), strict=True)),
+            dict(zip(STAGES, losses.tolist(), strict=True)),
+            self.requests,
+            self._sets.tolist(),
+        )
+
+    def take_values(self) -> Mapping[str, ColumnScores]:
+        """What became of the values of each declared column since the last call."""
+        values, self._values = self._values, self._new_values()
+        return values
+
+    def take_seen(self) -> Seen | None:
+        """What became of models and versions since the last call."""
+        if not self._named:
+            return None
+        seen = Seen(self._lanes, self._pairs, self.refused)
+        self._lanes, self._pairs, self.refused = {}, {}, 0
+        return seen
+
+    def take_watched(self) -> Mapping[LaneName, Sequence[Watched]]:
+        """Nothing: the alarms are the learner's."""
+        return {}
