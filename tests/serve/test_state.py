@@ -302,11 +302,14 @@ def as_nobody():
         os.seteuid(0)
 
 
-def test_a_full_disk(tmp_path):
+@pytest.mark.parametrize("most", [100_000, 2000])
+def test_a_full_disk(tmp_path, most):
     """Predictions go on, labels are refused until there is room, then those of before count too."""
     limit = 3 << 20
     code = (
         "import resource, signal, sys; from stream_can.cli.main import main;"
+        " from stream_can.serve import service;"
+        f" service.MOST_UNWRITTEN = {most};"
         " signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         f" resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY));"
         " sys.exit(main(['serve', 'app.toml']))"
@@ -342,6 +345,8 @@ def test_a_full_disk(tmp_path):
         assert "state.sqlite" in answer.json()["error"]
         assert "send it again" in answer.json()["error"]
         assert answer.headers["retry-after"] == "1"
+        for k in range(6):  # with more than so many the file is written anew
+            server.correct(*({"id": f"more {k} {i}", "probs": PROBS} for i in range(500)))
         server.correct({"id": "while", "probs": PROBS})
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         wait("there is room", lambda: server.client.get("/readyz").status_code == 200)
@@ -355,6 +360,7 @@ def test_a_full_disk(tmp_path):
             {"id": "while", "label": "cat"},
         ) == ["repeated", "learned", "repeated"]  # fmt: skip
         server.stop()
+        assert (1 in commits_in(server.state)) == (most > 3000)
 
 
 def test_a_fault_of_its_own_ends_it(tmp_path):

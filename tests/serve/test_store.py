@@ -202,3 +202,27 @@ def test_a_damaged_file_is_refused_or_the_same(tmp_path, stopped):
         store.close()
         assert found.to_bytes() == right, (turn, at)
     assert refused > tries / 3
+
+
+def test_a_file_is_written_anew(tmp_path):
+    """The state and the recent predictions in place of all that was there, in one step."""
+    path, rng = tmp_path / "state", np.random.default_rng(3)
+    store, learner = begun(path, recent_mb=0.05)
+    for _ in range(5):
+        give(learner, rng)
+        store.write(learner.take_events(), [(learner.next_number - 1, b"early")])
+    give(learner, rng, 100)  # which nobody wrote
+    recent, state = learner.keep_events(), learner.state()
+    store.write_anew(state, recent, [(learner.oldest, b"kept")], IDENTITY)
+    (commits,) = store._db.execute("SELECT count(*) FROM commits").fetchone()
+    assert commits == 1
+    for turn in range(3):
+        give(learner, rng)
+        store.write(learner.take_events())
+        store.close()
+        store, restarted = again(path)
+        assert restarted.to_bytes() == learner.to_bytes()
+    store.close()
+    store = Store(path)
+    assert store.read().notes == [(int(recent.numbers[0]), b"kept")]
+    store.close()
