@@ -38,7 +38,8 @@ StreamCANError
 └── serve.inference.BadRequest              none of the open inference protocol
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have
-changed, pipe.lines.StopReading, which ends a read that waits, and serve.app.Problem, an answer.
+changed, pipe.lines.StopReading, which ends a read that waits,
+serve.reader.BadMessages, of a request, and serve.app.Problem, an answer.
 """
 
 from typing import ClassVar

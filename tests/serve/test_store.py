@@ -216,7 +216,7 @@ def test_a_file_is_written_anew(tmp_path):
     store.write_anew(state, recent, [(learner.oldest, b"kept")], IDENTITY)
     (commits,) = store._db.execute("SELECT count(*) FROM commits").fetchone()
     assert commits == 1
-    for turn in range(3):
+    for _ in range(3):
         give(learner, rng)
         store.write(learner.take_events())
         store.close()

@@ -493,7 +493,7 @@ def test_a_part_of_a_state_is_refused_by_what_the_other_part_would_be():
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"errors": "skip"}, "errors: 'skip', expected 'dead-letter', 'fail' or 'refuse'"),
+        ({"errors": "skip"}, "errors: 'skip', expected 'dead-letter' or 'fail'"),
         ({"recent_bytes": -1}, "recent_bytes: -1, expected 0 or more"),
     ],
 )
