@@ -17,10 +17,16 @@ PICTURE = Path(__file__).parent / "rooms.svg"
 
 FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
-    {"serve": (0, 1), "compare": (2, 4)},
-    {"kafka": (0, 1), "pipe": (1, 2), "river": (3, 3.27), "sklearn": (3.27, 3.56)},
-    {"app": (0, 0.6)},
-    {"kafka.client": (0.3, 1)},
+    {"compare": (2, 4)},
+    {
+        "serve": (0, 0.6),
+        "kafka": (0.6, 1.3),
+        "pipe": (1.3, 2),
+        "river": (3, 3.27),
+        "sklearn": (3.27, 3.56),
+    },
+    {"kafka.client": (0.9, 1.3)},
+    {"app": (0, 0.9)},
     {"report": (2, 3)},
     {"replay": (2, 3)},
     {"recording": (2, 2.65), "spark": (2.65, 3)},

@@ -147,7 +147,7 @@ EXTRAS = {
     "recording": {"polars"},
     "report": {"matplotlib"},
     "river": {"pandas", "river", "scipy"},
-    "serve": {"crc32c", "httptools", "kafka", "prometheus_client", "uvicorn"},
+    "serve": {"httptools", "prometheus_client", "uvicorn"},
     "sklearn": {"scipy", "sklearn"},
 }
 """Room -> what its extras bring; the others need none."""
@@ -179,3 +179,12 @@ def test_a_room_needs_its_own_extras_alone():
         program = f"names, missing = {names!r}, {everything - own!r}{IMPORT}"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_server_starts_without_kafka():
+    """Its extra brings no client of Kafka."""
+    missing = {"crc32c", "kafka"}
+    program = f"names, missing = (), {missing!r}{IMPORT}"
+    program += "from stream_can.cli.main import main; sys.exit(main(['serve', '--max-lanes', 'x']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, "max_lanes" in done.stderr) == (2, True), done.stderr

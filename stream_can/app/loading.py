@@ -35,7 +35,7 @@ def load_as(
     path: str | Path | None,
     overrides: Mapping[str, Any],
     env: Mapping[str, str],
-    client: Callable[[dict[str, Any]], dict[str, Any]],
+    client: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> S:
     """Settings of a program from a file, the environment and the command line.
 
@@ -51,7 +51,7 @@ def load_as(
     env
         Usually ``os.environ``.
     client
-        What reads the options of the table ``client``.
+        What reads the options of the table ``client``, where there is one.
 
     Raises
     ------
@@ -94,8 +94,9 @@ def load_as(
         if (file := values.pop(f"{secret}_from_file", None)) is not None:
             values[secret] = secret_in(file, secret)
     values = {name: _listed(name, value) for name, value in values.items()}
-    if passed or "client" in known:
+    if passed:
         refuse_unknown(["client"], known, "")
+    if client is not None:
         values["client"] = client(passed)
     try:
         return msgspec.convert(values, kind, strict=False)

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.app.application import SEGMENTS_MB, ApplicationSettings
 from stream_can.app.settings import SettingsError
 from stream_can.corrector import Corrector
-from stream_can.messages.fields import Fields
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.snapshot import MAGIC, match, read
 from stream_can.stream.sets import without_sets
 
-__all__ = ["NO_CLASSES", "SEGMENTS_MB", "Start"]
+__all__ = ["NO_CLASSES", "Start"]
 
 log = logging.getLogger(__name__)
 
 NO_CLASSES = ("",)
 """Of the corrector that all begin with where each model has classes of its own."""
-SEGMENTS_MB = 0.5
-"""For the values of columns: with them a corrector fits topics that nobody changed."""
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,40 +32,6 @@ class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
 
     classes: list[str | int | float]
     train_counts: list[float] | dict[str, float] | None = None
-
-
-class ModelGiven(Protocol):
-    """What a table ``[models.NAME]`` says."""
-
-    @property
-    def classes(self) -> Sequence[Any] | None: ...
-    @property
-    def train_counts(self) -> Any: ...
-    @property
-    def corrector(self) -> dict[str, Any]: ...
-
-
-class Given(Protocol):
-    """The settings that say with what correctors begin."""
-
-    @property
-    def classes(self) -> Any: ...
-    @property
-    def train_counts(self) -> Any: ...
-    @property
-    def classes_from_file(self) -> str | None: ...
-    @property
-    def corrector(self) -> dict[str, Any]: ...
-    @property
-    def sets(self) -> float | None: ...
-    @property
-    def paths(self) -> Any: ...
-    @property
-    def fields(self) -> Fields: ...
-    @property
-    def has_lanes(self) -> bool: ...
-    @property
-    def models(self) -> Mapping[str, ModelGiven]: ...
 
 
 class Start:
@@ -86,7 +50,7 @@ class Start:
         What is given does not make a Corrector.
     """
 
-    def __init__(self, settings: Given, formats: Formats = JSON) -> None:
+    def __init__(self, settings: ApplicationSettings, formats: Formats = JSON) -> None:
         names, counts = settings.classes, settings.train_counts
         given: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
         snapshot: bytes | None = None
@@ -100,7 +64,7 @@ class Start:
                     snapshot = corrector.to_bytes()
                 else:
                     given_file = msgspec.json.decode(data, type=ClassesFile)
-                    names, counts = given_file.classes, counts or given_file.train_counts
+                    names, counts = given_file.classes, counts or given_file.train_counts  # type: ignore[assignment]
             except (OSError, msgspec.DecodeError) as error:
                 raise SettingsError(f"classes_from_file: {path}: {error}") from None
         if snapshot is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from cyclopts import Parameter
 
 from stream_can import kafka
 from stream_can.app.logs import set_up_logging
+from stream_can.cli.given import given_of
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.kafka.backfill import backfill as replay_topic
@@ -21,22 +21,7 @@ from stream_can.snapshot import save
 
 __all__ = ["backfill", "newest_states", "run"]
 
-# An option is text, which `load` converts, but for switches and those that may be repeated.
-KINDS: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
-Given: Any = make_dataclass(
-    "Given",
-    [
-        (
-            option.name,
-            Annotated[KINDS.get(option.kind, str | None), Parameter(help=option.help, negative="")],
-            None,
-        )
-        for option in kafka.options()
-    ],
-    kw_only=True,
-    namespace={"__module__": __name__},  # else Python 3.11 calls it a type of its own library
-)
-"""What the user gave: an option for every setting, None where it was not given."""
+Given: Any = given_of(kafka.options(), __name__)
 NOTHING = Given()
 Config = Annotated[Path | None, Parameter(help="TOML file of settings")]
 Settings = Annotated[Given, Parameter(name="*")]

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from stream_can import kafka
-from stream_can.cli.kafka import KINDS
+from stream_can.app.settings import SettingsError
+from stream_can.cli.given import given_of
 from stream_can.serve import load, options, serve
 
 __all__ = ["serve_command"]
 
 NAMES = {"http_port": ["--http-port", "--port"], "http_host": ["--http-host", "--host"]}
 """Settings that have a shorter option too."""
-Given: Any = make_dataclass(
-    "Given",
-    [
-        (
-            option.name,
-            Annotated[
-                KINDS.get(option.kind, str | None),
-                Parameter(name=NAMES.get(option.name), help=option.help, negative=""),
-            ],
-            None,
-        )
-        for option in options()
-    ],
-    kw_only=True,
-    namespace={"__module__": __name__},
-)
-"""What the user gave: an option for every setting, None where it was not given."""
+Given: Any = given_of(options(), __name__, NAMES)
 NOTHING = Given()
 Config = Annotated[Path | None, Parameter(help="TOML file of settings")]
 
@@ -49,7 +32,7 @@ def serve_command(
     """
     try:
         settings = load(config, vars(given), os.environ)
-    except kafka.SettingsError as error:
+    except SettingsError as error:
         print(f"stream-can serve: {error}", file=sys.stderr)
         return 2
     return serve(settings)

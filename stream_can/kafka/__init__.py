@@ -8,6 +8,7 @@
     Worker(load("app.toml", {}, os.environ)).run()
 """
 
+from stream_can.app.application import ModelSettings
 from stream_can.app.settings import Option, SettingsError
 from stream_can.kafka.client.guards import (
     ClientError,
@@ -19,7 +20,7 @@ from stream_can.kafka.client.guards import (
 from stream_can.kafka.loading import load, options
 from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.process import EXIT_CODES, run
-from stream_can.kafka.settings import ModelSettings, Settings
+from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker
 
 __all__ = [

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterable
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -14,20 +12,13 @@ from typing import (
 )
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Meta
 
-from stream_can.app.start import SEGMENTS_MB
+from stream_can.app.application import ApplicationSettings, Name, described
 from stream_can.kafka.client.options import PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
-from stream_can.messages.fields import Fields
-from stream_can.method.promise import miss_of
-from stream_can.method.rows import Normalise
-from stream_can.method.segments import column_names
-from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
 from stream_can.stream.identity import Identity
 
-Name = str | int | float
 Format = Literal["json", "avro", "protobuf", "json-schema"]
 
 
@@ -48,56 +39,16 @@ NEEDED = {
 """Settings that say nothing without another."""
 
 
-def _is(help_: str, **bounds: Any) -> Meta:
-    return Meta(description=help_, **bounds)
+_is = described
 
 
-if TYPE_CHECKING:
-
-    class OfModel(msgspec.Struct, frozen=True):
-        """Settings of the corrector that differ for one model."""
-
-    class OfCorrector(msgspec.Struct, frozen=True):
-        """All settings of the corrector; those that are read here by name."""
-
-        paths: list[str] | None
-        segments: list[str] | None
-        segments_mb: float | None
-        sets: float | None
-
-else:
-    OfModel, OfCorrector = given_settings(LOOP), given_settings(segments_mb=SEGMENTS_MB)
-
-
-class ModelSettings(
-    OfModel, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
-):
-    """What differs for one model: ``[models.NAME]``."""
-
-    classes: list[Name] | None = None
-    train_counts: list[float] | None = None
-
-    @property
-    def corrector(self) -> dict[str, Any]:
-        """Those settings of the corrector that are given."""
-        values = {name: getattr(self, name) for name in LOOP}
-        return {name: value for name, value in values.items() if value is not None}
-
-
-class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=True):
+class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Everything that ``stream-can run`` can be told; `options` lists it with its help."""
 
     secret_names: ClassVar[tuple[str, ...]] = ("schema_registry_password",)
-    """Settings that may come from a file, ``<name>_from_file``."""
     files: ClassVar[tuple[str, ...]] = (
         "classes_from_file", "schema_registry_ca", "avro_schema", "protobuf_descriptor",
     )  # fmt: skip
-    """Settings that name a file: as seen from the one that names it."""
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Of what can be told."""
-        return (*(name for name in cls.__struct_fields__ if name not in SETTINGS), *SETTINGS)
 
     bootstrap_servers: Annotated[list[str], _is("brokers to ask first, host:port,...")]
     application_id: Annotated[
@@ -119,23 +70,6 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
         str | None, _is("name of this process, the same after a restart (the host's name)")
     ] = None
 
-    classes: Annotated[list[Name] | None, _is("class names in the order of the arrays")] = None
-    train_counts: Annotated[
-        list[float] | None, _is("training rows per class, in the order of the classes")
-    ] = None
-    classes_from_file: Annotated[
-        str | None,
-        _is("JSON with classes and train_counts, or a snapshot to start from"),
-    ] = None
-
-    probs: Annotated[str, _is("field of the probabilities; dots reach inside")] = "probs"
-    raw: Annotated[str, _is("field that keeps the original; empty keeps none")] = "probs_raw"
-    id: Annotated[str | None, _is("field that joins labels to predictions (the key)")] = None
-    label: Annotated[str, _is("field of the label")] = "label"
-    normalise: Annotated[
-        Normalise, _is("divide rows by their sum where rounding explains it, or always")
-    ] = "rounded"
-    digits: Annotated[int | None, _is("round the output to so many digits")] = None
     format: Annotated[Format, _is("what the messages are written in")] = "json"
     labels_format: Annotated[
         Format | None, _is("what the labels are written in (as the predictions)")
@@ -168,22 +102,6 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
     protobuf_first_field: Annotated[
         int, _is("number of the first field that is added to the output", ge=1, le=2**29 - 1)
     ] = 20001
-    model: Annotated[
-        str | None, _is("field, or header:NAME, that names the model: each learns for itself")
-    ] = None
-    version: Annotated[
-        str | None, _is("field, or header:NAME, that names its version: as the model, alike")
-    ] = None
-    only_listed_models: Annotated[
-        bool, _is("refuse predictions of models without a table [models.NAME]")
-    ] = False
-    max_lanes: Annotated[
-        int,
-        _is("models and versions to keep; the one that was silent longest goes", ge=1, le=10_000),
-    ] = 1000
-    models: Annotated[
-        dict[str, ModelSettings], _is("[models.NAME]: what differs for a model; in the file alone")
-    ] = {}  # noqa: RUF012, msgspec copies it
 
     learn: Annotated[
         Literal["together", "apart"],
@@ -218,39 +136,15 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
     ] = "none"
     commit_interval_ms: Annotated[int, _is("commit at least so often", ge=1)] = 200
     commit_every: Annotated[int, _is("commit after so many records at the latest", ge=1)] = 5000
-    recent_mb: Annotated[float, _is("memory for predictions waiting for their label", gt=0)] = 64
     connect_seconds: Annotated[float, _is("give up after so long without any broker", ge=0)] = 300
     create_topics: Annotated[bool, _is("create missing topics, but the input")] = False
     check: Annotated[bool, _is("check settings, topics, rights and sizes, then exit")] = False
-    http_port: Annotated[
-        int | None, _is("serve a live page, /livez, /readyz and /metrics here (not at all)")
-    ] = None
-    http_host: Annotated[str, _is("address to serve them on (every one)")] = "0.0.0.0"
-    live_seconds: Annotated[float, _is("/livez fails where the loop hangs for so long", gt=0)] = 120
-    log_format: Annotated[Literal["text", "json"], _is("log lines for people or machines")] = "text"
-    log_level: Annotated[
-        Literal["DEBUG", "INFO", "WARNING", "ERROR"], _is("least level to log")
-    ] = "INFO"
     client: Annotated[dict[str, Any], _is("options of kafka-python, NAME=VALUE")] = {}  # noqa: RUF012
 
     def __post_init__(self) -> None:
-        given = self.classes is not None, self.classes_from_file is not None
-        if all(given) or (not any(given) and not self.has_lanes):
-            raise ValueError("give either classes or classes_from_file")
-        if self.model is None and (self.models or self.only_listed_models):
-            what = "models" if self.models else "only_listed_models"
-            raise ValueError(f"{what}: needs model, the field that names the model")
-        if not any(given) and self.train_counts is not None:
-            raise ValueError("train_counts: needs classes")
-        for name, own in self.models.items():
-            try:
-                check_settings(self._given(LOOP) | own.corrector)
-            except ValueError as error:
-                raise ValueError(f"models.{name}: {error}") from None
-        if self.sets is not None:
-            miss_of(self.sets)
-            if self.format != "json":
-                raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
+        super().__post_init__()
+        if self.sets is not None and self.format != "json":
+            raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
         named = (self.input, self.output, self.labels, *self.own_topics, self.learned_topic)
@@ -258,21 +152,14 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
         topics = [t for t in (*named, asked) if t]
         if len(set(topics)) < len(topics):
             raise ValueError(f"topics must differ: {', '.join(topics)}")
-        if self.http_port is not None and not 0 <= self.http_port <= 65535:
-            raise ValueError(f"http_port: {self.http_port}, expected 0 to 65535")
         timeout = int(self.client.get("transaction_timeout_ms", PRODUCER["transaction_timeout_ms"]))
         if 2 * self.commit_interval_ms > timeout:
             raise ValueError(
                 f"commit_interval_ms: {self.commit_interval_ms}, expected at most half of"
                 f" client.transaction_timeout_ms, {timeout}: a commit takes time too"
             )
-        for name, value in {"application_id": self.application_id, "instance": self.name}.items():
-            if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
-                raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
+        self._check_name("instance", self.name)
         self._check_formats()
-        check_settings(self.corrector)
-        column_names(self.segments or ())
-        _ = self.fields  # refused here what it refuses
 
     def _check_formats(self) -> None:
         """Raise ValueError where the settings of formats and registry do not belong together."""
@@ -310,11 +197,6 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
         return self.output_subject or f"{self.output}-value"
 
     @property
-    def has_lanes(self) -> bool:
-        """Whether messages name a model or a version."""
-        return self.model is not None or self.version is not None
-
-    @property
     def name(self) -> str:
         """The instance: as given, else the host's name."""
         return self.instance or socket.gethostname()
@@ -345,19 +227,6 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
         found += [proxy, self.schema_registry_password, *passwords_in(self.schema_registry or "")]
         return [text for text in found if isinstance(text, str) and text]
 
-    @property
-    def corrector(self) -> dict[str, Any]:
-        """Those keyword arguments of `Corrector` that were given, without classes and counts."""
-        return self._given(name for name in SETTINGS if name != "sets")  # the log has its own
-
-    @property
-    def fields(self) -> Fields:
-        """Where in the messages everything is."""
-        return Fields(
-            probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits,
-            normalise=self.normalise, model=self.model, version=self.version,
-        )  # fmt: skip
-
     def identity(self, classes: Iterable[Name], segments: Iterable[str] = ()) -> Identity:
         """Who the application is, as its learned log says it."""
         return Identity(
@@ -365,16 +234,3 @@ class Settings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=Tru
             self.label, self.id, tuple(classes), segments=tuple(segments), model=self.model,
             version=self.version,
         )  # fmt: skip
-
-    @property
-    def field_names(self) -> list[str]:
-        """The names of the messages' fields that were given."""
-        return [
-            name
-            for name in (self.probs, self.raw, self.label, self.id, self.model, self.version)
-            if name
-        ]
-
-    def _given(self, names: Iterable[str]) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}

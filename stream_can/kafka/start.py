@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stream_can.app.start import NO_CLASSES, SEGMENTS_MB, Start
+from stream_can.app.application import SEGMENTS_MB
+from stream_can.app.start import NO_CLASSES, Start
 from stream_can.kafka.schemas import formats
 from stream_can.kafka.settings import Settings
 from stream_can.method.asking import LabelRequests

@@ -41,7 +41,6 @@ from stream_can.serve.reader import BadMessages, Predictions, Reader
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
 from stream_can.serve.tally import Tally, lane_name
-from stream_can.stream.identity import Identity
 from stream_can.stream.requests import RequestMessage
 
 __all__ = ["MOST_MESSAGES", "STATUSES", "Corrected", "Refused", "Service", "Status", "Unavailable"]
@@ -65,6 +64,9 @@ MOST_REQUESTS = 10_000
 MOST_UNWRITTEN = 100_000
 """Predictions that wait for a file that cannot be written; with more, the state and the recent
 predictions alone are written once it can be."""
+
+IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
+"""Settings that a file was begun with, and goes on with."""
 
 Status = str
 """What became of a label, one of `STATUSES`."""
@@ -105,7 +107,8 @@ class Service:
         self.settings = settings
         self.start = Start(settings)
         self.health = Health(settings.live_seconds)
-        self._identity = settings.identity(self.start.classes, self.start.segments)
+        self._identity = {name: getattr(settings, name) for name in IDENTITY}
+        self._identity["segments"] = list(self.start.segments)
         self.store = Store(settings.state)
         self.requests: OrderedDict[int, Pending] = OrderedDict()
         """Open label requests, by the number of their prediction."""
@@ -197,17 +200,19 @@ class Service:
 
     def _write_state(self, state: State) -> None:
         try:
-            whose = msgspec.to_builtins(self._identity)
-            self.store.write_state(state, self.learner.oldest, whose)
+            self.store.write_state(state, self.learner.oldest, self._identity)
         except CannotWrite as error:
             raise StateError(str(error)) from None
 
     def _require_ours(self, identity: dict[str, Any], state: State) -> None:
         """Raise StateError where the file is another application's."""
         with self.store.explained():
-            theirs = msgspec.convert(identity, Identity)
             begins = Corrector.from_bytes(state.start)
-        found = theirs.differs(self._identity, "file")
+        found = [
+            f"{name} is {identity.get(name)!r} in the file and {own!r} here"
+            for name, own in self._identity.items()
+            if identity.get(name) != own
+        ]
         try:
             self.start.require_fits(begins)
         except SnapshotMismatch as error:
@@ -598,11 +603,10 @@ class Service:
         touched, self._touched = self._touched, set()
         took = time.monotonic() - begin
         self._due = begin + max(STATE_SECONDS, took / SHARE)
-        whose = msgspec.to_builtins(self._identity)
 
         def write() -> None:
             try:
-                self.store.write_state(state, oldest, whose)
+                self.store.write_state(state, oldest, self._identity)
             except CannotWrite as error:
                 log.warning("%s", error)
                 self._touched |= touched
@@ -614,9 +618,8 @@ class Service:
         the file has."""
         recent, state = self.learner.keep_events(), self.learner.state()
         self._anew, self._notes, self._unwritten, self._touched = True, [], 0, set()
-        whose = msgspec.to_builtins(self._identity)
         notes = [(n, msgspec.json.encode(one.says)) for n, one in self.requests.items()]
-        return lambda sync: self.store.write_anew(state, recent, notes, whose)
+        return lambda sync: self.store.write_anew(state, recent, notes, self._identity)
 
     async def _write_last(self) -> None:
         loop = asyncio.get_running_loop()

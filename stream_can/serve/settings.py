@@ -1,6 +1,4 @@
-"""Everything that ``stream-can serve`` can be told: the settings of ``run`` that are not about
-topics, and those of a server.
-"""
+"""Everything that ``stream-can serve`` can be told."""
 
 from __future__ import annotations
 
@@ -9,43 +7,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import msgspec
 from msgspec import Meta
 
+from stream_can.app.application import ApplicationSettings
 from stream_can.app.loading import load_as
 from stream_can.app.settings import Option, options_of
-from stream_can.kafka.loading import client_options
-from stream_can.kafka.settings import Settings
 from stream_can.messages.fields import HEADER
-from stream_can.method.settings import SETTINGS
 
 __all__ = ["LABELS", "ServeSettings", "load", "options"]
 
-INPUT, OUTPUT, LABELS = "predictions", "corrected", "labels"
-"""In place of topics: by these names dead letters and entries tell where something came from."""
-SHARED = (
-    "application_id", "classes", "train_counts", "classes_from_file",
-    "probs", "raw", "id", "label", "normalise", "digits",
-    "model", "version", "only_listed_models", "max_lanes", "models",
-    *SETTINGS,
-    "ask", "recent_mb", "live_seconds", "log_format", "log_level",
-)  # fmt: skip
-"""Settings that mean what they mean to ``stream-can run``."""
+INPUT, LABELS = "predictions", "labels"
+"""How messages that cannot be read are told of."""
 
 
-class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=True):
+class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Everything that ``stream-can serve`` can be told; `options` lists it with its help."""
 
     secret_names: ClassVar[tuple[str, ...]] = ("token",)
     files: ClassVar[tuple[str, ...]] = ("classes_from_file", "state")
 
-    bootstrap_servers: list[str] = msgspec.field(default_factory=list)
     application_id: Annotated[
         str, Meta(description="its name, which /v2/models has too", min_length=1)
     ] = "stream_can"
-    input: str = INPUT
-    output: str = OUTPUT
-    labels: str | None = LABELS
     state: Annotated[
         str, Meta(description="SQLite file of all that is kept (stream_can.sqlite)", min_length=1)
     ] = "stream_can.sqlite"
@@ -69,12 +52,6 @@ class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=T
         Annotated[int, Meta(ge=0, le=65535)] | None,
         Meta(description="port on 127.0.0.1 of a page to give the labels that are asked for"),
     ] = None
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Of what can be told."""
-        own = ("state", "http_port", "http_host", "token", "durable", "commit_interval_ms")
-        return (*own, "label_port", *SHARED)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,12 +85,7 @@ class ServeSettings(Settings, kw_only=True, forbid_unknown_fields=True, frozen=T
     @property
     def secrets(self) -> list[str]:
         """What no log may show."""
-        return [*super().secrets, *([] if self.token is None else [self.token])]
-
-    @property
-    def own_topics(self) -> tuple[str, str]:
-        """The topics that a worker would have."""
-        return f"{self.application_id}-state", f"{self.application_id}-dead-letters"
+        return [] if self.token is None else [self.token]
 
 
 def load(
@@ -126,7 +98,7 @@ def load(
     SettingsError
         Naming the setting and the nearest known name.
     """
-    return load_as(ServeSettings, path, overrides, env, client_options)
+    return load_as(ServeSettings, path, overrides, env)
 
 
 def options() -> list[Option]:

@@ -34,11 +34,11 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
         """A few bytes by which entries name their application."""
         return hashlib.sha256(msgspec.json.encode(self)).digest()[:MARK_BYTES]
 
-    def differs(self, ours: Identity, where: str = "log") -> list[str]:
-        """What the log, or where else this one stands, says otherwise than ``ours``, in words, but
-        for the classes: the corrector has them too."""
+    def differs(self, ours: Identity) -> list[str]:
+        """What the log says otherwise than ``ours``, in words, but for the classes: the corrector
+        has them too, in every log."""
         return [
-            f"{name} is {theirs!r} in the {where} and {own!r} here"
+            f"{name} is {theirs!r} in the log and {own!r} here"
             for name in self.__struct_fields__
             if name != "classes" and (theirs := getattr(self, name)) != (own := getattr(ours, name))
         ]

@@ -1,0 +1,186 @@
+"""The settings that every application has: classes, messages, models, the corrector."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from stream_can.messages.fields import Fields
+from stream_can.method.promise import miss_of
+from stream_can.method.rows import Normalise
+from stream_can.method.segments import column_names
+from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
+
+__all__ = ["SEGMENTS_MB", "ApplicationSettings", "ModelSettings", "Name", "described"]
+
+Name = str | int | float
+SEGMENTS_MB = 0.5
+"""For the values of columns: with them a corrector fits topics that nobody changed."""
+
+
+def described(help_: str, **bounds: Any) -> Meta:
+    """A setting's help, and its bounds."""
+    return Meta(description=help_, **bounds)
+
+
+_is = described
+
+if TYPE_CHECKING:
+
+    class OfModel(msgspec.Struct, frozen=True):
+        """Settings of the corrector that differ for one model."""
+
+    class OfCorrector(msgspec.Struct, frozen=True):
+        """All settings of the corrector; those that are read here by name."""
+
+        paths: list[str] | None
+        segments: list[str] | None
+        segments_mb: float | None
+        sets: float | None
+
+else:
+    OfModel, OfCorrector = given_settings(LOOP), given_settings(segments_mb=SEGMENTS_MB)
+
+
+class ModelSettings(
+    OfModel, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
+):
+    """What differs for one model: ``[models.NAME]``."""
+
+    classes: list[Name] | None = None
+    train_counts: list[float] | None = None
+
+    @property
+    def corrector(self) -> dict[str, Any]:
+        """Those settings of the corrector that are given."""
+        values = {name: getattr(self, name) for name in LOOP}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """What every application can be told."""
+
+    secret_names: ClassVar[tuple[str, ...]] = ()
+    """Settings that may come from a file, ``<name>_from_file``."""
+    files: ClassVar[tuple[str, ...]] = ("classes_from_file",)
+    """Settings that name a file: as seen from the one that names it."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Of what can be told: its own first, then those of every application."""
+        every = ApplicationSettings.__struct_fields__
+        own = [name for name in cls.__struct_fields__ if name not in every]
+        return (*own, *(name for name in every if name not in SETTINGS), *SETTINGS)
+
+    application_id: Annotated[str, _is("its name", min_length=1)]
+    classes: Annotated[list[Name] | None, _is("class names in the order of the arrays")] = None
+    train_counts: Annotated[
+        list[float] | None, _is("training rows per class, in the order of the classes")
+    ] = None
+    classes_from_file: Annotated[
+        str | None,
+        _is("JSON with classes and train_counts, or a snapshot to start from"),
+    ] = None
+
+    probs: Annotated[str, _is("field of the probabilities; dots reach inside")] = "probs"
+    raw: Annotated[str, _is("field that keeps the original; empty keeps none")] = "probs_raw"
+    id: Annotated[str | None, _is("field that joins labels to predictions (the key)")] = None
+    label: Annotated[str, _is("field of the label")] = "label"
+    normalise: Annotated[
+        Normalise, _is("divide rows by their sum where rounding explains it, or always")
+    ] = "rounded"
+    digits: Annotated[int | None, _is("round the output to so many digits")] = None
+    model: Annotated[
+        str | None, _is("field, or header:NAME, that names the model: each learns for itself")
+    ] = None
+    version: Annotated[
+        str | None, _is("field, or header:NAME, that names its version: as the model, alike")
+    ] = None
+    only_listed_models: Annotated[
+        bool, _is("refuse predictions of models without a table [models.NAME]")
+    ] = False
+    max_lanes: Annotated[
+        int,
+        _is("models and versions to keep; the one that was silent longest goes", ge=1, le=10_000),
+    ] = 1000
+    models: Annotated[
+        dict[str, ModelSettings], _is("[models.NAME]: what differs for a model; in the file alone")
+    ] = {}  # noqa: RUF012, msgspec copies it
+
+    ask: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, _is("share of labels to ask for")] = (
+        None
+    )
+    recent_mb: Annotated[float, _is("memory for predictions waiting for their label", gt=0)] = 64
+    http_port: Annotated[
+        int | None, _is("serve a live page, /livez, /readyz and /metrics here (not at all)")
+    ] = None
+    http_host: Annotated[str, _is("address to serve them on (every one)")] = "0.0.0.0"
+    live_seconds: Annotated[float, _is("/livez fails where the loop hangs for so long", gt=0)] = 120
+    log_format: Annotated[Literal["text", "json"], _is("log lines for people or machines")] = "text"
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"], _is("least level to log")
+    ] = "INFO"
+
+    def __post_init__(self) -> None:
+        given = self.classes is not None, self.classes_from_file is not None
+        if all(given) or (not any(given) and not self.has_lanes):
+            raise ValueError("give either classes or classes_from_file")
+        if self.model is None and (self.models or self.only_listed_models):
+            what = "models" if self.models else "only_listed_models"
+            raise ValueError(f"{what}: needs model, the field that names the model")
+        if not any(given) and self.train_counts is not None:
+            raise ValueError("train_counts: needs classes")
+        for name, own in self.models.items():
+            try:
+                check_settings(self._given(LOOP) | own.corrector)
+            except ValueError as error:
+                raise ValueError(f"models.{name}: {error}") from None
+        if self.sets is not None:
+            miss_of(self.sets)
+        if self.http_port is not None and not 0 <= self.http_port <= 65535:
+            raise ValueError(f"http_port: {self.http_port}, expected 0 to 65535")
+        self._check_name("application_id", self.application_id)
+        check_settings(self.corrector)
+        column_names(self.segments or ())
+        _ = self.fields  # refused here what it refuses
+
+    @staticmethod
+    def _check_name(name: str, value: str) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
+            raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether messages name a model or a version."""
+        return self.model is not None or self.version is not None
+
+    @property
+    def corrector(self) -> dict[str, Any]:
+        """Those keyword arguments of `Corrector` that were given, without classes, counts and
+        sets."""
+        return self._given(name for name in SETTINGS if name != "sets")
+
+    @property
+    def fields(self) -> Fields:
+        """Where in the messages everything is."""
+        return Fields(
+            probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits,
+            normalise=self.normalise, model=self.model, version=self.version,
+        )  # fmt: skip
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the messages' fields that were given."""
+        return [
+            name
+            for name in (self.probs, self.raw, self.label, self.id, self.model, self.version)
+            if name
+        ]
+
+    def _given(self, names: Iterable[str]) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
