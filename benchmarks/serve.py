@@ -45,6 +45,10 @@ uvicorn.Server(config).run()
 """
 
 
+NUMBER, NUMBERS = b"#" * 9, itertools.count()
+"""In place of the first a request has its number: no id comes twice."""
+
+
 class Connection(asyncio.Protocol):
     """Sends a request as soon as the last one is answered, until the time is over."""
 
@@ -68,7 +72,8 @@ class Connection(asyncio.Protocol):
             self.done.set_result(None)
             self.transport.close()
             return
-        self.transport.write(self.requests[self.number % len(self.requests)])
+        request = self.requests[self.number % len(self.requests)]
+        self.transport.write(request.replace(NUMBER, b"%09d" % next(NUMBERS)))
         self.number += 1
 
     def data_received(self, data: bytes) -> None:
@@ -187,9 +192,9 @@ async def soak(pid: int, port: int, minutes: int, rate: float, n: int, m: int) -
 def bodies_of(m: int, rows: int, rng: np.random.Generator) -> list[bytes]:
     """Of 200 requests."""
     found = []
-    for i in range(200):
+    for _ in range(200):
         messages = [
-            {"id": f"{i}-{j}", "probs": rng.dirichlet(np.full(m, 0.3)).round(4).tolist()}
+            {"id": f"{NUMBER.decode()}-{j}", "probs": rng.dirichlet(np.full(m, 0.3)).round(4).tolist()}
             for j in range(rows)
         ]
         for one in messages:  # as rounding leaves it

@@ -41,6 +41,8 @@ class Recent(msgspec.Struct, gc=False):
     """Its label, as :meth:`Kind.label` has it; None before it came."""
     time: float = math.nan
     """When it was made, in seconds, where somebody said so."""
+    lane: int = -1
+    """The serial number of its lane."""
 
 
 class Pending(NamedTuple):

@@ -70,7 +70,9 @@ class Lane:
         begun: int = 0,
         last: int = 0,
         after: str | None = None,
+        serial: int = 0,
     ) -> None:
+        self.serial = serial
         self.name, self.kind, self.asks = name, kind, asks
         self.after = after
         """The version of its model that it went on from."""
@@ -96,12 +98,14 @@ class Lane:
 
     def predict(self, number: int, entry: Recent) -> None:
         """A row of the call, by its number."""
-        self.last, entry.at = entry.number, len(self._numbers)
-        self._numbers.append(number)
+        numbers, id = self._numbers, entry.id
+        self.last, entry.at = entry.number, len(numbers)
+        numbers.append(number)
         self._entries.append(entry)
-        if entry.id is not None:
-            self.requests.pop(entry.id, None)  # that of an earlier prediction
-            self.recent[entry.id] = entry
+        if id is not None:
+            if self.requests:
+                self.requests.pop(id, None)  # that of an earlier prediction
+            self.recent[id] = entry
 
     def raw_of(self, entry: Recent, call: Call) -> bytes:
         """A kept row as it came."""
@@ -152,9 +156,11 @@ class Lane:
 
     def forget(self, entry: Recent) -> None:
         """Let no label find a prediction any more."""
-        if entry.id is not None and self.recent.get(entry.id) is entry:
-            del self.recent[entry.id]
-            self.requests.pop(entry.id, None)
+        id = entry.id
+        if id is not None and self.recent.get(id) is entry:
+            del self.recent[id]
+            if self.requests:
+                self.requests.pop(id, None)
 
     def _ask(self, asks: LabelRequests, rows: Any, asked: list[Reason | None]) -> None:
         """Ask for the labels of some rows of the run: those that a label could name."""
@@ -209,7 +215,7 @@ def predecessor(name: Name, correctors: Mapping[Name, Learned]) -> Name | None:
 
 def size_of(id: Id, numbers: int, given: Given | None) -> int:
     """What a prediction takes whose row and receipt have so many bytes, as ``recent_mb`` counts."""
-    much = OVERHEAD + numbers + length_of(id)
+    much = OVERHEAD + numbers + (len(id) if type(id) is bytes else length_of(id))
     for text in given or ():
         much += 0 if text is None else len(text)
     return much

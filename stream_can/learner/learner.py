@@ -155,7 +155,10 @@ class Learner:
         self._most_id_bytes = min(max(self._bound, 1 << 20), MOST_ID_BYTES)
         """Of labels without a prediction that are known again."""
         self._lanes: dict[Name, Lane] = {}
-        self._order: deque[tuple[Lane, Recent]] = deque()
+        self._serials: dict[int, Lane] = {}
+        """The same by their serial numbers, by which predictions name them: numbers, since the
+        garbage collector looks at each reference again and again."""
+        self._order: deque[Recent] = deque()
         """The latest predictions that have an id, oldest first."""
         self._held = HeldLabels()
         self._lone: OrderedDict[tuple[Id, Name | None], Any] = OrderedDict()
@@ -163,6 +166,8 @@ class Learner:
         self._events: _Events | None = None
         """What came since it was last taken, where somebody keeps that."""
         self._size = self._number = self._lone_bytes = 0
+        self._begun = -1
+        """The serial number of the last lane."""
         self._clock = -math.inf
         self._changed = self._dropped = 0
         self._max_lanes = int(max_lanes)
@@ -174,7 +179,8 @@ class Learner:
         self = cls(corrector, **options)
         for name, one in correctors.items():
             asks = None if self._ask is None else LabelRequests(self._ask)
-            self._lanes[name] = Lane(name, kind_of(one), asks)
+            self._begun += 1
+            self._add(Lane(name, kind_of(one), asks, serial=self._begun))
             self._start = None
         return self
 
@@ -413,31 +419,45 @@ class Learner:
         taken: list[_Taken],
     ) -> list[Outcome]:
         """The rows and labels of a call, in their order."""
-        seen: list[tuple[Lane, Recent]] = []
+        seen: list[Recent] = []
         outcomes: list[Outcome] = []
-        n, lane, k = len(ids), None, 0
+        n, at = len(ids), 0
         events = self._events
         first = 0 if events is None else len(events.rows)
-        for i in range(n + 1):
-            while k < len(taken) and taken[k].one.due <= i:
-                outcomes.append(self._label(taken[k], k, seen, call))
-                if events is not None:
-                    events.labels.append(self._told(taken[k], first))
-                k += 1
-            if i == n:
-                break
-            if times is not None and times[i] is not None:
-                self._now(times[i], call)  # type: ignore[arg-type]
-            if names is not None and names[i] != name:
-                name, lane = names[i], None
-            if lane is None:
-                lane = self._lane(name, call)
-            time = None if times is None else times[i]
-            seen.append((lane, self._predict(i, ids[i], lane, call, time)))
+        for k, one in enumerate(taken):
+            self._predict_all(at, one.one.due, call, ids, names, name, times, seen)
+            at = max(at, one.one.due)
+            outcomes.append(self._label(one, k, seen, call))
             if events is not None:
-                events.rows.append(seen[-1])
+                events.labels.append(self._told(one, first))
+        self._predict_all(at, n, call, ids, names, name, times, seen)
+        if events is not None:
+            events.rows.extend(seen)
         self._run(call)
         return outcomes
+
+    def _predict_all(
+        self,
+        first: int,
+        last: int,
+        call: Call,
+        ids: list[Id | None],
+        names: Sequence[Name] | None,
+        name: Name,
+        times: Sequence[float | None] | None,
+        seen: list[Recent],
+    ) -> None:
+        """Rows of a call, a run of the same model and version at a time."""
+        while first < last:
+            end = last
+            if names is not None:
+                name, end = names[first], first + 1
+                while end < last and names[end] == name:
+                    end += 1
+            if times is not None and times[first] is not None:
+                self._now(times[first], call)  # type: ignore[arg-type]
+            self._predict(first, end, self._lane(name, call), call, ids, times, seen)
+            first = end
 
     def _labels(self, labels: Sequence[LateLabel], n: int) -> list[_Taken]:
         """The labels of a call, checked."""
@@ -517,15 +537,20 @@ class Learner:
         else:
             kind = kind_of(saved.corrector(self._begin))
         asks = None if self._ask is None else LabelRequests(self._ask)
-        found = Lane(name, kind, asks, self._number, self._number, before and before[1])
-        self._lanes[name] = found
+        self._begun += 1
+        found = Lane(
+            name, kind, asks, self._number, self._number, before and before[1], self._begun
+        )
+        self._add(found)
         while len(self._lanes) > self._max_lanes:
             oldest = min(
                 (one for one in self._lanes.values() if one is not found), key=lambda one: one.last
             )
-            del self._lanes[oldest.name]
+            del self._lanes[oldest.name], self._serials[oldest.serial]
+            if self._events is not None:
+                self._events.dropped[oldest.serial] = oldest
             self._dropped += 1
-            self._keep([one for one in self._order if one[0] is not oldest])
+            self._keep([one for one in self._order if one.lane != oldest.serial])
         return found
 
     def _run(self, call: Call) -> None:
@@ -539,50 +564,78 @@ class Learner:
             self._let_go(late, call)
 
     def _predict(
-        self, number: int, id: Id | None, lane: Lane, call: Call, time: float | None
-    ) -> Recent:
-        """A row of a call."""
-        given = lane.kind.given(call.rows, number)
-        entry = Recent(id, self._number, 0, given, time=math.nan if time is None else time)
-        self._number += 1
-        if id is not None:
-            entry.size = size_of(id, lane.kind.width, given)
-            self._order.append((lane, entry))
-            self._size += entry.size
+        self,
+        first: int,
+        last: int,
+        lane: Lane,
+        call: Call,
+        ids: list[Id | None],
+        times: Sequence[float | None] | None,
+        seen: list[Recent],
+    ) -> None:
+        """Rows of a call, of one model and version."""
+        kind, rows, order, serial = lane.kind, call.rows, self._order, lane.serial
+        held = len(self._held) > 0  # none come here
+        given, time = None, None
         call.active[lane] = None
-        lane.predict(number, entry)
-        if id is not None and (held := self._held.take(id, lane.name)) is not None:
-            with contextlib.suppress(UnknownClass):  # of another model's
-                self._teach(lane, entry, lane.kind.label(held.label, id), call)
-        self._forget()
-        return entry
+        for i in range(first, last):
+            id = ids[i]
+            if times is not None:
+                time = times[i]
+                if time is not None and (time > self._clock or held):
+                    self._now(time, call)
+            if kind.columns:
+                given = kind.given(rows, i)
+            size = 0 if id is None else size_of(id, kind.width, given)
+            entry = Recent(id, self._number, size, given)
+            entry.lane = serial
+            if time is not None:
+                entry.time = time
+            self._number += 1
+            seen.append(entry)
+            lane.predict(i, entry)
+            if id is None:
+                continue
+            order.append(entry)
+            self._size += size
+            if held and (late := self._held.take(id, lane.name)) is not None:
+                with contextlib.suppress(UnknownClass):  # of another model's
+                    self._teach(lane, entry, kind.label(late.label, id), call)
+            while self._size > self._bound:  # as `_forget` does, without another call a row
+                oldest = order.popleft()
+                self._size -= oldest.size
+                self._serials[oldest.lane].forget(oldest)
 
     def _forget(self) -> None:
         """Let the oldest predictions go until the others fit."""
         while self._size > self._bound:
-            lane, entry = self._order.popleft()
+            entry = self._order.popleft()
             self._size -= entry.size
-            lane.forget(entry)
+            self._serials[entry.lane].forget(entry)
 
     def _abandon(self, left: Sequence[Recent]) -> None:
         """Leave out predictions of a call that was broken off."""
         gone = {entry.number for entry in left}
-        self._keep([one for one in self._order if one[1].number not in gone])
+        self._keep([one for one in self._order if one.number not in gone])
         self._events = None
 
-    def _keep(self, order: Iterable[tuple[Lane, Recent]]) -> None:
+    def _add(self, lane: Lane) -> None:
+        self._lanes[lane.name] = self._serials[lane.serial] = lane
+
+    def _keep(self, order: Iterable[Recent]) -> None:
         """Of the recent predictions these alone."""
         self._order = deque(order)
-        self._size = sum(entry.size for _, entry in self._order)
+        self._size = sum(entry.size for entry in self._order)
 
-    def _label(self, taken: _Taken, k: int, rows: list[tuple[Lane, Recent]], call: Call) -> Outcome:
+    def _label(self, taken: _Taken, k: int, rows: list[Recent], call: Call) -> Outcome:
         """The k-th label of a call; ``rows`` are those of the call that came before it."""
         one, y, row, given = taken.one, taken.y, taken.row, taken.given
         id, name = one.id, (one.model, one.version)
         if one.of is not None:
-            of = rows[one.of]
-            mine = self._y(taken, of[0])
-            learned = mine is not None and self._teach(*of, mine, call, k)
+            its = rows[one.of]
+            of = self._serials.get(its.lane)  # none where it was dropped since
+            mine = None if of is None else self._y(taken, of)
+            learned = of is not None and mine is not None and self._teach(of, its, mine, call, k)
             return "learned" if learned else "repeated"
         named = name != ONLY
         found = [
@@ -688,7 +741,7 @@ class Learner:
     @one_at_a_time
     def keep_events(self) -> SentBatch:
         """Keep from here on what comes, for :meth:`take_events`; the recent predictions so far."""
-        self._events = _Events([], [], {})
+        self._events = _Events([], [], {}, {})
         return self._recent()
 
     @one_at_a_time
@@ -700,8 +753,9 @@ class Learner:
                 "take_events: keep_events comes first, also after a call that was broken off;"
                 " what they are behind is the state at that time"
             )
-        taken, self._events = self._events, _Events([], [], {})
-        return Events(self._batch_of(taken.rows), taken.labels, list(taken.starts.items()))
+        taken, self._events = self._events, _Events([], [], {}, {})
+        sent = self._batch_of(taken.rows, taken.dropped)
+        return Events(sent, taken.labels, list(taken.starts.items()))
 
     @one_at_a_time
     def play_events(self, events: Events) -> None:
@@ -749,26 +803,27 @@ class Learner:
         )  # fmt: skip
 
     def _recent(self) -> SentBatch:
-        return self._batch_of(self._order)
+        return self._batch_of(self._order, {})
 
-    def _batch_of(self, rows: Collection[tuple[Lane, Recent]]) -> SentBatch:
-        blobs: dict[Lane, list[bytes]] = {}
-        for lane, entry in rows:
-            blobs.setdefault(lane, []).append(entry.blob)
-        places = {lane: k for k, lane in enumerate(blobs)}
+    def _batch_of(self, rows: Collection[Recent], dropped: Mapping[int, Lane]) -> SentBatch:
+        blobs: dict[int, list[bytes]] = {}
+        for entry in rows:
+            blobs.setdefault(entry.lane, []).append(entry.blob)
+        places = {serial: k for k, serial in enumerate(blobs)}
+        every = [(self._serials.get(k) or dropped[k], some) for k, some in blobs.items()]
         lanes = [
             SentLane(
                 lane.name, lane.kind.classes,
                 np.frombuffer(b"".join(some), "<f4").reshape(len(some), lane.kind.width // 4),
             )
-            for lane, some in blobs.items()
+            for lane, some in every
         ]  # fmt: skip
         return SentBatch(
-            [entry.id for _, entry in rows],
-            np.array([entry.number for _, entry in rows], np.int64),
-            np.array([entry.time for _, entry in rows], np.float64),
-            lanes, np.array([places[lane] for lane, _ in rows], np.int32),
-            columns_of(self.segments, [entry.columns for _, entry in rows]),
+            [entry.id for entry in rows],
+            np.array([entry.number for entry in rows], np.int64),
+            np.array([entry.time for entry in rows], np.float64),
+            lanes, np.array([places[entry.lane] for entry in rows], np.int32),
+            columns_of(self.segments, [entry.columns for entry in rows]),
         )  # fmt: skip
 
     def _require_columns(self, batch: SentBatch) -> None:
@@ -806,8 +861,8 @@ class Learner:
         head = saved.Head(
             1, self._mb, self._ask, self._wait, self._max_lanes, self._dropped,
             None if math.isinf(self._clock) else self._clock, self._number, self.oldest, [],
-            saved.flags_of([entry for _, entry in self._order]),
-            [entry.known for _, entry in self._order],
+            saved.flags_of(self._order),
+            [entry.known for entry in self._order],
             self._held.all(), [(*key, y) for key, y in self._lone.items()], self._changed,
             [(name, kind.corrector.to_bytes()) for name, kind in self._starts.items()],
         )  # fmt: skip
@@ -937,7 +992,7 @@ class Learner:
         saved.require(type(kind) is type(self._like), "a model of another kind")
         saved.require(kind.columns == self.segments, "a model of other columns")
         self._mixed = self._mixed or own
-        lane = Lane(head.lane, kind, None, head.begun, head.last, head.after)
+        lane = Lane(head.lane, kind, None, head.begun, head.last, head.after, k)
         if self._ask is not None:
             lane.asks = LabelRequests(self._ask)
             if head.asks is not None:
@@ -945,7 +1000,8 @@ class Learner:
         lane.pending = saved.pending(head, kind)
         lane.judged = kind.load_judged(arrays[f"raw.{k}"], arrays[f"sent.{k}"], head.alarm)
         saved.require(lane.name not in self._lanes, "two models of a name")
-        self._lanes[lane.name] = lane
+        self._add(lane)
+        self._begun = k
         return lane, stored
 
     def _recall(
@@ -992,14 +1048,15 @@ class Learner:
                     given = tuple([None if one is None else one[i] for one in texts])
                 entry = Recent(
                     id, number, size_of(id, lane.kind.width, given), given, -1, blob,
-                    known=lane.kind.load_known(known), time=time, **saved.told_by(flags),
+                    known=lane.kind.load_known(known), time=time, lane=lane.serial,
+                    **saved.told_by(flags),
                 )  # fmt: skip
                 if lane.recent.pop(id, None) is not None:
                     lane.requests.pop(id, None)
                 lane.recent[id] = entry
                 if entry.asked is not None and known is None and self._ask is not None:
                     lane.requests[id] = entry.asked
-                self._order.append((lane, entry))
+                self._order.append(entry)
                 self._size += entry.size
         saved.require(next(marks, None) is None, "sent batches of recent predictions are missing")
 
@@ -1146,7 +1203,7 @@ class Learner:
     @one_at_a_time
     def oldest(self) -> int:
         """The number of the oldest prediction that is kept; of the next one where none is."""
-        return self._order[0][1].number if self._order else self._number
+        return self._order[0].number if self._order else self._number
 
     @property
     @one_at_a_time
@@ -1174,9 +1231,11 @@ class _Taken(msgspec.Struct, gc=False):
 class _Events(NamedTuple):
     """What came since it was last taken."""
 
-    rows: list[tuple[Lane, Recent]]
+    rows: list[Recent]
     labels: list[LateLabel]
     starts: dict[Name, bytes]
+    dropped: dict[int, Lane]
+    """Lanes of the rows that are gone."""
 
 
 def _check_id(id: Any) -> None:
