@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_can.app.application import ModelSettings
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.backfill import backfill
 from stream_can.kafka.newest import newest
-from stream_can.kafka.settings import ModelSettings
 from stream_can.messages.naming import LaneName
 from stream_can.stream.replica import Replica
 from tests.chromium import Browser
