@@ -194,8 +194,8 @@ def bodies_of(m: int, rows: int, rng: np.random.Generator) -> list[bytes]:
     found = []
     for _ in range(200):
         messages = [
-            {"id": f"{NUMBER.decode()}-{j}", "probs": rng.dirichlet(np.full(m, 0.3)).round(4).tolist()}
-            for j in range(rows)
+            {"id": f"{NUMBER.decode()}-{j}", "probs": row}
+            for j, row in enumerate(rng.dirichlet(np.full(m, 0.3), rows).round(4).tolist())
         ]
         for one in messages:  # as rounding leaves it
             one["probs"][0] = round(1 - sum(one["probs"][1:]), 4)

@@ -33,6 +33,9 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         str, Meta(description="SQLite file of all that is kept (stream_can.sqlite)", min_length=1)
     ] = "stream_can.sqlite"
     id: Annotated[str, Meta(description="field that joins labels to predictions")] = "id"
+    recent_mb: Annotated[
+        float, Meta(description="memory for predictions waiting for their label (512)", gt=0)
+    ] = 512
     http_port: Annotated[int, Meta(description="port to serve on (8000)")] = 8000
     http_host: Annotated[str, Meta(description="address to serve on (this machine alone)")] = (
         "127.0.0.1"
