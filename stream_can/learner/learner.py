@@ -215,7 +215,8 @@ class Learner:
             self._starts[name] = kind
             self._mixed = self._mixed or kind.classes != like.classes
             if self._events is not None:
-                self._events.starts[name] = corrector.to_bytes()
+                at = len(self._events.rows)
+                self._events.starts.append((at, name, corrector.to_bytes()))
 
     # ---- predictions
 
@@ -741,7 +742,7 @@ class Learner:
     @one_at_a_time
     def keep_events(self) -> SentBatch:
         """Keep from here on what comes, for :meth:`take_events`; the recent predictions so far."""
-        self._events = _Events([], [], {}, {})
+        self._events = _Events([], [], [], {})
         return self._recent()
 
     @one_at_a_time
@@ -753,9 +754,9 @@ class Learner:
                 "take_events: keep_events comes first, also after a call that was broken off;"
                 " what they are behind is the state at that time"
             )
-        taken, self._events = self._events, _Events([], [], {}, {})
+        taken, self._events = self._events, _Events([], [], [], {})
         sent = self._batch_of(taken.rows, taken.dropped)
-        return Events(sent, taken.labels, list(taken.starts.items()))
+        return Events(sent, taken.labels, taken.starts)
 
     @one_at_a_time
     def play_events(self, events: Events) -> None:
@@ -768,17 +769,17 @@ class Learner:
         """
         batch = events.sent
         with saved.refused():
-            for name, data in events.starts:
-                self.start(saved.corrector(data), *name)
             self._require_columns(batch)
-            for lane in batch.lanes:
-                same = lane.classes == self._kind_of(lane.name).classes
-                saved.require(same, "the classes of a model")
             numbers = batch.numbers
             saved.require(not len(numbers) or numbers[0] >= self._number, "the rows come again")
             raw, places = [lane.raw for lane in batch.lanes], batch.places()
-            labels, first = deque(events.labels), 0
-            for last in [*batch.cuts(), len(batch)]:  # models of other classes come in other calls
+            labels, starts, first = deque(events.labels), deque(events.starts), 0
+            # Models of other classes come in other calls, and so does what begins anew.
+            cuts = {*batch.cuts(), *(due for due, *_ in starts if due > 0), len(batch)}
+            for last in sorted(cuts):
+                while starts and starts[0][0] <= first:
+                    _, name, data = starts.popleft()
+                    self.start(saved.corrector(data), *name)
                 some = list[LateLabel]()
                 while labels and labels[0].due <= last:
                     one = labels.popleft()
@@ -787,9 +788,14 @@ class Learner:
                 of = batch.of[first:last]
                 P = np.empty((last - first, raw[of[0]].shape[1])) if len(of) else None
                 for k in np.unique(of).tolist():
+                    lane = batch.lanes[k]
+                    same = lane.classes == self._kind_of(lane.name).classes
+                    saved.require(same, "the classes of a model")
                     P[of == k] = raw[k][places[first:last][of == k]]  # type: ignore[index]
                 self._play_rows(batch, first, last, P, some)
                 first = last
+            for _, name, data in starts:
+                self.start(saved.corrector(data), *name)
 
     def _play_rows(
         self, batch: SentBatch, first: int, last: int, P: Any, labels: Sequence[LateLabel]
@@ -1233,7 +1239,7 @@ class _Events(NamedTuple):
 
     rows: list[Recent]
     labels: list[LateLabel]
-    starts: dict[Name, bytes]
+    starts: list[tuple[int, Name, bytes]]
     dropped: dict[int, Lane]
     """Lanes of the rows that are gone."""
 

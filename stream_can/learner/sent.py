@@ -114,8 +114,9 @@ class Events(NamedTuple):
     sent: SentBatch
     labels: list[LateLabel]
     """In the order in which they came; each says before which of the rows."""
-    starts: list[tuple[Name, bytes]] = []  # noqa: RUF012
-    """With what models begin, where :meth:`Learner.start` said so: snapshots of correctors."""
+    starts: list[tuple[int, Name, bytes]] = []  # noqa: RUF012
+    """With what models begin, where :meth:`Learner.start` said so: before which of the rows it did,
+    and the snapshot of the corrector."""
 
 
 def read_sent(data: bytes) -> SentBatch:

@@ -168,7 +168,7 @@ class Reader:
         self._look()
         names: list[Name] = []
         new: dict[Name, Corrector | None] = {}
-        of_classes: dict[tuple[Any, ...], tuple[list[int], list[Any]]] = {}
+        alike: dict[tuple[bool, tuple[Any, ...]], tuple[list[int], list[Any]]] = {}
         bad = []
         for i, one in enumerate(values):
             try:
@@ -185,11 +185,12 @@ class Reader:
                 names.append(ONLY)
                 continue
             names.append(name)
-            places, given = of_classes.setdefault(classes, ([], []))
+            # Those that begin come behind the others: one of these may be dropped for them.
+            places, given = alike.setdefault((name in new, classes), ([], []))
             places.append(i)
             given.append(message)
         groups = []
-        for classes, (places, given) in of_classes.items():
+        for (_, classes), (places, given) in sorted(alike.items(), key=lambda one: one[0][0]):
             reads = self._messages(classes)
             found, wrong = self._read(
                 reads, places, [records[i] for i in places], given, [names[i] for i in places]
@@ -344,7 +345,8 @@ class Reader:
         if own is not None:
             reads = self._messages(own)
             return self._late(*self._read_label(reads, message), name, reads)
-        for classes in dict.fromkeys(self._classes.values()):
+        may_be = [classes for one, classes in self._classes.items() if _may_be(one, name)]
+        for classes in dict.fromkeys([*may_be, self.first.classes]):
             reads = self._messages(classes)
             try:
                 says, _ = self._read_label(reads, message)

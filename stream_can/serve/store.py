@@ -53,7 +53,7 @@ class _Commit(msgspec.Struct):
     commit: int
     sent: bytes
     labels: bytes
-    starts: list[tuple[Name, bytes]]
+    starts: list[tuple[int, Name, bytes]]
     notes: list[tuple[int, bytes]]
 
 
