@@ -22,7 +22,14 @@ def of_lane(named, lane):
 
 
 class OracleLearner:
-    def __init__(self, corrector: Corrector, recent_mb=64.0, ask=None, label_wait=0.0) -> None:
+    def __init__(
+        self, corrector: Corrector, recent_mb=64.0, ask=None, label_wait=0.0, max_lanes=1000
+    ) -> None:
+        self.most, self.n = max_lanes, 0
+        self.last_of: dict[Any, int] = {}
+        """Of each lane the number of its last prediction, or of the next one when it began."""
+        self.begun: dict[Any, int] = {}
+        """Of each lane how many had been dropped when it began."""
         self.start, self.budget, self.wait = corrector.to_bytes(), ask, label_wait
         self.bound = recent_mb * (1 << 20)
         self.correctors: dict[Any, Corrector] = {}
@@ -31,9 +38,9 @@ class OracleLearner:
         self.held: list[dict[str, Any]] = []
         self.alone: list[Any] = []
         self.clock = float("-inf")
-        self.raw, self.sent = Scores(), Scores()
+        self.scores: dict[Any, tuple[Scores, Scores]] = {}
         self.open: dict[Any, str] = {}
-        self.dropped = self.given_up = 0
+        self.dropped = 0
 
     def corrector(self, lane):
         if lane not in self.correctors:
@@ -45,10 +52,23 @@ class OracleLearner:
                     of, to = (self.correctors[x].effective_sample_size for x in (best, other))
                     best = other if to >= of else best
                 made = self.correctors[best].successor()
-            self.correctors[lane] = made
+            self.correctors[lane], self.last_of[lane] = made, self.n
+            self.begun[lane] = self.dropped
+            self.scores[lane] = Scores(), Scores()
             if self.budget is not None:
                 self.askers[lane] = LabelRequests(self.budget)
+            if len(self.correctors) > self.most:
+                others = [one for one in self.correctors if one != lane]
+                self.drop(min(others, key=lambda one: self.last_of[one]))
         return self.correctors[lane]
+
+    def drop(self, lane):
+        """The lane whose last prediction is oldest, for another one."""
+        for kept in (self.correctors, self.last_of, self.scores, self.begun, self.askers):
+            kept.pop(lane, None)
+        self.recent = [one for one in self.recent if one["lane"] != lane]
+        self.open = {of: why for of, why in self.open.items() if of[0] != lane}
+        self.dropped += 1
 
     def of(self, lane, id):
         """The prediction of an id that waits in a lane, or waited: the latest."""
@@ -62,6 +82,8 @@ class OracleLearner:
             self.clock = max(self.clock, time)
             self.give_up()
         corrector = self.corrector(lane)
+        self.last_of[lane] = self.n
+        self.n += 1
         row, receipt = corrector.process_one(p, receipt=True, segments=columns)
         names = None if corrector.sets is None else corrector.set_of(row, receipt)
         asked = None
@@ -84,7 +106,8 @@ class OracleLearner:
         size = OVERHEAD + len(raw) + 16 * len(p) + receipt.nbytes
         size += sum(0 if text is None else len(str(text)) for text in (columns or {}).values())
         one = {"lane": lane, "id": id, "p": p, "receipt": receipt, "sent": row, "size": size,
-               "columns": columns, "labelled": False, "fair": fair}  # fmt: skip
+               "columns": columns, "labelled": False, "fair": fair,
+               "begun": self.begun[lane]}  # fmt: skip
         self.last = one
         if id is None:  # no label finds it
             return row, names, asked and asked.reason
@@ -119,8 +142,9 @@ class OracleLearner:
             self.open.pop((one["lane"], one["id"]), None)
         if one["fair"]:
             y = [corrector.classes.index(label)]
-            self.raw.add([one["p"]], y)
-            self.sent.add(one["sent"][None], y)
+            raw, sent = self.scores[one["lane"]]
+            raw.add([one["p"]], y)
+            sent.add(one["sent"][None], y)
 
     def label(self, id, label, row=None, columns=None, lane=None, time=None):
         lanes = [one for one in self.correctors if of_lane(lane, one)]
@@ -150,7 +174,7 @@ class OracleLearner:
 
     def own_label(self, one, label):
         """That which a prediction brings itself, or which names it and not its id."""
-        if one["labelled"]:
+        if one["labelled"] or self.begun.get(one["lane"]) != one["begun"]:
             return "repeated"
         self.teach(one, label)
         return "learned"

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.fast
 CLASSES = ["a", "b", "c"]
 OPTIONS = st.fixed_dictionaries(
     {"recent_mb": st.sampled_from([64, 0.01, 0.003]), "ask": st.sampled_from([None, None, 0.5]),
-     "label_wait": st.sampled_from([0, 5.0])}
+     "label_wait": st.sampled_from([0, 5.0]), "max_lanes": st.sampled_from([1000, 2, 1])}
 )  # fmt: skip
 
 
@@ -182,9 +182,11 @@ def same(learner, oracle):
     kept = learner.correctors if oracle.correctors else {}
     assert kept == {lane: one.to_bytes() for lane, one in oracle.correctors.items()}
     scores = learner.scores.values()
-    assert sum(raw.n for raw, _ in scores) == oracle.raw.n
-    assert sum(raw.log_loss_sum for raw, _ in scores) == pytest.approx(oracle.raw.log_loss_sum)
-    assert sum(sent.brier_sum for _, sent in scores) == pytest.approx(oracle.sent.brier_sum)
+    assert learner.dropped == oracle.dropped
+    for (raw, sent), (before, after) in zip(scores, oracle.scores.values(), strict=False):
+        assert raw.n == before.n
+        assert raw.log_loss_sum == pytest.approx(before.log_loss_sum)
+        assert sent.brier_sum == pytest.approx(after.brier_sum)
 
 
 def test_what_is_refused_changes_nothing():
