@@ -23,6 +23,8 @@ from stream_can.version import __version__
 
 __all__ = ["CannotWrite", "Database", "StateError"]
 
+WAL_BYTES = 16 << 20
+"""In the ``-wal``, about, before they go into the file."""
 USER_VERSION = 60, 64
 """Where SQLite's header has a number that is ours to use."""
 WRITE_VERSION = 18
@@ -57,6 +59,8 @@ class Database:
     tables: ClassVar[str]
     """The statements that make them."""
     format: ClassVar[int]
+    page_size: ClassVar[int]
+    """Bytes; a large one costs large commits less, and small ones more."""
     unreadable: ClassVar[tuple[type[Exception], ...]] = (
         SnapshotMismatch, msgspec.MsgspecError, ValueError, TypeError,
     )  # fmt: skip
@@ -138,8 +142,10 @@ class Database:
     def _open(self, made: bool) -> None:
         run = self._db.execute
         if not made:
+            run(f"PRAGMA page_size = {self.page_size}")
             run(f"PRAGMA user_version = {int.from_bytes(OPEN)}")
         run("PRAGMA journal_mode = WAL")
+        run(f"PRAGMA wal_autocheckpoint = {WAL_BYTES // self.page_size}")
         run("BEGIN EXCLUSIVE")
         if not made:
             for statement in filter(str.strip, self.tables.split(";")):

@@ -27,7 +27,7 @@ COUNT = 68, 72
 the ``-wal`` cannot say of itself where its end is missing."""
 TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
-CREATE TABLE commits (number INTEGER PRIMARY KEY, newest INTEGER, content BLOB);
+CREATE TABLE commits (number INTEGER PRIMARY KEY, newest INTEGER, head BLOB, sent BLOB);
 CREATE TABLE state (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID;
 """
 MOST_DELETED = 4
@@ -52,9 +52,25 @@ class Stored(NamedTuple):
 class _Commit(msgspec.Struct):
     commit: int
     sent: bytes
+    """How its sent batch begins, with the checksum of it."""
     labels: bytes
     starts: list[tuple[int, Name, bytes]]
     notes: list[tuple[int, bytes]]
+
+
+class _Row(NamedTuple):
+    """A commit in its table."""
+
+    number: int
+    newest: int
+    """The last prediction in it that a label finds; -1 where none does."""
+    head: bytes
+    sent: bytes
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.head) + len(self.sent)
 
 
 class _Lane(msgspec.Struct):
@@ -78,6 +94,7 @@ class Store(Database):
 
     tables: ClassVar[str] = TABLES
     format: ClassVar[int] = 2
+    page_size: ClassVar[int] = 8192
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._number = 0
@@ -151,14 +168,17 @@ class Store(Database):
             yield events
 
     def _commit(self, number: int) -> tuple[Events, list[tuple[int, bytes]]]:
-        found = self._db.execute("SELECT content FROM commits WHERE number = ?", (number,))
+        found = self._db.execute("SELECT head, sent FROM commits WHERE number = ?", (number,))
         row = found.fetchone()
         if row is None:
             raise SnapshotMismatch(f"commit {number} is missing")
         one = _opened(row[0], "commit", _Commit)
         if one.commit != number:
             raise SnapshotMismatch(f"commit {one.commit} in the place of {number}")
-        return Events(read_sent(one.sent), read_labels(one.labels), one.starts), one.notes
+        sent = bytes(row[1])
+        if sent[: len(one.sent)] != one.sent:
+            raise SnapshotMismatch(f"the sent batch of another commit in the place of {number}")
+        return Events(read_sent(sent), read_labels(one.labels), one.starts), one.notes
 
     def write(
         self, events: Events, notes: Sequence[tuple[int, bytes]] = (), *, sync: bool = True
@@ -180,26 +200,27 @@ class Store(Database):
             The disk is full, or the file cannot be written: nothing of it is there.
         """
         run, number = self._db.execute, self._number + 1
-        newest, content = self._content(events, notes)
+        row = self._row(events, notes)
         gone = [old for old, last in self._newest.items() if last < self._oldest][:MOST_DELETED]
         with self.writing(sync):
-            run("INSERT INTO commits VALUES (?, ?, ?)", (number, newest, content))
+            run("INSERT INTO commits VALUES (?, ?, ?, ?)", row)
             run("INSERT OR REPLACE INTO about VALUES ('commits', ?)", (number,))
             for old in gone:
                 run("DELETE FROM commits WHERE number = ?", (old,))
         if sync:  # what is not on the disk yet may be less than was counted
             self._count(number)
-        self._number, self._since[number] = number, newest
+        self._number, self._since[number] = number, row.newest
         for old in gone:
             del self._newest[old]
-        return len(content)
+        return row.size
 
-    def _content(self, events: Events, notes: Sequence[tuple[int, bytes]]) -> tuple[int, bytes]:
-        """The next commit: its last prediction that a label finds, and its bytes."""
+    def _row(self, events: Events, notes: Sequence[tuple[int, bytes]]) -> _Row:
+        """The next commit."""
         sent, labels = events.sent.to_bytes(), write_labels(events.labels)
         self.label_bytes += len(labels)
-        one = _Commit(self._number + 1, sent, labels, events.starts, list(notes))
-        return _newest(events), _packed(one)
+        number, begin = self._number + 1, sent[: snapshot.ENVELOPE.size]
+        one = _Commit(number, begin, labels, events.starts, list(notes))
+        return _Row(number, _newest(events), _packed(one), sent)
 
     def _count(self, number: int) -> None:
         with contextlib.suppress(OSError):
@@ -248,15 +269,15 @@ class Store(Database):
         """
         run, number = self._db.execute, self._number + 1
         oldest = int(recent.numbers[0]) if len(recent) else 0
-        newest, content = self._content(Events(recent, [], []), notes)
+        row = self._row(Events(recent, [], []), notes)
         with self.writing(sync=True):
             run("DELETE FROM commits")
-            run("INSERT INTO commits VALUES (?, ?, ?)", (number, newest, content))
+            run("INSERT INTO commits VALUES (?, ?, ?, ?)", row)
             self._put(state, oldest, identity, number)
         self._count(number)
-        self._number, self._newest, self._since = number, {number: newest}, {}
+        self._number, self._newest, self._since = number, {number: row.newest}, {}
         self._oldest, self._start = oldest, state.start
-        return len(content)
+        return row.size
 
     def _put(self, state: State, oldest: int, identity: dict[str, Any], number: int) -> None:
         """The rows of a state after a commit."""

@@ -125,13 +125,13 @@ class Played(NamedTuple):
     """Labels that were learned without one."""
 
 
-def commits_in(state: Path) -> dict[int, bytes]:
+def commits_in(state: Path) -> dict[int, tuple[bytes, bytes]]:
     """The commits that a file has."""
     with contextlib.closing(sqlite3.connect(f"file:{state}?mode=ro", uri=True)) as db:
-        return dict(db.execute("SELECT number, content FROM commits"))
+        return {n: both for n, *both in db.execute("SELECT number, head, sent FROM commits")}
 
 
-def played(commits: dict[int, bytes], corrector: Corrector) -> Played:
+def played(commits: dict[int, tuple[bytes, bytes]], corrector: Corrector) -> Played:
     """Every commit of a file from its beginning, in the fewest steps that can be read.
 
     Of text ids; each label counts once for its prediction, and once without.
@@ -141,9 +141,9 @@ def played(commits: dict[int, bytes], corrector: Corrector) -> Played:
     found = Played(corrector, {}, Counter(), 0)
     receipts: dict[str, tuple[Any, Any]] = {}
     known, alone = set[str](), dict[str, None]()
-    for _, content in rows:
+    for _, (content, sent_batch) in rows:
         head, _ = snapshot.decode(content)
-        batch, labels = read_sent(head["sent"]), read_labels(head["labels"])
+        batch, labels = read_sent(sent_batch), read_labels(head["labels"])
         (lane,) = batch.lanes or [None]
         at = 0
         for i in range(len(batch) + 1):
