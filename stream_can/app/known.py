@@ -14,7 +14,7 @@ from stream_can.corrector import Corrector
 from stream_can.messages.naming import LaneName
 from stream_can.stream.versions import Comparison, Pair
 
-__all__ = ["Committed", "Handled", "Known", "KnownLane", "Seen", "Source", "Watched"]
+__all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "ModelsSeen", "Watched"]
 
 Array = NDArray[np.float64]
 Watched = tuple[Array, Array, Array]
@@ -85,7 +85,7 @@ class Committed(NamedTuple):
     are in the set."""
 
 
-class Seen(NamedTuple):
+class ModelsSeen(NamedTuple):
     """What became of models and versions."""
 
     tallies: dict[LaneName, Array]
@@ -96,7 +96,7 @@ class Seen(NamedTuple):
     """Predictions of models that were one too many."""
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """Where the numbers come from; what is taken is what came since it was taken before."""
 
     def committed(self) -> Committed:
@@ -105,7 +105,7 @@ class Source(Protocol):
     def take_values(self) -> Mapping[str, ColumnScores]:
         """What became of the values of each declared column."""
 
-    def take_seen(self) -> Seen | None:
+    def take_seen(self) -> ModelsSeen | None:
         """What became of models and versions; None where there is one for all."""
 
     def take_watched(self) -> Mapping[LaneName, Sequence[Watched]]:

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
 from stream_can.app import table
 from stream_can.app.history import History
-from stream_can.app.known import Committed, Handled, Known, Source, Watched
+from stream_can.app.known import Committed, Handled, Known, MetricsSource, Watched
 from stream_can.app.letters import KEPT, Letter
 from stream_can.app.table import SIDES, Commit
 from stream_can.column_scores import ColumnScores
@@ -113,7 +113,9 @@ class Metrics:
         self._elsewhere = episodes
         self._close()
 
-    def restored(self, sources: Mapping[int, Source], seconds: float, skew: float = 0.0) -> None:
+    def restored(
+        self, sources: Mapping[int, MetricsSource], seconds: float, skew: float = 0.0
+    ) -> None:
         """These partitions are ours now."""
         with self.registry.lock:
             self._made["rebalances"].inc()
@@ -135,7 +137,9 @@ class Metrics:
         self._asked.update(batch.asked)
         self._letters += batch.letters
 
-    def committed(self, sources: Mapping[int, Source], seconds: float, snapshot_bytes: int) -> None:
+    def committed(
+        self, sources: Mapping[int, MetricsSource], seconds: float, snapshot_bytes: int
+    ) -> None:
         """What came of these is committed."""
         with self.registry.lock:
             done: Tally[str] = Tally()
@@ -206,13 +210,13 @@ class Metrics:
             for (source, partition), records in lag.items():
                 self._made["lag_records"].labels(source, partition).set(records)
 
-    def _add_values(self, sources: Mapping[int, Source]) -> None:
+    def _add_values(self, sources: Mapping[int, MetricsSource]) -> None:
         """What became of the values of columns since the last commit."""
         for source in sources.values():
             for name, found in source.take_values().items():
                 self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(found)
 
-    def _add_lanes(self, sources: Mapping[int, Source]) -> None:
+    def _add_lanes(self, sources: Mapping[int, MetricsSource]) -> None:
         """What became of the lanes since the last commit."""
         for source in sources.values():
             seen = source.take_seen()
@@ -234,7 +238,7 @@ class Metrics:
             if seen.refused:
                 self.refused = self.refused[0] + seen.refused, time.time()
 
-    def _watch(self, sources: Mapping[int, Source]) -> None:
+    def _watch(self, sources: Mapping[int, MetricsSource]) -> None:
         """Whether the classifier, or what is sent, has become worse."""
         for source in sources.values():
             for name, outcomes in source.take_watched().items():

@@ -7,7 +7,15 @@ from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
-from stream_can.app.known import Committed, Handled, Known, KnownLane, Seen, Source, Watched
+from stream_can.app.known import (
+    Committed,
+    Handled,
+    Known,
+    KnownLane,
+    MetricsSource,
+    ModelsSeen,
+    Watched,
+)
 from stream_can.app.letters import KEPT, letter
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
@@ -53,7 +61,7 @@ def handled(result: Result, ours: Container[str]) -> Handled:
     )
 
 
-def sources(tasks: Mapping[int, Task]) -> dict[int, Source]:
+def sources(tasks: Mapping[int, Task]) -> dict[int, MetricsSource]:
     """Each task as a source of numbers."""
     return {partition: TaskSource(task) for partition, task in tasks.items()}
 
@@ -81,11 +89,11 @@ class TaskSource:
         """What became of the values of each declared column."""
         return self._task.take_values()
 
-    def take_seen(self) -> Seen | None:
+    def take_seen(self) -> ModelsSeen | None:
         """What became of models and versions; None where there is one for all."""
         if not self._task.lanes.named:
             return None
-        return Seen(*self._task.lanes.take_seen())
+        return ModelsSeen(*self._task.lanes.take_seen())
 
     def take_watched(self) -> Mapping[LaneName, Sequence[Watched]]:
         """What became of labelled predictions, for the alarms."""

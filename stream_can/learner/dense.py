@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News, Pending
+from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News, Unscored
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
@@ -214,7 +214,7 @@ class Dense:
         """Of no labels yet."""
         return Judged(Scores(), Scores(), Alarm())
 
-    def judge(self, judged: Judged, pending: Sequence[Pending]) -> None:
+    def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
         """More labelled predictions."""
         m = len(self.classes)
         both = np.frombuffer(b"".join([one.both for one in pending])).reshape(len(pending), 2, m)
@@ -258,7 +258,7 @@ class Dense:
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
-    def load_pending(self, one: Pending) -> Pending:
+    def load_pending(self, one: Unscored) -> Unscored:
         """A labelled prediction."""
         both, y, m = one.both, one.y, len(self.classes)
         if len(both) != 16 * m or not isinstance(y, int) or not 0 <= y < m:

@@ -10,8 +10,17 @@ import msgspec
 from numpy.typing import NDArray
 
 __all__ = [
-    "Given", "Id", "Judged", "Kind", "Label", "LabelsPerRow", "Made", "News", "Pending",
-    "Reason", "Recent",
+    "Given",
+    "Id",
+    "Judged",
+    "Kind",
+    "Label",
+    "LabelsPerRow",
+    "Made",
+    "News",
+    "Reason",
+    "Recent",
+    "Unscored",
 ]  # fmt: skip
 
 Id = str | int | bytes
@@ -45,7 +54,7 @@ class Recent(msgspec.Struct, gc=False):
     """The serial number of its lane."""
 
 
-class Pending(NamedTuple):
+class Unscored(NamedTuple):
     """A labelled prediction that is not scored yet."""
 
     both: bytes
@@ -158,7 +167,7 @@ class Kind(Protocol):
     def new_judged(self) -> Judged:
         """Of no labels yet."""
 
-    def judge(self, judged: Judged, pending: Sequence[Pending]) -> None:
+    def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
         """More labelled predictions."""
 
     def copied(self, judged: Judged) -> Judged:
@@ -170,7 +179,7 @@ class Kind(Protocol):
     def load_blobs(self, data: NDArray[Any], of: Any) -> list[bytes]:
         """Of a snapshot, written by a kind of these classes; ValueError where these are none."""
 
-    def load_pending(self, one: Pending) -> Pending:
+    def load_pending(self, one: Unscored) -> Unscored:
         """Of a snapshot; ValueError where that is none."""
 
     def load_known(self, known: Any) -> Any:

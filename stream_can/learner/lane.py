@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from stream_can.learner.kinds import Given, Id, Judged, Kind, Label, Pending, Reason, Recent
+from stream_can.learner.kinds import Given, Id, Judged, Kind, Label, Reason, Recent, Unscored
 from stream_can.method.asking import LabelRequests
 
 __all__ = [
@@ -82,7 +82,7 @@ class Lane:
         self.requests: dict[Id, Reason] = {}
         """The ids whose labels are wanted, and why."""
         self.judged: Judged = kind.new_judged()
-        self.pending: list[Pending] = []
+        self.pending: list[Unscored] = []
         """Labelled predictions that are not scored yet."""
         self._numbers: list[int] = []
         self._entries: list[Recent] = []
@@ -184,7 +184,7 @@ class Lane:
     def _score(self, entry: Recent, y: Any) -> None:
         """A labelled prediction; they are scored some at a time, always the same ones."""
         time = None if math.isnan(entry.time) else entry.time
-        self.pending.append(Pending(entry.blob[: self.kind.both], y, time))
+        self.pending.append(Unscored(entry.blob[: self.kind.both], y, time))
         if len(self.pending) == TOGETHER:
             self.kind.judge(self.judged, self.pending)
             self.pending = []

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
-from stream_can.learner.kinds import Kind, Pending, Reason, Recent
+from stream_can.learner.kinds import Kind, Reason, Recent, Unscored
 from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
 from stream_can.multilabel import MultiLabelCorrector
@@ -174,7 +174,7 @@ def corrector(
     return Corrector.from_bytes(data, classes, **more)
 
 
-def pending(head: LaneHead, kind: Kind) -> list[Pending]:
+def pending(head: LaneHead, kind: Kind) -> list[Unscored]:
     """Labelled predictions that are not scored yet; ValueError where they are none."""
     require(len(head.pending) < TOGETHER, "scores")
-    return [kind.load_pending(Pending(*one)) for one in head.pending]
+    return [kind.load_pending(Unscored(*one)) for one in head.pending]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.dense import blobs_of
-from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News, Pending
+from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News, Unscored
 from stream_can.method.promise import names_in_sets
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from stream_can.multilabel.loop import outside
@@ -156,7 +156,7 @@ class Several:
         """Of no labels yet; there is no alarm."""
         return Judged(LabelScores(self.corrector.m), LabelScores(self.corrector.m), None)
 
-    def judge(self, judged: Judged, pending: Sequence[Pending]) -> None:
+    def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
         """More labelled predictions."""
         m = self.corrector.m
         both = np.frombuffer(b"".join([one.both for one in pending])).reshape(len(pending), 2, m)
@@ -188,7 +188,7 @@ class Several:
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
-    def load_pending(self, one: Pending) -> Pending:
+    def load_pending(self, one: Unscored) -> Unscored:
         """A labelled prediction."""
         both = one.both
         if len(both) != 16 * self.corrector.m:

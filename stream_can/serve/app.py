@@ -35,7 +35,7 @@ from stream_can.serve.protocol import Bounded
 from stream_can.serve.service import (
     MOST_MESSAGES,
     STATUSES,
-    Corrected,
+    Answers,
     Refused,
     Service,
     Unavailable,
@@ -233,7 +233,7 @@ class App:
                     return Answer(200, metadata(settings, model, version or None, m))
         raise Problem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
 
-    async def _corrected(self, messages: Sequence[bytes]) -> Corrected:
+    async def _corrected(self, messages: Sequence[bytes]) -> Answers:
         service = self.service
         if len(messages) > FEW_ROWS and len(messages) > service.most:
             raise Problem(

@@ -22,7 +22,7 @@ from stream_can.messages.naming import LaneName, Naming
 from stream_can.messages.opening import Reading, open_records
 from stream_can.messages.records import Record
 
-__all__ = ["BadMessages", "Labels", "Predictions", "Reader"]
+__all__ = ["BadMessages", "ReadLabels", "ReadPredictions", "Reader"]
 
 Array = NDArray[np.float64]
 INPUT, LABELS = "predictions", "labels"
@@ -39,7 +39,7 @@ class BadMessages(StreamCANError):
         """Which of the request, and why."""
 
 
-class Predictions(NamedTuple):
+class ReadPredictions(NamedTuple):
     """Predictions of models of the same classes."""
 
     places: Sequence[int]
@@ -63,7 +63,7 @@ class Predictions(NamedTuple):
         return table(names, [one.given for one in self.says]) if names else None
 
 
-class Labels(NamedTuple):
+class ReadLabels(NamedTuple):
     """The labels of a request."""
 
     labels: list[LateLabel]
@@ -149,7 +149,7 @@ class Reader:
 
     # -- predictions -----------------------------------------------------------------------------
 
-    def predictions(self, values: Sequence[bytes]) -> list[Predictions]:
+    def predictions(self, values: Sequence[bytes]) -> list[ReadPredictions]:
         """Read messages of predictions, of which models of the same classes come together.
 
         Models that begin with them are made known to the learner.
@@ -213,7 +213,7 @@ class Reader:
         records: list[Record],
         given: list[Any] | None,
         names: list[Name] | None,
-    ) -> tuple[Predictions, list[tuple[int, StreamCANError]]]:
+    ) -> tuple[ReadPredictions, list[tuple[int, StreamCANError]]]:
         opened, P, off = open_records(records, reads, READING, given)
         says, bad = list[Prediction](), list[tuple[int, StreamCANError]]()
         for i, one in zip(places, opened, strict=True):
@@ -223,7 +223,7 @@ class Reader:
                 bad.append((i, one))
         ids = [reads.id_of(one.message, None) for one in says]
         segments = self._start.segments
-        return Predictions(places, reads, says, ids, P, names, segments, off), bad
+        return ReadPredictions(places, reads, says, ids, P, names, segments, off), bad
 
     def _name(self, message: Any) -> Name:
         """The model and version of a prediction."""
@@ -289,7 +289,7 @@ class Reader:
 
     # -- labels ----------------------------------------------------------------------------------
 
-    def labels(self, values: Sequence[bytes]) -> Labels:
+    def labels(self, values: Sequence[bytes]) -> ReadLabels:
         """Read messages of labels.
 
         Raises
@@ -298,7 +298,7 @@ class Reader:
             They cannot be read.
         """
         self._look()
-        found, bad = Labels([], []), list[tuple[int, StreamCANError]]()
+        found, bad = ReadLabels([], []), list[tuple[int, StreamCANError]]()
         for i, value in enumerate(values):
             try:
                 late = self._label(value)

@@ -37,13 +37,13 @@ from stream_can.messages.naming import LaneName
 from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.serve.database import CannotWrite, StateError
-from stream_can.serve.reader import BadMessages, Predictions, Reader
+from stream_can.serve.reader import BadMessages, Reader, ReadPredictions
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
 from stream_can.serve.tally import Tally, lane_name
 from stream_can.stream.requests import RequestMessage
 
-__all__ = ["MOST_MESSAGES", "STATUSES", "Corrected", "Refused", "Service", "Status", "Unavailable"]
+__all__ = ["MOST_MESSAGES", "STATUSES", "Answers", "Refused", "Service", "Status", "Unavailable"]
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Unavailable(StreamCANError):
     """Nothing of a request was taken: the file cannot be written now."""
 
 
-class Corrected(NamedTuple):
+class Answers(NamedTuple):
     """The answer to predictions."""
 
     messages: list[bytes]
@@ -151,7 +151,7 @@ class Service:
         self._notes: list[tuple[int, bytes]] = []
         """Label requests that are not written yet."""
         self._waiting: list[asyncio.Future[None]] = []
-        self._together: list[tuple[Sequence[bytes], asyncio.Future[Corrected]]] = []
+        self._together: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
         self._changed = self._refused = self._ends = self._anew = False
         self._unwritten = 0
         self._touched: set[Name] = set()
@@ -254,7 +254,7 @@ class Service:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def correct(self, messages: Sequence[bytes]) -> Corrected:
+    def correct(self, messages: Sequence[bytes]) -> Answers:
         """Correct the messages of predictions, or none of them.
 
         Raises
@@ -273,9 +273,9 @@ class Service:
             for place, message in zip(group.places, self._play(group), strict=True):
                 out[place] = message
         self._write_soon()
-        return Corrected(out, learned)
+        return Answers(out, learned)
 
-    def _play(self, group: Predictions) -> list[bytes]:
+    def _play(self, group: ReadPredictions) -> list[bytes]:
         """Predictions of models of the same classes, corrected."""
         now, learner, n = time.time(), self.learner, len(group.says)
         first, columns = learner.next_number, group.columns
@@ -309,9 +309,9 @@ class Service:
         self.metrics.handled(Handled(n, group.off, faults, asked=[reason for _, reason in asked]))
         return out
 
-    async def correct_together(self, messages: Sequence[bytes]) -> Corrected:
+    async def correct_together(self, messages: Sequence[bytes]) -> Answers:
         """:meth:`correct`, with what comes in the same turn of the loop: a batch costs less."""
-        future: asyncio.Future[Corrected] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         if not self._together:
             asyncio.get_running_loop().call_soon(self._correct_all)
         self._together.append((messages, future))
@@ -320,7 +320,7 @@ class Service:
     def _correct_all(self) -> None:
         """Answer all that came together; where a message is bad, each request by itself."""
         every, self._together = self._together, []
-        waiting: list[tuple[Sequence[bytes], asyncio.Future[Corrected]]] = []
+        waiting: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
         size, most = 0, self.most
         for one in every:
             if waiting and size + len(one[0]) > most:
@@ -331,7 +331,7 @@ class Service:
         self._correct_these(waiting)
 
     def _correct_these(
-        self, waiting: Sequence[tuple[Sequence[bytes], asyncio.Future[Corrected]]]
+        self, waiting: Sequence[tuple[Sequence[bytes], asyncio.Future[Answers]]]
     ) -> None:
         try:
             every, learned = self.correct([one for messages, _ in waiting for one in messages])
@@ -339,7 +339,7 @@ class Service:
             for messages, future in waiting:
                 outputs = list(islice(found, len(messages)))
                 if not future.done():
-                    future.set_result(Corrected(outputs, learned))
+                    future.set_result(Answers(outputs, learned))
             return
         except Refused as error:
             if len(waiting) == 1:
