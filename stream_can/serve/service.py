@@ -30,7 +30,7 @@ from stream_can.app.metrics import Metrics
 from stream_can.app.start import Start
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
-from stream_can.learner import State
+from stream_can.learner import Corrected, State
 from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.learner import Learner
 from stream_can.messages.naming import LaneName
@@ -401,7 +401,7 @@ class Service:
             self._touched.add(taught.name)
         if not self.reader.named:
             self._touched.add(ONLY)
-        self._learned += statuses.count("learned")
+        self._learned += self._taught(found)
         if labels:
             self._newest = now
         self.tally.labelled(statuses, found.taught)
@@ -409,6 +409,13 @@ class Service:
         self.metrics.handled(Handled(delays=delays, answered=answered))
         self._write_soon()
         return statuses
+
+    def _taught(self, found: Corrected) -> int:
+        """How many labels were learned: with their predictions, with rows that they brought, or
+        for the class mix alone."""
+        brought = found.outcomes.count("learned") - len({one.label for one in found.taught})
+        alone = 0 if self.reader.named else found.outcomes.count("unknown")
+        return len(found.taught) + brought + alone
 
     def _refuse(self, error: BadMessages, n: int, what: str) -> Refused:
         """What is answered to a request of n messages, once it is counted."""

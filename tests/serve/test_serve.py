@@ -57,11 +57,16 @@ def test_labels_are_learned_once_however_often_they_are_sent(tmp_path):
         assert server.label(brings) == ["learned"]
         server.correct({"id": "a", "probs": PROBS})  # another one of that id
         assert server.label({"id": "a", "label": "cat"}) == ["learned"]
+        answer = server.client.post("/correct", json={"probs": PROBS})
+        assert answer.headers["stream-can-learned"] == "5"
         status = server.client.get("/status.json").json()
         assert status["learned"][0]["labels"] == 5
         assert server.stop() == 0
         assert learner_in(server.state).live[None, None].corrector.n_labels == 5
         server.start()
+        for _ in range(2):
+            answer = server.client.post("/correct", json={"probs": PROBS})
+            assert answer.headers["stream-can-learned"] == "5"
         assert server.label({"id": "a", "label": "dog"}, {"id": "never", "label": "cat"}) == [
             "repeated", "repeated",
         ]  # fmt: skip
