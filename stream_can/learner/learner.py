@@ -746,6 +746,11 @@ class Learner:
         return self._recent()
 
     @one_at_a_time
+    def stop_events(self) -> None:
+        """Keep none of what comes any more, until :meth:`keep_events` is called again."""
+        self._events = None
+
+    @one_at_a_time
     def take_events(self) -> Events:
         """What came since the last call, or since :meth:`keep_events`: from it and the state at
         that time :meth:`play_events` makes this one."""

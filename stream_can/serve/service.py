@@ -53,8 +53,9 @@ MOST_LABEL_BYTES = 8 << 20
 """Of labels in the file behind a state; with more, the next state is due."""
 SHARE = 0.01
 """Of the time that taking states may take."""
-AGAIN_SECONDS = 1.0
-"""Between two tries to write a file that could not be written."""
+AGAIN_SECONDS, ANEW_SECONDS = 1.0, 30.0
+"""Between two tries to write a file that could not be written; and to write it anew, which takes
+the time to gather all predictions that are kept."""
 MOST_MESSAGES = 10_000
 """Of a request."""
 MOST_SHOWN = 10
@@ -553,9 +554,12 @@ class Service:
         begin, loop = time.monotonic(), asyncio.get_running_loop()
         write, waiting = self._gather(), self._waiting
         self._waiting, self._changed, self._refused = [], False, False
-        sync = bool(waiting)
+        sync, again = bool(waiting), AGAIN_SECONDS
         while True:
             try:
+                if self._anew:
+                    await loop.run_in_executor(self._thread, self.store.probe)
+                    again, write = ANEW_SECONDS, self._gather_anew()
                 written = await loop.run_in_executor(self._thread, write, sync)
                 break
             except CannotWrite as error:
@@ -572,9 +576,11 @@ class Service:
                 if self._ends:
                     log.error("what came since is not kept; no label of it was acknowledged")
                     return
-                await asyncio.sleep(AGAIN_SECONDS)
-                if self._anew or self._unwritten > MOST_UNWRITTEN:
-                    write = self._gather_anew()
+                await asyncio.sleep(again)
+                again = AGAIN_SECONDS
+                self._anew = self._anew or self._unwritten > MOST_UNWRITTEN
+                if self._anew:
+                    self.learner.stop_events()
         if self.trouble is not None:
             log.warning("state %s: written again", self.settings.state)
         self.trouble = self.health.waits_for = None
@@ -624,7 +630,7 @@ class Service:
         """What writes the state and the recent predictions as they are now, in place of all that
         the file has."""
         recent, state = self.learner.keep_events(), self.learner.state()
-        self._anew, self._notes, self._unwritten, self._touched = True, [], 0, set()
+        self._notes, self._unwritten, self._touched = [], 0, set()
         notes = [(n, msgspec.json.encode(one.says)) for n, one in self.requests.items()]
         return lambda sync: self.store.write_anew(state, recent, notes, self._identity)
 

@@ -226,6 +226,17 @@ class Store(Database):
         with contextlib.suppress(OSError):
             os.pwrite(self._file, (number % 2**32).to_bytes(4), COUNT[0])
 
+    def probe(self) -> None:
+        """Write next to nothing.
+
+        Raises
+        ------
+        CannotWrite
+            That cannot be done either.
+        """
+        with self.writing(sync=True):
+            self._db.execute("UPDATE about SET value = value WHERE name = 'release'")
+
     def write_state(self, state: State, oldest: int, identity: dict[str, Any]) -> None:
         """Write the state after the last commit, of those lanes that it has the corrector of.
 

@@ -309,7 +309,7 @@ def test_a_full_disk(tmp_path, most):
     code = (
         "import resource, signal, sys; from stream_can.cli.main import main;"
         " from stream_can.serve import service;"
-        f" service.MOST_UNWRITTEN = {most};"
+        f" service.MOST_UNWRITTEN, service.ANEW_SECONDS = {most}, 1.0;"
         " signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         f" resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY));"
         " sys.exit(main(['serve', 'app.toml']))"
