@@ -389,7 +389,7 @@ def test_help():
 
 def test_run_without_settings_says_which(tmp_path):
     _, err = stream_can("run", "--input", "a", code=2)
-    assert "bootstrap_servers" in err
+    assert "application_id" in err
 
 
 @pytest.mark.parametrize("command", ["run", "backfill"])
