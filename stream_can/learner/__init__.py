@@ -1,7 +1,9 @@
 """A corrector with memory: predictions go by under their ids, labels come back by id."""
 
+from stream_can.learner.kinds import Recent
+from stream_can.learner.lane import Taught
 from stream_can.learner.late import LateLabel
-from stream_can.learner.learner import Corrected
+from stream_can.learner.learner import Corrected, Live
 from stream_can.learner.learner import Learner as Learner
 from stream_can.learner.order import in_order
 from stream_can.learner.saved import State
@@ -15,6 +17,6 @@ from stream_can.learner.sent import (
 )
 
 __all__ = [
-    "Corrected", "Events", "LateLabel", "SentBatch", "SentLane", "State", "in_order",
-    "read_labels", "read_sent", "write_labels",
+    "Corrected", "Events", "LateLabel", "Live", "Recent", "SentBatch", "SentLane", "State",
+    "Taught", "in_order", "read_labels", "read_sent", "write_labels",
 ]  # fmt: skip

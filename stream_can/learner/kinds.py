@@ -47,7 +47,7 @@ class Recent(msgspec.Struct, gc=False):
     fair: bool = True
     """Whether its label was not asked for because of what is in the row."""
     known: Any = None
-    """Its label, as :meth:`Kind.label` has it; None before it came."""
+    """Its label, the column of the class, of several labels their bytes; None before it came."""
     time: float = math.nan
     """When it was made, in seconds, where somebody said so."""
     lane: int = -1
