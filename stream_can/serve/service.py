@@ -184,7 +184,7 @@ class Service:
                 learner.play_events(events)
         start.compare_counts(learner.train_prior)
         recent = learner.keep_events()
-        changed = self._changed_settings(learner)
+        changed = self._changed_settings(learner, stored.state.start)
         if changed:
             log.info("settings of the corrector change: %s", changed)
         given = settings.recent_mb, settings.ask, settings.max_lanes
@@ -224,14 +224,14 @@ class Service:
                 " back, or name another file, which begins anew"
             )
 
-    def _changed_settings(self, learner: Learner) -> dict[str, Any]:
-        """The settings given now that are not those of its correctors."""
+    def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:
+        """The settings given now that are not those of its correctors, or of what begins."""
         changed: dict[str, Any] = {}
-        for name, one in learner.live.items():
-            corrector, want = one.corrector, self.start.settings_of(name[0] or "")
+        every = [(name[0] or "", one.corrector) for name, one in learner.live.items()]
+        for model, corrector in [("", Corrector.from_bytes(start)), *every]:
             assert isinstance(corrector, Corrector)
             have = corrector.settings | {"sets": corrector.sets}
-            want["sets"] = self.settings.sets
+            want = self.start.settings_of(model) | {"sets": self.settings.sets}
             changed |= {name: value for name, value in want.items() if have[name] != value}
         return changed
 
@@ -509,7 +509,9 @@ class Service:
         Unavailable
             It cannot be written now. It is kept in memory, and written once it can be.
         """
-        if self.trouble is None and not self._changed and self._idle.is_set():
+        if self.trouble is not None:
+            raise Unavailable(f"{self.trouble}; it is written once that can be")
+        if not self._changed and self._idle.is_set():
             return
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)

@@ -241,3 +241,21 @@ def test_models_that_are_dropped_begin_again(tmp_path):
             assert service.learner.to_bytes() == before
     assert service.learner.dropped > 10
     service.close()
+
+
+def test_changed_settings_are_those_of_models_that_begin_too(tmp_path):
+    serving = Serving(tmp_path, TABLES, classes=["a", "b"])
+    serving.correct(said(1, "same", [0.4, 0.6]))
+    serving.config.write_text("threshold = 0.9\n" + serving.config.read_text())
+    serving.restart()
+    serving.correct(said(1, "new", [0.4, 0.6]), said(1, "two", [0.4, 0.6]))
+    given = {
+        model: (corrector.settings["threshold"], corrector.settings["half_life"])
+        for model in ("same", "new", "two")
+        for corrector in [serving.corrector(model)]
+    }
+    usual = Corrector(2).settings["half_life"]
+    assert given == {
+        "same": (0.7, usual), "new": (0.9, usual), "two": (0.9, 100.0),
+    }  # fmt: skip
+    serving.service.close()
