@@ -34,7 +34,7 @@ StreamCANError
 ├── serve.database.StateError                the state file of a server cannot be used
 ├── serve.database.CannotWrite               nothing of a commit is in it
 ├── serve.service.Refused                   a request with a message that cannot be read
-├── serve.service.Unavailable               labels, while the state file cannot be written
+├── serve.commits.Unavailable               labels, while the state file cannot be written
 └── serve.inference.BadRequest              none of the open inference protocol
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have

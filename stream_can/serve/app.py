@@ -29,6 +29,7 @@ import msgspec
 
 from stream_can.app.port import pages
 from stream_can.method.state import FEW_ROWS
+from stream_can.serve.commits import Unavailable
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
 from stream_can.serve.protocol import Bounded
@@ -38,7 +39,6 @@ from stream_can.serve.service import (
     Answers,
     Refused,
     Service,
-    Unavailable,
 )
 from stream_can.version import __version__
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Container, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from stream_can.app.labelling.requests import NotWritten, Pending
-from stream_can.serve.service import Service, Unavailable
+from stream_can.serve.commits import Unavailable
+from stream_can.serve.service import Service
 
 __all__ = ["Requests"]
 

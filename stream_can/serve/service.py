@@ -1,20 +1,16 @@
-"""What a server does with messages: corrects predictions, learns labels, keeps all in its file.
+"""What a server does with messages: corrects predictions, learns labels, asks for labels.
 
-One thread has the learner; another one writes. What came since the last commit is written together,
-and every half minute the state, so that a restart has little to play again: it goes on with the
-same bits.
+All of it is done by one thread; what it does to its learner is written by `Commits`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -31,11 +27,12 @@ from stream_can.app.start import Start
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.learner import Corrected, State
-from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.lane import ONLY
 from stream_can.learner.learner import Learner
 from stream_can.messages.naming import LaneName
 from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
+from stream_can.serve.commits import Commits, Unavailable
 from stream_can.serve.database import CannotWrite, StateError
 from stream_can.serve.reader import BadMessages, Reader, ReadPredictions
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
@@ -43,29 +40,16 @@ from stream_can.serve.store import Store
 from stream_can.serve.tally import Tally, lane_name
 from stream_can.stream.requests import RequestMessage
 
-__all__ = ["MOST_MESSAGES", "STATUSES", "Answers", "Refused", "Service", "Status", "Unavailable"]
+__all__ = ["MOST_MESSAGES", "STATUSES", "Answers", "Refused", "Service", "Status"]
 
 log = logging.getLogger(__name__)
 
-STATE_SECONDS = 30.0
-"""Between two states in the file."""
-MOST_LABEL_BYTES = 8 << 20
-"""Of labels in the file behind a state; with more, the next state is due."""
-SHARE = 0.01
-"""Of the time that taking states may take."""
-AGAIN_SECONDS, ANEW_SECONDS = 1.0, 30.0
-"""Between two tries to write a file that could not be written; and to write it anew, which takes
-the time to gather all predictions that are kept."""
 MOST_MESSAGES = 10_000
 """Of a request."""
 MOST_SHOWN = 10
 """Messages of a request that its refusal names."""
 MOST_REQUESTS = 10_000
 """Open label requests that are kept; the oldest go first."""
-MOST_UNWRITTEN = 100_000
-"""Predictions that wait for a file that cannot be written; with more, the state and the recent
-predictions alone are written once it can be."""
-
 IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
 """Settings that a file was begun with, and goes on with."""
 
@@ -76,10 +60,6 @@ STATUSES: tuple[Status, ...] = ("learned", "repeated", "unknown")
 
 class Refused(StreamCANError):
     """Nothing of a request was taken; the message says which of its messages cannot be read."""
-
-
-class Unavailable(StreamCANError):
-    """Nothing of a request was taken: the file cannot be written now."""
 
 
 class Answers(NamedTuple):
@@ -148,19 +128,18 @@ class Service:
             known=self._known,
             over_http=True,
         )
-        self._thread = ThreadPoolExecutor(1, "stream-can-store")
-        self._notes: list[tuple[int, bytes]] = []
-        """Label requests that are not written yet."""
-        self._waiting: list[asyncio.Future[None]] = []
+        self.commits = Commits(
+            self.learner,
+            self.store,
+            self._identity,
+            tally=self.tally,
+            metrics=self.metrics,
+            health=self.health,
+            open_notes=lambda: [
+                (number, msgspec.json.encode(one.says)) for number, one in self.requests.items()
+            ],
+        )
         self._together: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
-        self._changed = self._refused = self._ends = self._anew = False
-        self._unwritten = 0
-        self._touched: set[Name] = set()
-        """Models and versions whose corrector changed since the last state."""
-        self._wake = asyncio.Event()
-        self._due = time.monotonic() + STATE_SECONDS
-        self.trouble: str | None = None
-        """Why nothing can be written; labels are refused meanwhile."""
 
     # -- the file --------------------------------------------------------------------------------
 
@@ -273,7 +252,6 @@ class Service:
         for group in groups:
             for place, message in zip(group.places, self._play(group), strict=True):
                 out[place] = message
-        self._write_soon()
         return Answers(out, learned)
 
     def _play(self, group: ReadPredictions) -> list[bytes]:
@@ -293,8 +271,7 @@ class Service:
         for says, names in zip(group.says, found.sets or (), strict=False):
             says.set = names
         out = group.messages.write_all(group.says, sent)
-        self._unwritten += n
-        self._touched.update(group.names or (ONLY,))
+        self.commits.came(n, group.names or (ONLY,))
         self.tally.predicted(n, group.names, columns, found.sets)
         faults = sum(one.fault is not None for one in group.says)
         asked = [(i, reason) for i, reason in enumerate(found.asked) if reason is not None]
@@ -304,7 +281,7 @@ class Service:
                 group.rows[i].tolist(), sent[i].tolist(), msgspec.Raw(out[i]),
                 None if group.names is None else list(group.messages.classes),
             )  # fmt: skip
-            self._notes.append((first + i, msgspec.json.encode(request)))
+            self.commits.note(first + i, msgspec.json.encode(request))
             self._ask(first + i, request)
         self._count_requests()
         self.metrics.handled(Handled(n, group.off, faults, asked=[reason for _, reason in asked]))
@@ -381,8 +358,8 @@ class Service:
         Unavailable
             The file cannot be written.
         """
-        if self.trouble is not None:
-            raise Unavailable(f"{self.trouble}; nothing was learned, send it again")
+        if (trouble := self.commits.trouble) is not None:
+            raise Unavailable(f"{trouble}; nothing was learned, send it again")
         try:
             labels, places = self.reader.labels(messages)
         except BadMessages as error:
@@ -399,16 +376,15 @@ class Service:
             if not math.isnan(came := taught.prediction.time):
                 delays.append(int(1000 * (now - came)))
             answered += self.requests.pop(taught.prediction.number, None) is not None
-            self._touched.add(taught.name)
-        if not self.reader.named:
-            self._touched.add(ONLY)
         self._learned += self._taught(found)
         if labels:
             self._newest = now
         self.tally.labelled(statuses, found.taught)
         self._count_requests()
         self.metrics.handled(Handled(delays=delays, answered=answered))
-        self._write_soon()
+        names = [one.name for one in found.taught]
+        names += [(one.model, one.version) for one in labels if one.row is not None]
+        self.commits.came(0, names if self.reader.named else (ONLY,))
         return statuses
 
     def _taught(self, found: Corrected) -> int:
@@ -428,7 +404,7 @@ class Service:
         ]  # fmt: skip
         self.tally.refuse(len(bad), labels=what == LABELS)
         self.metrics.handled(Handled(letters=letters))
-        self._refused = True
+        self.commits.counted()
         return Refused(_refusal(bad, n))
 
     # -- what is shown ---------------------------------------------------------------------------
@@ -497,148 +473,14 @@ class Service:
 
     # -- commits ---------------------------------------------------------------------------------
 
-    def _write_soon(self) -> None:
-        self._changed = True
-        self._wake.set()
-
     async def written(self) -> None:
-        """Wait until all that was taken before is on the disk.
-
-        Raises
-        ------
-        Unavailable
-            It cannot be written now. It is kept in memory, and written once it can be.
-        """
-        if self.trouble is not None:
-            raise Unavailable(f"{self.trouble}; it is written once that can be")
-        if not self._changed and self._idle.is_set():
-            return
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        self._wake.set()
-        await future
+        """Wait until all that was taken before is on the disk; see :meth:`Commits.written`."""
+        await self.commits.written()
 
     async def run(self) -> None:
         """Commit what is taken, until :meth:`end`."""
-        self._idle = asyncio.Event()
-        self._idle.set()
         self.health.ready = True
-        try:
-            await self._run(self.settings.commit_interval_ms / 1000)
-        finally:
-            for future in self._waiting:
-                if not future.done():
-                    future.set_exception(Unavailable("the server stops; send it again"))
-
-    async def _run(self, interval: float) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), 1.0)
-            self.health.beat()
-            if self._changed or self._waiting:
-                if not self._ends:
-                    await asyncio.sleep(interval)
-                await self._commit()
-            elif self._refused:
-                self.metrics.committed({0: self.tally}, 0.0, 0)
-                self._refused = False
-            if self._ends and (self._changed or self._waiting) and self.trouble is None:
-                continue
-            if self._ends:
-                if self.trouble is None and self._touched:
-                    await self._write_last()
-                return
-
-    async def _commit(self) -> None:
-        """Write what came since the last one; try again where that does not go."""
-        self._wake.clear()
-        self._idle.clear()
-        begin, loop = time.monotonic(), asyncio.get_running_loop()
-        write, waiting = self._gather(), self._waiting
-        self._waiting, self._changed, self._refused = [], False, False
-        sync, again = bool(waiting), AGAIN_SECONDS
-        while True:
-            try:
-                if self._anew:
-                    await loop.run_in_executor(self._thread, self.store.probe)
-                    again, write = ANEW_SECONDS, self._gather_anew()
-                written = await loop.run_in_executor(self._thread, write, sync)
-                break
-            except CannotWrite as error:
-                if self.trouble is None:
-                    log.error("%s; trying again until it can be written", error)
-                self.trouble = self.health.waits_for = str(error)
-                for future in waiting + self._waiting:
-                    if not future.done():
-                        future.set_exception(
-                            Unavailable(f"{error}; it is learned once that can be written")
-                        )
-                waiting = self._waiting = []
-                self.health.beat()
-                if self._ends:
-                    log.error("what came since is not kept; no label of it was acknowledged")
-                    return
-                await asyncio.sleep(again)
-                again = AGAIN_SECONDS
-                self._anew = self._anew or self._unwritten > MOST_UNWRITTEN
-                if self._anew:
-                    self.learner.stop_events()
-        if self.trouble is not None:
-            log.warning("state %s: written again", self.settings.state)
-        self.trouble = self.health.waits_for = None
-        self._anew = False
-        self.metrics.committed({0: self.tally}, time.monotonic() - begin, written)
-        self._idle.set()
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
-
-    def _gather(self) -> Callable[[bool], int]:
-        """What writes all that came since the last commit, and now and then the state behind it;
-        it returns how many bytes the first are."""
-        store, events = self.store, self.learner.take_events()
-        notes, self._notes, self._unwritten = self._notes, [], 0
-        put_state: Callable[[], None] | None = None
-        if time.monotonic() >= self._due or store.label_bytes > MOST_LABEL_BYTES:
-            put_state = self._gather_state()
-
-        def write(sync: bool) -> int:
-            written = store.write(events, notes, sync=sync)
-            if put_state is not None:
-                put_state()
-            return written
-
-        return write
-
-    def _gather_state(self) -> Callable[[], None]:
-        """What writes the state as it is now."""
-        learner, begin = self.learner, time.monotonic()
-        rest = set(learner.models) - self._touched
-        state, oldest = learner.state(without=rest), learner.oldest
-        touched, self._touched = self._touched, set()
-        took = time.monotonic() - begin
-        self._due = begin + max(STATE_SECONDS, took / SHARE)
-
-        def write() -> None:
-            try:
-                self.store.write_state(state, oldest, self._identity)
-            except CannotWrite as error:
-                log.warning("%s", error)
-                self._touched |= touched
-
-        return write
-
-    def _gather_anew(self) -> Callable[[bool], int]:
-        """What writes the state and the recent predictions as they are now, in place of all that
-        the file has."""
-        recent, state = self.learner.keep_events(), self.learner.state()
-        self._notes, self._unwritten, self._touched = [], 0, set()
-        notes = [(n, msgspec.json.encode(one.says)) for n, one in self.requests.items()]
-        return lambda sync: self.store.write_anew(state, recent, notes, self._identity)
-
-    async def _write_last(self) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._gather_state())
+        await self.commits.run(self.settings.commit_interval_ms / 1000)
 
     def close(self) -> None:
         """Let go of the file, where nothing was taken."""
@@ -647,13 +489,7 @@ class Service:
     async def end(self, running: asyncio.Task[None]) -> None:
         """Write what is left, and let go of the file."""
         self.health.ready = False
-        self._ends = True
-        self._wake.set()
-        try:
-            await running
-        finally:
-            self._thread.shutdown()
-            self.store.close()
+        await self.commits.end(running)
 
 
 def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:

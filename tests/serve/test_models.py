@@ -29,10 +29,13 @@ class Serving:
         self.service = Service(load(self.config, {}, {}))
 
     def restart(self):
-        """Write what came, close the file, open it again."""
-        self.service._gather()(True)
+        """Write what came, and the state; close the file, open it again: all is as it was."""
+        commits, before = self.service.commits, self.service.learner.to_bytes()
+        commits._gather()(True)
+        commits._gather_state()()
         self.service.close()
         self.begin()
+        return self.service.learner.to_bytes() == before
 
     def correct(self, *messages):
         found = self.service.correct([json.dumps(one).encode() for one in messages]).messages
@@ -104,7 +107,7 @@ def test_each_is_as_if_alone(tmp_path):
             own, row, receipt = receipts[id]
             own.learn_one(row, name, receipt=receipt)
         if turn % 10 == 5:
-            serving.restart()
+            assert serving.restart()
     assert ("new", "1") not in serving.models
     for model, own in alone.items():
         assert serving.corrector(model).to_bytes() == own.to_bytes()
@@ -158,7 +161,9 @@ def test_whose_prediction_a_label_is_of(tmp_path):
     assert serving.label(brings | {"model": "four", "version": "1"}) == ["unknown"]
     assert serving.models == models
     named = {"model": "three", "version": "1"}
+    assert serving.restart()
     assert serving.label(brings | named) == ["learned"]
+    assert serving.restart()
     assert serving.corrector("three").n_labels == 1
     serving.service.close()
 
@@ -235,10 +240,8 @@ def test_models_that_are_dropped_begin_again(tmp_path):
         serving.label({"id": f"{turn}", "label": "x"} | {"model": "two"} if turn % 2 else
                       {"id": f"{turn - 1}", "label": "p", "model": "three"})  # fmt: skip
         if turn % 6 == 5:
-            before = service.learner.to_bytes()
-            serving.restart()
+            assert serving.restart()
             service = serving.service
-            assert service.learner.to_bytes() == before
     assert service.learner.dropped > 10
     service.close()
 

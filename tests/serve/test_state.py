@@ -308,8 +308,8 @@ def test_a_full_disk(tmp_path, most):
     limit = 3 << 20
     code = (
         "import resource, signal, sys; from stream_can.cli.main import main;"
-        " from stream_can.serve import service;"
-        f" service.MOST_UNWRITTEN, service.ANEW_SECONDS = {most}, 1.0;"
+        " from stream_can.serve import commits;"
+        f" commits.MOST_UNWRITTEN, commits.ANEW_SECONDS = {most}, 1.0;"
         " signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         f" resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY));"
         " sys.exit(main(['serve', 'app.toml']))"

@@ -1,0 +1,254 @@
+"""A server's commits: what came since the last one is written together, now and then the state.
+
+One thread has the learner; another one, here, writes. Where the file cannot be written, it is tried
+again and again, and whoever waits is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from stream_can.app.health import Health
+from stream_can.app.metrics import Metrics
+from stream_can.errors import StreamCANError
+from stream_can.learner.lane import Name
+from stream_can.learner.learner import Learner
+from stream_can.serve.database import CannotWrite
+from stream_can.serve.store import Store
+from stream_can.serve.tally import Tally
+
+__all__ = ["Commits", "Unavailable"]
+
+log = logging.getLogger(__name__)
+
+STATE_SECONDS = 30.0
+"""Between two states in the file."""
+MOST_LABEL_BYTES = 8 << 20
+"""Of labels in the file behind a state; with more, the next state is due."""
+SHARE = 0.01
+"""Of the time that taking states may take."""
+AGAIN_SECONDS, ANEW_SECONDS = 1.0, 30.0
+"""Between two tries to write a file that could not be written; and to write it anew, which takes
+the time to gather all predictions that are kept."""
+MOST_UNWRITTEN = 100_000
+"""Predictions that wait for a file that cannot be written; with more, the state and the recent
+predictions alone are written once it can be."""
+
+
+class Unavailable(StreamCANError):
+    """Nothing of a request was taken: the file cannot be written now."""
+
+
+class Commits:
+    """What writes the events of a learner to its file.
+
+    Parameters
+    ----------
+    learner, store
+        Whose, and where to.
+    identity
+        Whose file it is.
+    tally, metrics, health
+        What is told of each commit.
+    open_notes
+        What is noted beside predictions that are kept, by their numbers: asked for where the file
+        is written anew.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        store: Store,
+        identity: dict[str, Any],
+        *,
+        tally: Tally,
+        metrics: Metrics,
+        health: Health,
+        open_notes: Callable[[], list[tuple[int, bytes]]],
+    ) -> None:
+        self._learner, self._store, self._identity = learner, store, identity
+        self._tally, self._metrics, self._health = tally, metrics, health
+        self._open_notes = open_notes
+        self._thread = ThreadPoolExecutor(1, "stream-can-store")
+        self._notes: list[tuple[int, bytes]] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._changed = self._counted = self._ends = self._anew = False
+        self._unwritten = 0
+        self._touched: set[Name] = set()
+        """Models and versions whose corrector changed since the last state."""
+        self._wake, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+        self._due = time.monotonic() + STATE_SECONDS
+        self.trouble: str | None = None
+        """Why nothing can be written."""
+
+    # -- what is to be written -------------------------------------------------------------------
+
+    def came(self, rows: int, names: Iterable[Name]) -> None:
+        """So many predictions, or labels alone, of these models and versions came."""
+        self._unwritten += rows
+        self._touched.update(names)
+        self._changed = True
+        self._wake.set()
+
+    def note(self, number: int, data: bytes) -> None:
+        """Keep something beside a prediction."""
+        self._notes.append((number, data))
+
+    def counted(self) -> None:
+        """Something was counted and nothing else came."""
+        self._counted = True
+
+    async def written(self) -> None:
+        """Wait until all that was taken before is on the disk.
+
+        Raises
+        ------
+        Unavailable
+            It cannot be written now. It is kept in memory, and written once it can be.
+        """
+        if self.trouble is not None:
+            raise Unavailable(f"{self.trouble}; it is written once that can be")
+        if not self._changed and self._idle.is_set():
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._wake.set()
+        await future
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    async def run(self, interval: float) -> None:
+        """Commit what comes in so many seconds together, until :meth:`end`."""
+        try:
+            await self._run(interval)
+        finally:
+            for future in self._waiting:
+                if not future.done():
+                    future.set_exception(Unavailable("the server stops; send it again"))
+
+    async def _run(self, interval: float) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), 1.0)
+            self._health.beat()
+            if self._changed or self._waiting:
+                if not self._ends:
+                    await asyncio.sleep(interval)
+                await self._commit()
+            elif self._counted:
+                self._metrics.committed({0: self._tally}, 0.0, 0)
+                self._counted = False
+            if self._ends and (self._changed or self._waiting) and self.trouble is None:
+                continue
+            if self._ends:
+                if self.trouble is None and self._touched:
+                    await self._write_last()
+                return
+
+    async def _commit(self) -> None:
+        """Write what came since the last one; try again where that does not go."""
+        self._wake.clear()
+        self._idle.clear()
+        begin, loop = time.monotonic(), asyncio.get_running_loop()
+        write, waiting = self._gather(), self._waiting
+        self._waiting, self._changed, self._counted = [], False, False
+        sync, again = bool(waiting), AGAIN_SECONDS
+        while True:
+            try:
+                if self._anew:
+                    await loop.run_in_executor(self._thread, self._store.probe)
+                    again, write = ANEW_SECONDS, self._gather_anew()
+                written = await loop.run_in_executor(self._thread, write, sync)
+                break
+            except CannotWrite as error:
+                if self.trouble is None:
+                    log.error("%s; trying again until it can be written", error)
+                self.trouble = self._health.waits_for = str(error)
+                for future in waiting + self._waiting:
+                    if not future.done():
+                        future.set_exception(
+                            Unavailable(f"{error}; it is learned once that can be written")
+                        )
+                waiting = self._waiting = []
+                self._health.beat()
+                if self._ends:
+                    log.error("what came since is not kept; no label of it was acknowledged")
+                    return
+                await asyncio.sleep(again)
+                again = AGAIN_SECONDS
+                self._anew = self._anew or self._unwritten > MOST_UNWRITTEN
+                if self._anew:
+                    self._learner.stop_events()
+        if self.trouble is not None:
+            log.warning("state %s: written again", self._store.path)
+        self.trouble = self._health.waits_for = None
+        self._anew = False
+        self._metrics.committed({0: self._tally}, time.monotonic() - begin, written)
+        self._idle.set()
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def _gather(self) -> Callable[[bool], int]:
+        """What writes all that came since the last commit, and now and then the state behind it;
+        it returns how many bytes the first are."""
+        store, events = self._store, self._learner.take_events()
+        notes, self._notes, self._unwritten = self._notes, [], 0
+        put_state: Callable[[], None] | None = None
+        if time.monotonic() >= self._due or store.label_bytes > MOST_LABEL_BYTES:
+            put_state = self._gather_state()
+
+        def write(sync: bool) -> int:
+            written = store.write(events, notes, sync=sync)
+            if put_state is not None:
+                put_state()
+            return written
+
+        return write
+
+    def _gather_state(self) -> Callable[[], None]:
+        """What writes the state as it is now."""
+        learner, begin = self._learner, time.monotonic()
+        rest = set(learner.models) - self._touched
+        state, oldest = learner.state(without=rest), learner.oldest
+        touched, self._touched = self._touched, set()
+        took = time.monotonic() - begin
+        self._due = begin + max(STATE_SECONDS, took / SHARE)
+
+        def write() -> None:
+            try:
+                self._store.write_state(state, oldest, self._identity)
+            except CannotWrite as error:
+                log.warning("%s", error)
+                self._touched |= touched
+
+        return write
+
+    def _gather_anew(self) -> Callable[[bool], int]:
+        """What writes the state and the recent predictions as they are now, in place of all that
+        the file has."""
+        recent, state = self._learner.keep_events(), self._learner.state()
+        self._notes, self._unwritten, self._touched = [], 0, set()
+        notes = self._open_notes()
+        return lambda sync: self._store.write_anew(state, recent, notes, self._identity)
+
+    async def _write_last(self) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._gather_state())
+
+    async def end(self, running: asyncio.Task[None]) -> None:
+        """Write what is left, and let go of the file."""
+        self._ends = True
+        self._wake.set()
+        try:
+            await running
+        finally:
+            self._thread.shutdown()
+            self._store.close()
