@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -151,6 +152,8 @@ class Learner:
         self._mixed = False
         """Whether some have other classes."""
         self._ask, self._wait = ask, float(label_wait)
+        self._asked = ask is not None
+        """Whether labels of recent predictions may have been asked for."""
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
         self._most_id_bytes = min(max(self._bound, 1 << 20), MOST_ID_BYTES)
         """Of labels without a prediction that are known again."""
@@ -872,8 +875,8 @@ class Learner:
         head = saved.Head(
             1, self._mb, self._ask, self._wait, self._max_lanes, self._dropped,
             None if math.isinf(self._clock) else self._clock, self._number, self.oldest, [],
-            saved.flags_of(self._order),
-            [entry.known for entry in self._order],
+            saved.flags_of(self._order) if self._asked else bytes([saved.USUAL]) * len(self._order),
+            list(map(_known_of, self._order)),
             self._held.all(), [(*key, y) for key, y in self._lone.items()], self._changed,
             [(name, kind.corrector.to_bytes()) for name, kind in self._starts.items()],
         )  # fmt: skip
@@ -1054,6 +1057,7 @@ class Learner:
                     continue
                 _check_id(id)
                 flags, known = next(marks, (-1, None))
+                self._asked = self._asked or flags != saved.USUAL
                 given = None
                 if batch.columns:
                     given = tuple([None if one is None else one[i] for one in texts])
@@ -1221,6 +1225,9 @@ class Learner:
     def bytes_kept(self) -> int:
         """What they take, as ``recent_mb`` counts it."""
         return self._size
+
+
+_known_of = operator.attrgetter("known")
 
 
 def is_of(lane: Name, named: Name) -> bool:

@@ -19,7 +19,8 @@ from stream_can.learner.late import Held
 from stream_can.multilabel import MultiLabelCorrector
 
 __all__ = [
-    "Head", "LaneHead", "State", "corrector", "flags_of", "joined", "memory", "opened", "parts",
+    "USUAL", "Head", "LaneHead", "State", "corrector", "flags_of", "joined", "memory", "opened",
+    "parts",
     "pending", "refused", "require", "told_by",
 ]  # fmt: skip
 
@@ -97,6 +98,10 @@ def flags_of(entries: Iterable[Recent]) -> bytes:
     """A byte for each prediction: 4 where its label was not asked for because of its row, and 1 or
     2 for why it was."""
     return bytes([4 * entry.fair + REASONS.index(entry.asked) for entry in entries])
+
+
+USUAL = 4
+"""What it is where no labels are asked for."""
 
 
 def told_by(flags: int) -> dict[str, Any]:
