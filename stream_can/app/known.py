@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from stream_can.app.letters import Letter
 from stream_can.column_scores import ColumnScores
 from stream_can.corrector import Corrector
 from stream_can.messages.naming import LaneName
-from stream_can.stream.versions import Comparison, Pair
+from stream_can.stream.batch import Watched
+from stream_can.stream.lanes import Seen
 
-__all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "ModelsSeen", "Watched"]
-
-Array = NDArray[np.float64]
-Watched = tuple[Array, Array, Array]
-"""What :meth:`Alarm.learn_outcomes <stream_can.trust.alarm.Alarm.learn_outcomes>` takes."""
+__all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "Seen", "Watched"]
 
 
 class KnownLane(NamedTuple):
@@ -85,17 +79,6 @@ class Committed(NamedTuple):
     are in the set."""
 
 
-class ModelsSeen(NamedTuple):
-    """What became of models and versions."""
-
-    tallies: dict[LaneName, Array]
-    """Of each its predictions, those that are scored, hits before and after, sums of log losses
-    before and after."""
-    versions: dict[Pair, Comparison]
-    refused: int
-    """Predictions of models that were one too many."""
-
-
 class MetricsSource(Protocol):
     """Where the numbers come from; what is taken is what came since it was taken before."""
 
@@ -105,7 +88,7 @@ class MetricsSource(Protocol):
     def take_values(self) -> Mapping[str, ColumnScores]:
         """What became of the values of each declared column."""
 
-    def take_seen(self) -> ModelsSeen | None:
+    def take_seen(self) -> Seen | None:
         """What became of models and versions; None where there is one for all."""
 
     def take_watched(self) -> Mapping[LaneName, Sequence[Watched]]:

@@ -13,7 +13,7 @@ from stream_can.app.known import (
     Known,
     KnownLane,
     MetricsSource,
-    ModelsSeen,
+    Seen,
     Watched,
 )
 from stream_can.app.letters import KEPT, letter
@@ -89,11 +89,11 @@ class TaskSource:
         """What became of the values of each declared column."""
         return self._task.take_values()
 
-    def take_seen(self) -> ModelsSeen | None:
+    def take_seen(self) -> Seen | None:
         """What became of models and versions; None where there is one for all."""
         if not self._task.lanes.named:
             return None
-        return ModelsSeen(*self._task.lanes.take_seen())
+        return self._task.lanes.take_seen()
 
     def take_watched(self) -> Mapping[LaneName, Sequence[Watched]]:
         """What became of labelled predictions, for the alarms."""

@@ -70,9 +70,9 @@ class Lane:
         begun: int = 0,
         last: int = 0,
         after: str | None = None,
-        serial: int = 0,
     ) -> None:
-        self.serial = serial
+        self.serial = -1
+        """Given to it by its learner."""
         self.name, self.kind, self.asks = name, kind, asks
         self.after = after
         """The version of its model that it went on from."""

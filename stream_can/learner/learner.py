@@ -182,8 +182,7 @@ class Learner:
         self = cls(corrector, **options)
         for name, one in correctors.items():
             asks = None if self._ask is None else LabelRequests(self._ask)
-            self._begun += 1
-            self._add(Lane(name, kind_of(one), asks, serial=self._begun))
+            self._add(Lane(name, kind_of(one), asks))
             self._start = None
         return self
 
@@ -541,10 +540,7 @@ class Learner:
         else:
             kind = kind_of(saved.corrector(self._begin))
         asks = None if self._ask is None else LabelRequests(self._ask)
-        self._begun += 1
-        found = Lane(
-            name, kind, asks, self._number, self._number, before and before[1], self._begun
-        )
+        found = Lane(name, kind, asks, self._number, self._number, before and before[1])
         self._add(found)
         while len(self._lanes) > self._max_lanes:
             oldest = min(
@@ -605,10 +601,8 @@ class Learner:
             if held and (late := self._held.take(id, lane.name)) is not None:
                 with contextlib.suppress(UnknownClass):  # of another model's
                     self._teach(lane, entry, kind.label(late.label, id), call)
-            while self._size > self._bound:  # as `_forget` does, without another call a row
-                oldest = order.popleft()
-                self._size -= oldest.size
-                self._serials[oldest.lane].forget(oldest)
+            if self._size > self._bound:
+                self._forget()
 
     def _forget(self) -> None:
         """Let the oldest predictions go until the others fit."""
@@ -624,6 +618,8 @@ class Learner:
         self._events = None
 
     def _add(self, lane: Lane) -> None:
+        self._begun += 1
+        lane.serial = self._begun
         self._lanes[lane.name] = self._serials[lane.serial] = lane
 
     def _keep(self, order: Iterable[Recent]) -> None:
@@ -1006,7 +1002,7 @@ class Learner:
         saved.require(type(kind) is type(self._like), "a model of another kind")
         saved.require(kind.columns == self.segments, "a model of other columns")
         self._mixed = self._mixed or own
-        lane = Lane(head.lane, kind, None, head.begun, head.last, head.after, k)
+        lane = Lane(head.lane, kind, None, head.begun, head.last, head.after)
         if self._ask is not None:
             lane.asks = LabelRequests(self._ask)
             if head.asks is not None:
@@ -1015,7 +1011,6 @@ class Learner:
         lane.judged = kind.load_judged(arrays[f"raw.{k}"], arrays[f"sent.{k}"], head.alarm)
         saved.require(lane.name not in self._lanes, "two models of a name")
         self._add(lane)
-        self._begun = k
         return lane, stored
 
     def _recall(

@@ -14,7 +14,7 @@ from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.learner import LateLabel
 from stream_can.learner.lane import ONLY, Name
-from stream_can.learner.learner import Learner
+from stream_can.learner.learner import Learner, is_of
 from stream_can.messages.columns import Table, table
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
@@ -325,7 +325,7 @@ class Reader:
         model, version = self._naming.of_label(first.labels.find, message, ())
         name = model or None, version or None
         whole = (model or not self._naming.has_model) and (version or not self._naming.has_version)
-        holders = [one for one in self._learner.models_of(id) if _may_be(one, name)]
+        holders = [one for one in self._learner.models_of(id) if is_of(one, name)]
         error: StreamCANError | None = None
         for classes in dict.fromkeys(self._classes[one] for one in holders):
             try:
@@ -345,7 +345,7 @@ class Reader:
         if own is not None:
             reads = self._messages(own)
             return self._late(*self._read_label(reads, message), name, reads)
-        may_be = [classes for one, classes in self._classes.items() if _may_be(one, name)]
+        may_be = [classes for one, classes in self._classes.items() if is_of(one, name)]
         for classes in dict.fromkeys([*may_be, self.first.classes]):
             reads = self._messages(classes)
             try:
@@ -365,16 +365,9 @@ class Reader:
 
     def _late(self, says: Label, P: Array | None, name: Name, reads: Messages) -> LateLabel:
         """A label as a learner takes it, with the row that it brings where ``P`` has it."""
-        late = LateLabel(
-            says.id, reads.classes[says.index], model=name[0], version=name[1], time=None
-        )
+        late = LateLabel(says.id, reads.classes[says.index], model=name[0], version=name[1])
         if P is not None and says.number >= 0:
             late.row = P[says.number]
             if says.given is not None:
                 late.columns = dict(zip(self._start.segments, says.given, strict=True))
         return late
-
-
-def _may_be(lane: Name, named: Name) -> bool:
-    """Whether what a label names may be this model and version."""
-    return named[0] in (None, lane[0]) and named[1] in (None, lane[1])

@@ -162,15 +162,14 @@ class Service:
             for events in stored.behind:
                 learner.play_events(events)
         start.compare_counts(learner.train_prior)
-        recent = learner.keep_events()
         changed = self._changed_settings(learner, stored.state.start)
         if changed:
             log.info("settings of the corrector change: %s", changed)
         given = settings.recent_mb, settings.ask, settings.max_lanes
         if changed or given != (learner.recent_mb, learner.ask, learner.max_lanes):
             learner = Learner.from_state(
-                learner.state(), [recent], recent_mb=settings.recent_mb, ask=settings.ask,
-                max_lanes=settings.max_lanes,
+                learner.state(), [learner.keep_events()],
+                recent_mb=settings.recent_mb, ask=settings.ask, max_lanes=settings.max_lanes,
                 under=lambda name, one: start.under(one.to_bytes(), name[0] or ""),
             )  # fmt: skip
         self.learner = learner

@@ -8,7 +8,7 @@ from itertools import combinations, groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.app.known import Committed, ModelsSeen, Watched
+from stream_can.app.known import Committed, Seen, Watched
 from stream_can.column_scores import HITS, LOSSES, ColumnScores, outcomes
 from stream_can.learner.lane import Name, Taught
 from stream_can.messages.columns import Table, table
@@ -194,11 +194,11 @@ class Tally:
         values, self._values = self._values, self._new_values()
         return values
 
-    def take_seen(self) -> ModelsSeen | None:
+    def take_seen(self) -> Seen | None:
         """What became of models and versions since the last call."""
         if not self._named:
             return None
-        seen = ModelsSeen(self._lanes, self._pairs, self.refused)
+        seen = Seen(self._lanes, self._pairs, self.refused)
         self._lanes, self._pairs, self.refused = {}, {}, 0
         return seen
 
