@@ -184,7 +184,7 @@ class TestRefused:
         snapshot = bytearray(read(app.servers, f"{app.id}-state", 0)[-1].value)
         snapshot[8] = 99  # the version
         point(app, store(app, bytes(snapshot)))
-        refused(app, r"format 99.*upgrade stream_can")
+        refused(app, r"format 99.*use the version that wrote it")
 
     def test_missing(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("stream_can.kafka.restore.SETTLE_SECONDS", 1)
