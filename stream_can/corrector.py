@@ -243,9 +243,23 @@ class Corrector:
         texts = None if segments is None else self._texts(segments, many=False)
         return self._kernel.rows(p, 1, Mode.CORRECT, False, texts)  # type: ignore[no-any-return]
 
-    def correct_many(self, P: ArrayLike, *, segments: Any = None) -> Array:
-        """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`."""
-        return self._kernel.rows(P, 2, Mode.CORRECT, texts=self._texts(segments))  # type: ignore[no-any-return]
+    @overload
+    def correct_many(
+        self, P: ArrayLike, *, receipt: Literal[False] = False, segments: Any = None
+    ) -> Array: ...
+    @overload
+    def correct_many(
+        self, P: ArrayLike, *, receipt: Literal[True], segments: Any = None
+    ) -> tuple[Array, Receipts]: ...
+    def correct_many(
+        self, P: ArrayLike, *, receipt: bool = False, segments: Any = None
+    ) -> Array | tuple[Array, Receipts]:
+        """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`.
+
+        With ``receipt`` their receipts too, for :meth:`learn_many` of a corrector that observes
+        the rows; see :meth:`Learner.play_sent <stream_can.Learner.play_sent>`.
+        """
+        return self._kernel.rows(P, 2, Mode.CORRECT, receipt, self._texts(segments))  # type: ignore[no-any-return]
 
     def observe_one(self, p: ArrayLike, *, segments: Any = None) -> None:
         """An unlabelled prediction, shape (m,), went by: CAN learns it where it is confident.

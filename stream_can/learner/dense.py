@@ -29,6 +29,8 @@ class DenseRows(NamedTuple):
 
     raw: Array
     texts: Texts | None
+    made: Sequence[bytes] | None = None
+    """Of each row what another corrector made of it, as in :attr:`Recent.blob`."""
 
 
 class Dense:
@@ -67,12 +69,18 @@ class Dense:
             self.corrector.correct_one(raw)  # which says what is wrong
         return raw[None]
 
+    def made(self, rows: DenseRows, blobs: Sequence[bytes]) -> DenseRows:
+        """The rows of a call as another corrector made them."""
+        return rows._replace(made=blobs)
+
     def cut(self, rows: DenseRows, numbers: Sequence[int]) -> DenseRows:
         """Some of them."""
-        texts = rows.texts
+        texts, made = rows.texts, rows.made
         if texts is not None:
             texts = [None if one is None else [one[i] for i in numbers] for one in texts]
-        return DenseRows(rows.raw[numbers], texts)
+        if made is not None:
+            made = [made[i] for i in numbers]
+        return DenseRows(rows.raw[numbers], texts, made)
 
     def raw(self, rows: DenseRows, i: int) -> bytes:
         """One of them as a blob begins with it."""
@@ -119,6 +127,8 @@ class Dense:
     def run(self, rows: DenseRows, labels: Sequence[Label]) -> Made:
         """Correct rows and learn labels, in order."""
         raw, corrector = rows.raw, self.corrector
+        if rows.made is not None:
+            return self._observe(rows, labels)
         if not labels:
             given = _named(self.columns, rows.texts)
             sent, receipts = corrector.process_many(raw, receipt=True, segments=given)
@@ -127,11 +137,34 @@ class Dense:
             return Made(raw, [], None)
         else:
             sent, receipts = self._play(rows, labels)
+            assert receipts is not None
         sets = None
         if self.sets is not None and len(raw):
             inside = corrector.sets_of(sent, receipts)
             sets = names_in_sets(inside, sent.astype(np.float32), self.classes)
         return Made(sent, blobs_of(raw, sent, receipts), sets)
+
+    def _observe(self, rows: DenseRows, labels: Sequence[Label]) -> Made:
+        """Rows that were corrected elsewhere go by, and labels between them."""
+        assert rows.made is not None
+        raw, m, tail = rows.raw, len(self.classes), self.sets is not None
+        data = self._of_this_width(rows.made)
+        if labels or tail:
+            _, receipts = self._play(rows, labels, data[:, 4 * m :])
+            if receipts is not None:  # here alone is known how many rows had gone by
+                data = data.copy()
+                data[:, OF_ROW:] = receipts[:, OF_ROW:]
+        else:
+            self.corrector.observe_many(raw, segments=_named(self.columns, rows.texts))
+        sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
+        return Made(sent, blobs_of(data), None)
+
+    def _of_this_width(self, blobs: Sequence[bytes]) -> NDArray[np.float32]:
+        """Blobs as float32, shape (n, width / 4): of a receipt of another size nothing is known."""
+        width, both = self.width, self.both
+        unknown = np.full((width - both) // 4, np.nan, np.float32).tobytes()
+        every = [one if len(one) == width else one[:both] + unknown for one in blobs]
+        return np.frombuffer(b"".join(every), np.float32).reshape(len(every), width // 4)
 
     def _learn_one(self, one: Label) -> None:
         """One label and no rows: the same bits, in less time."""
@@ -152,9 +185,18 @@ class Dense:
             p = np.frombuffer(entry.blob, np.float64, m)
             corrector.learn_one(p, label, receipt=receipt, segments=columns)
 
-    def _play(self, rows: DenseRows, labels: Sequence[Label]) -> tuple[Array, NDArray[np.float32]]:
-        """Rows and labels through the corrector; what was sent, and receipts."""
-        raw, texts = rows
+    def _play(
+        self,
+        rows: DenseRows,
+        labels: Sequence[Label],
+        made: NDArray[np.float32] | None = None,
+    ) -> tuple[Array, NDArray[np.float32] | None]:
+        """Rows and labels through the corrector; what it makes of them, and receipts.
+
+        ``made`` are the receipts of the rows where they were corrected elsewhere: then it makes
+        some with prediction sets alone.
+        """
+        raw, texts, _ = rows
         corrector = self.corrector
         m, n_sent = len(self.classes), corrector.n_sent
         known = none_known(len(labels), n_sent, sets=self.sets is not None)
@@ -168,8 +210,16 @@ class Dense:
                 of[i] = len(earlier)
                 earlier.append(row)
                 columns.append(given)
-            elif entry is not None and entry.at >= 0:
+            elif entry is not None and entry.at >= 0 and made is None:
                 of[i] = -2 - entry.at  # behind the earlier rows
+            elif entry is not None and entry.at >= 0:
+                assert made is not None
+                of[i] = len(earlier)
+                earlier.append(raw[entry.at].tobytes())
+                columns.append(entry.columns)
+                receipts.append(made[entry.at].tobytes())
+                kept.append(i)
+                unfair.append(not entry.fair)
             elif entry is not None:
                 of[i] = len(earlier)
                 earlier.append(entry.blob[: 8 * m])
@@ -199,9 +249,9 @@ class Dense:
             }
         due = np.array([one.due for one in labels], np.int64)
         played = corrector.play(
-            P, ys, at, due, first=first, known=known, receipt=True, segments=segments
-        )
-        assert played.receipts is not None
+            P, ys, at, due, first=first, known=known,
+            receipt=made is None or self.sets is not None, segments=segments,
+        )  # fmt: skip
         return played.rows, played.receipts
 
     def successor(self) -> Dense:

@@ -134,6 +134,15 @@ class Kind(Protocol):
     def row(self, p: Any) -> Any:
         """One row as the rows of a call, checked."""
 
+    def made(self, rows: Any, blobs: Sequence[bytes]) -> Any:
+        """The rows of a call as another corrector made them: they are observed, not corrected.
+
+        Raises
+        ------
+        ValueError
+            The kind does not know how.
+        """
+
     def cut(self, rows: Any, numbers: Sequence[int]) -> Any:
         """Some of them."""
 

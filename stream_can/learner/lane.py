@@ -54,6 +54,8 @@ class Call(NamedTuple):
     active: dict[Lane, None]
     """The lanes that have rows or labels of the call."""
     taught: list[Taught]
+    made: bool = False
+    """Whether the rows were corrected elsewhere."""
 
 
 class Lane:
@@ -88,11 +90,10 @@ class Lane:
         self._entries: list[Recent] = []
         self._labels: list[Label] = []
 
-    @property
-    def tells(self) -> bool:
-        """Whether a label has to wait until it is known what its row was asked for: then rows at
-        hand are run first."""
-        return self.asks is not None and self.kind.sets is not None
+    def tells(self, call: Call) -> bool:
+        """Whether rows at hand are run before a label of theirs: it has to be known what the row
+        was asked for, or how many rows had gone by."""
+        return self.kind.sets is not None and (self.asks is not None or call.made)
 
     # ---- what goes by
 

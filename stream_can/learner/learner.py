@@ -386,6 +386,7 @@ class Learner:
         columns: Mapping[str, Sequence[Any]] | None,
         lanes: Sequence[Name] | Name | None,
         times: Sequence[float | None] | None,
+        made: Sequence[bytes] | None = None,
     ) -> Corrected:
         n = len(ids)
         for id in ids:
@@ -402,9 +403,11 @@ class Learner:
             if any(one.classes != like.classes for one in kinds):
                 raise ValueError("lanes: models of different classes in one call")
         rows = like.rows(n, P, columns)
+        if made is not None:
+            rows = like.made(rows, made)
         taken = self._labels(labels, n)
         sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
-        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [])
+        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], made is not None)
         try:
             outcomes = self._take(call, ids, names, name, times, taken)
         except BaseException:  # such as Ctrl-C: what was not finished is not kept
@@ -687,7 +690,7 @@ class Learner:
         self._changed += differs
         if new is None:
             return False
-        if lane.tells and entry.at >= 0:
+        if entry.at >= 0 and lane.tells(call):
             lane.run(call)
         call.active[lane] = None
         entry.known = known
@@ -771,45 +774,89 @@ class Learner:
         SnapshotMismatch
             The predictions are of other classes or columns, or not those that come next.
         """
-        batch = events.sent
         with saved.refused():
-            self._require_columns(batch)
-            numbers = batch.numbers
+            numbers = events.sent.numbers
             saved.require(not len(numbers) or numbers[0] >= self._number, "the rows come again")
-            raw, places = [lane.raw for lane in batch.lanes], batch.places()
-            labels, starts, first = deque(events.labels), deque(events.starts), 0
-            # Models of other classes come in other calls, and so does what begins anew.
-            cuts = {*batch.cuts(), *(due for due, *_ in starts if due > 0), len(batch)}
-            for last in sorted(cuts):
-                while starts and starts[0][0] <= first:
-                    _, name, data = starts.popleft()
-                    self.start(saved.corrector(data), *name)
-                some = list[LateLabel]()
-                while labels and labels[0].due <= last:
-                    one = labels.popleft()
-                    its = None if one.of is None else one.of - first
-                    some.append(msgspec.structs.replace(one, due=one.due - first, of=its))
-                of = batch.of[first:last]
-                P = np.empty((last - first, raw[of[0]].shape[1])) if len(of) else None
-                for k in np.unique(of).tolist():
-                    lane = batch.lanes[k]
-                    same = lane.classes == self._kind_of(lane.name).classes
-                    saved.require(same, "the classes of a model")
-                    P[of == k] = raw[k][places[first:last][of == k]]  # type: ignore[index]
-                self._play_rows(batch, first, last, P, some)
-                first = last
-            for _, name, data in starts:
+            self._play_batch(events, sent=False)
+
+    @one_at_a_time
+    def play_sent(self, events: Events) -> Corrected:
+        """Observe rows that other correctors sent, keep them as they were sent, and learn labels
+        between them: so one learner serves many that correct.
+
+        Each of those corrects with a corrector of this learner as :attr:`correctors` has them now
+        and then, by ``correct_many(P, receipt=True)``. A label is judged by the row and the receipt
+        that were sent. The result has the rows as they were sent; no sets.
+
+        Parameters
+        ----------
+        events
+            The predictions, whose numbers are theirs; the labels, and what begins.
+
+        Raises
+        ------
+        SnapshotMismatch
+            The predictions are of other classes or columns, or the labels of no class.
+        """
+        with saved.refused():
+            return self._play_batch(events, sent=True)
+
+    def _play_batch(self, events: Events, *, sent: bool) -> Corrected:
+        """Predictions of a batch and the labels between them; ``sent``: as they were corrected."""
+        batch = events.sent
+        self._require_columns(batch)
+        raw, places = [lane.raw for lane in batch.lanes], batch.places()
+        blobs = [_rows_of(lane) for lane in batch.lanes] if sent else []
+        labels, starts, first = deque(events.labels), deque(events.starts), 0
+        found = list[Corrected]()
+        # Models of other classes come in other calls, and so does what begins anew.
+        cuts = {*batch.cuts(), *(due for due, *_ in starts if due > 0), len(batch)}
+        for last in sorted(cuts):
+            while starts and starts[0][0] <= first:
+                _, name, data = starts.popleft()
                 self.start(saved.corrector(data), *name)
+            some, before = list[LateLabel](), len(events.labels) - len(labels)
+            while labels and labels[0].due <= last:
+                one = labels.popleft()
+                its = None if one.of is None else one.of - first
+                some.append(msgspec.structs.replace(one, due=one.due - first, of=its))
+            of, at = batch.of[first:last], places[first:last]
+            P = np.empty((last - first, raw[of[0]].shape[1])) if len(of) else None
+            for k in np.unique(of).tolist():
+                lane = batch.lanes[k]
+                same = lane.classes == self._kind_of(lane.name).classes
+                saved.require(same, "the classes of a model")
+                P[of == k] = raw[k][at[of == k]]  # type: ignore[index]
+            made = None
+            if sent and len(of):
+                made = [blobs[k][i] for k, i in zip(of.tolist(), at.tolist(), strict=True)]
+            played = self._play_rows(batch, first, last, P, some, made)
+            taught = [
+                one._replace(label=one.label + before) if one.label >= 0 else one
+                for one in played.taught
+            ]
+            found.append(played._replace(taught=taught))
+            first = last
+        for _, name, data in starts:
+            self.start(saved.corrector(data), *name)
+        return found[0] if len(found) == 1 else _joined(found)
 
     def _play_rows(
-        self, batch: SentBatch, first: int, last: int, P: Any, labels: Sequence[LateLabel]
-    ) -> None:
+        self,
+        batch: SentBatch,
+        first: int,
+        last: int,
+        P: Any,
+        labels: Sequence[LateLabel],
+        made: Sequence[bytes] | None,
+    ) -> Corrected:
         """Some rows of a batch, all of the same classes, and the labels between them."""
         names = [batch.lanes[k].name for k in batch.of[first:last].tolist()]
         columns = {name: values[first:last] for name, values in batch.columns.items()}
-        self._play(
+        return self._play(
             batch.ids[first:last], P, labels, columns or None, names,
             [None if math.isnan(one) else one for one in batch.times[first:last].tolist()],
+            made,
         )  # fmt: skip
 
     def _recent(self) -> SentBatch:
@@ -1249,6 +1296,25 @@ class _Events(NamedTuple):
     starts: list[tuple[int, Name, bytes]]
     dropped: dict[int, Lane]
     """Lanes of the rows that are gone."""
+
+
+def _rows_of(lane: SentLane) -> list[bytes]:
+    """Of each row of a batch what :attr:`Recent.blob` has."""
+    every, width = lane.rows.tobytes(), 4 * lane.rows.shape[1]
+    return [every[at : at + width] for at in range(0, len(every), width)]
+
+
+def _joined(found: Sequence[Corrected]) -> Corrected:
+    """What became of the rows and labels of several calls; rows of several classes stay apart."""
+    return Corrected(
+        np.concatenate([one.rows for one in found])
+        if len({one.rows.shape[1] for one in found}) == 1
+        else np.empty((0, 0)),
+        None,
+        [one for call in found for one in call.asked],
+        [one for call in found for one in call.outcomes],
+        [one for call in found for one in call.taught],
+    )  # fmt: skip
 
 
 def _check_id(id: Any) -> None:

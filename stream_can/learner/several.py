@@ -49,6 +49,10 @@ class Several:
         """One row as the rows of a call, checked."""
         return self.corrector._row_of(p)
 
+    def made(self, rows: Array, blobs: Sequence[bytes]) -> Array:
+        """Rows of several labels are corrected where they are learned."""
+        raise ValueError("rows of several labels that another corrector sent")
+
     def cut(self, rows: Array, numbers: Sequence[int]) -> Array:
         """Some of them."""
         return rows[numbers]

@@ -1,0 +1,120 @@
+"""One learner behind many correctors: equal to the bare corrector, row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_can import Corrector, Learner, SnapshotMismatch
+from stream_can.learner import Events, LateLabel, SentBatch, SentLane, read_sent
+from stream_can.scores import Scores
+from tests.examples import examples
+
+pytestmark = pytest.mark.fast
+
+CLASSES = ["a", "b", "c"]
+
+
+def batch(ids, P, sent, receipts, columns, numbers):
+    """What a corrector without a memory sends, over the wire."""
+    rows = np.concatenate([P.view("<f4"), sent.view("<f4"), receipts], axis=1)
+    n = len(ids)
+    return read_sent(
+        SentBatch(
+            ids, np.array(numbers, np.int64), np.full(n, np.nan), [SentLane((None, None), (*CLASSES,), rows)],
+            np.zeros(n, np.int32), columns,
+        ).to_bytes()
+    )  # fmt: skip
+
+
+@given(st.data())
+@settings(max_examples=examples(40), deadline=None)
+def test_equals_the_bare_corrector(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    sets = data.draw(st.sampled_from([None, 0.8]))
+    columns = data.draw(st.booleans())
+    options = {"sets": sets, "half_life": 50.0, "segments": ["t"] if columns else None}
+    learner = Learner(Corrector(CLASSES, **options))
+    plain = Corrector(CLASSES, **options)
+    states = [plain.to_bytes()]  # correctors go on with any of these
+    kept, labelled, before, after = {}, set(), Scores(), Scores()
+    n_rows = 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        n = int(rng.integers(0, 6))
+        ids = [f"{n_rows + i}" for i in range(n)]
+        P = rng.dirichlet(np.full(3, 0.6), n)
+        texts = [str(k) for k in rng.integers(3, size=n)]
+        given_ = {"t": texts} if columns and n else {}
+        sender = Corrector.from_bytes(states[rng.integers(len(states))])
+        sent, receipts = sender.correct_many(P, receipt=True, segments=given_ or None)
+        labels = sorted(
+            (int(rng.integers(0, n + 1)), str(rng.integers(0, n_rows + n)))
+            for _ in range(rng.integers(0, 5))
+            if n_rows + n
+        )
+        told = [LateLabel(id, CLASSES[int(id) % 3], due=due) for due, id in labels]
+        played = learner.play_sent(
+            Events(batch(ids, P, sent, receipts, given_, range(n_rows, n_rows + n)), told)
+        )
+        assert played.rows.tolist() == sent.tolist()
+        outcomes = []
+        for i in range(n + 1):
+            for due, id in labels:
+                if due != i:
+                    continue
+                key = id, id in kept  # one that came without its prediction is known again, too
+                if key in labelled:
+                    outcomes.append("repeated")
+                    continue
+                labelled.add(key)
+                if id not in kept:
+                    outcomes.append("unknown")
+                    plain.learn_one(None, CLASSES[int(id) % 3])
+                    continue
+                outcomes.append("learned")
+                p, was, receipt, text = kept[id]
+                y = CLASSES[int(id) % 3]
+                plain.learn_one(p, y, receipt=receipt, segments=columns and {"t": text} or None)
+                before.add(p[None], [int(id) % 3])
+                after.add(was[None], [int(id) % 3])
+            if i == n:
+                break
+            receipt = receipts[i].copy()
+            if sets is not None:
+                receipt[-2:] = 0, plain.set_counts[0]
+            kept[ids[i]] = P[i], sent[i], receipt, texts[i]
+            plain.observe_one(P[i], segments={"t": texts[i]} if columns else None)
+        assert played.outcomes == outcomes
+        assert [one.label for one in played.taught] == [
+            k for k, outcome in enumerate(outcomes) if outcome == "learned"
+        ]
+        n_rows += n
+        if rng.random() < 0.5:
+            states.append(plain.to_bytes())
+        if rng.random() < 0.2:
+            learner = Learner.from_bytes(learner.to_bytes())
+        ((_, mine),) = learner.correctors.items()
+        assert mine == plain.to_bytes()
+    for (raw, out) in learner.scores.values():
+        assert raw.n == before.n
+        assert raw.log_loss == pytest.approx(before.log_loss, nan_ok=True)
+        assert out.log_loss == pytest.approx(after.log_loss, nan_ok=True)
+
+
+def test_a_receipt_of_another_size_says_nothing():
+    learner, P = Learner(Corrector(CLASSES, sets=0.9)), np.array([[0.5, 0.3, 0.2]])
+    sent, receipts = Corrector(CLASSES).correct_many(P, receipt=True)
+    told = LateLabel("x", "b", due=1)
+    played = learner.play_sent(Events(batch(["x"], P, sent, receipts, {}, [7]), [told]))
+    assert played.outcomes == ["learned"]
+    assert learner.next_number == 1
+
+
+def test_rows_of_other_classes_are_refused():
+    learner, P = Learner(Corrector(["a", "b"])), np.array([[0.5, 0.3, 0.2]])
+    sent, receipts = Corrector(CLASSES).correct_many(P, receipt=True)
+    with pytest.raises(SnapshotMismatch, match="the classes of a model"):
+        learner.play_sent(Events(batch(["x"], P, sent, receipts, {}, [0]), []))
+    assert learner.next_number == 0
