@@ -23,8 +23,8 @@ def batch(ids, P, sent, receipts, columns, numbers):
     n = len(ids)
     return read_sent(
         SentBatch(
-            ids, np.array(numbers, np.int64), np.full(n, np.nan), [SentLane((None, None), (*CLASSES,), rows)],
-            np.zeros(n, np.int32), columns,
+            ids, np.array(numbers, np.int64), np.full(n, np.nan),
+            [SentLane((None, None), (*CLASSES,), rows)], np.zeros(n, np.int32), columns,
         ).to_bytes()
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def test_equals_the_bare_corrector(data):
                 outcomes.append("learned")
                 p, was, receipt, text = kept[id]
                 y = CLASSES[int(id) % 3]
-                plain.learn_one(p, y, receipt=receipt, segments=columns and {"t": text} or None)
+                plain.learn_one(p, y, receipt=receipt, segments=(columns and {"t": text}) or None)
                 before.add(p[None], [int(id) % 3])
                 after.add(was[None], [int(id) % 3])
             if i == n:
@@ -97,7 +97,7 @@ def test_equals_the_bare_corrector(data):
             learner = Learner.from_bytes(learner.to_bytes())
         ((_, mine),) = learner.correctors.items()
         assert mine == plain.to_bytes()
-    for (raw, out) in learner.scores.values():
+    for raw, out in learner.scores.values():
         assert raw.n == before.n
         assert raw.log_loss == pytest.approx(before.log_loss, nan_ok=True)
         assert out.log_loss == pytest.approx(after.log_loss, nan_ok=True)

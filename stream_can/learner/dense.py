@@ -136,8 +136,9 @@ class Dense:
             self._learn_one(labels[0])
             return Made(raw, [], None)
         else:
-            sent, receipts = self._play(rows, labels)
-            assert receipts is not None
+            sent, made = self._play(rows, labels)
+            assert made is not None
+            receipts = made
         sets = None
         if self.sets is not None and len(raw):
             inside = corrector.sets_of(sent, receipts)

@@ -23,6 +23,8 @@ from stream_can.app.labelling.requests import NotOpen, Pending
 from stream_can.app.letters import KEPT, Letter, without_payload
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
+from stream_can.app.models import LearnerModels
+from stream_can.app.reader import Bad, Reader, ReadPredictions
 from stream_can.app.start import Start
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
@@ -30,11 +32,11 @@ from stream_can.learner import Corrected, State
 from stream_can.learner.lane import ONLY
 from stream_can.learner.learner import Learner
 from stream_can.messages.naming import LaneName
+from stream_can.messages.records import Record
 from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.serve.commits import Commits, Unavailable
 from stream_can.serve.database import CannotWrite, StateError
-from stream_can.serve.reader import BadMessages, Reader, ReadPredictions
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
 from stream_can.serve.tally import Tally, lane_name
@@ -98,14 +100,18 @@ class Service:
         except BaseException:
             self.close()
             raise
-        self.reader = Reader(
-            self.start,
-            settings.fields,
+        self.models = LearnerModels(
             self.learner,
+            self.start,
             max_lanes=settings.max_lanes,
             only_listed=settings.only_listed_models,
             clock=time.time,
         )
+        start = self.start
+        self.reader = Reader(
+            start.classes, settings.fields, start.formats, start.segments, self.models,
+            needs_id=True,
+        )  # fmt: skip
         self._learned = self._labels_so_far()
         self._newest: float | None = None
         """When the last label was learned."""
@@ -241,12 +247,13 @@ class Service:
         Refused
             One of them cannot be read.
         """
-        try:
-            groups = self.reader.predictions(messages)
-        except BadMessages as error:
-            self.tally.refused += self.reader.refused
-            self.reader.refused = 0
-            raise self._refuse(error, len(messages), INPUT) from None
+        groups, bad = self.reader.predictions(_records(INPUT, messages))
+        if bad:
+            self.models.forget()
+            self.tally.refused += self.models.refused
+            self.models.refused = 0
+            raise self._refuse(bad, len(messages), INPUT)
+        self.models.admit()
         learned, out = self._learned, [b""] * len(messages)
         for group in groups:
             for place, message in zip(group.places, self._play(group), strict=True):
@@ -359,10 +366,9 @@ class Service:
         """
         if (trouble := self.commits.trouble) is not None:
             raise Unavailable(f"{trouble}; nothing was learned, send it again")
-        try:
-            labels, places = self.reader.labels(messages)
-        except BadMessages as error:
-            raise self._refuse(error, len(messages), LABELS) from None
+        labels, places, bad = self.reader.labels(_records(LABELS, messages))
+        if bad:
+            raise self._refuse(bad, len(messages), LABELS)
         now, learner = time.time(), self.learner
         for one in labels:
             one.time = now
@@ -393,9 +399,9 @@ class Service:
         alone = 0 if self.reader.named else found.outcomes.count("unknown")
         return len(found.taught) + brought + alone
 
-    def _refuse(self, error: BadMessages, n: int, what: str) -> Refused:
+    def _refuse(self, bad: Bad, n: int, what: str) -> Refused:
         """What is answered to a request of n messages, once it is counted."""
-        bad, now, ours = error.bad, time.time(), self.settings.field_names
+        now, ours = time.time(), self.settings.field_names
         letters = [
             Letter(now, what, 0, i, type(why).__name__,
                    without_payload(type(why).__name__, str(why), ours))
@@ -489,6 +495,10 @@ class Service:
         """Write what is left, and let go of the file."""
         self.health.ready = False
         await self.commits.end(running)
+
+
+def _records(topic: str, messages: Sequence[bytes]) -> list[Record]:
+    return [Record(topic, 0, i, 0, None, one) for i, one in enumerate(messages)]
 
 
 def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:

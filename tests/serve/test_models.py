@@ -234,7 +234,7 @@ def test_models_that_are_dropped_begin_again(tmp_path):
     service = serving.service
     rows = {"two": [0.4, 0.6], "three": [0.2, 0.3, 0.5], "other": [0.3, 0.7]}
     for turn in range(40):
-        service.reader._begun.clear()  # as an hour later
+        service.models._begun.clear()  # as an hour later
         some = rng.permutation([*rows])[: rng.integers(1, 3)]
         serving.correct(*(said(f"{turn}", name, rows[name]) for name in some))
         serving.label({"id": f"{turn}", "label": "x"} | {"model": "two"} if turn % 2 else

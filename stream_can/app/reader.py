@@ -1,0 +1,310 @@
+"""Reads records as a learner or a corrector takes them, whatever classes a model has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from numpy import float64
+from numpy.typing import NDArray
+
+from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.learner import LateLabel
+from stream_can.learner.kinds import Id
+from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.learner import is_of
+from stream_can.messages.columns import Table, table
+from stream_can.messages.fields import Fields
+from stream_can.messages.messages import BadMessage, Formats, Label, Messages, Prediction
+from stream_can.messages.naming import Naming
+from stream_can.messages.opening import Reading, open_records
+from stream_can.messages.records import Source
+
+__all__ = ["Models", "ReadLabels", "ReadPredictions", "Reader"]
+
+Array = NDArray[float64]
+Classes = tuple[Any, ...]
+Bad = list[tuple[int, StreamCANError]]
+"""Which of the records cannot be read, and why."""
+LABELS = "labels"
+
+
+class Models(Protocol):
+    """The models and versions that there are."""
+
+    def classes(self) -> Mapping[Name, Classes]:
+        """Of each."""
+
+    def begin(self, name: Name, named: Sequence[Any] | None) -> Classes:
+        """The classes of one that is not there, where its first message names some or none.
+
+        Raises
+        ------
+        BadMessage
+            It may not begin, or its classes are not known.
+        """
+
+    def holders(self, id: Id) -> list[Name]:
+        """Which of them keep a prediction of an id."""
+
+
+class ReadPredictions(NamedTuple):
+    """Predictions of models of the same classes."""
+
+    places: Sequence[int]
+    """Where among the records they came."""
+    messages: Messages
+    says: list[Prediction]
+    ids: list[bytes | None]
+    rows: Array
+    """Shape (n, m)."""
+    names: list[Name] | None
+    """The model and version of each; None where there is one for all."""
+    segments: Sequence[str]
+    """The declared columns."""
+    off: int
+    """Rows that were divided by their sum."""
+    empty: list[int]
+    """Where the records without a value came."""
+
+    @property
+    def columns(self) -> Table | None:
+        """What they give of the declared columns."""
+        names = self.segments
+        return table(names, [one.given for one in self.says]) if names else None
+
+
+class ReadLabels(NamedTuple):
+    """Labels."""
+
+    labels: list[LateLabel]
+    """Those that a learner takes."""
+    places: list[int]
+    """Where among the records they came; others are of no model that there is, or have no value."""
+    bad: Bad
+
+
+class Reader:
+    """Records of predictions and labels, read as a learner takes them.
+
+    Parameters
+    ----------
+    classes
+        Of the model, where there is one; of several those that most have.
+    fields, formats
+        Where in a message everything is, and in which formats they come.
+    segments
+        The declared columns.
+    models
+        The models and versions that there are.
+    max_bytes
+        Most bytes of an output; a prediction whose output could be larger cannot be read.
+    needs_id
+        Whether a label without an id cannot be read.
+    """
+
+    def __init__(
+        self,
+        classes: Classes,
+        fields: Fields,
+        formats: Formats,
+        segments: Sequence[str],
+        models: Models,
+        max_bytes: int | None = None,
+        *,
+        needs_id: bool = False,
+    ) -> None:
+        self._needs_id = needs_id
+        self._fields, self._formats, self._segments = fields, formats, segments
+        self._models, self._max_bytes = models, max_bytes
+        self._naming = Naming(fields) if fields.model or fields.version else None
+        self._of_classes: dict[Classes, Messages] = {}
+        self.first = self._messages(classes)
+        """What reads the messages where there is one model, and opens those of others."""
+
+    @property
+    def named(self) -> bool:
+        """Whether messages name a model or version."""
+        return self._naming is not None
+
+    def classes(self, name: Name) -> Classes:
+        """Of a model and version."""
+        return self._models.classes().get(name, self.first.classes)
+
+    @property
+    def widest(self) -> int:
+        """Classes of the model that has most."""
+        return max(len(one) for one in self._of_classes)
+
+    def _messages(self, classes: Classes) -> Messages:
+        found = self._of_classes.get(classes)
+        if found is None:
+            found = Messages(
+                classes, self._fields, columns=self._segments, formats=self._formats
+            )  # fmt: skip
+            self._of_classes[classes] = found
+        return found
+
+    # -- predictions -----------------------------------------------------------------------------
+
+    def predictions(self, records: Sequence[Source]) -> tuple[list[ReadPredictions], Bad]:
+        """Read predictions, of which models of the same classes come together, and those of models
+        that begin behind the others; and which cannot be read."""
+        if self._naming is None:
+            found, bad = self._read(self.first, range(len(records)), records, None, None)
+            return [found], bad
+        names, known = list[Name](), self._models.classes()
+        new: dict[Name, Classes] = {}
+        alike: dict[tuple[bool, Classes], tuple[list[int], list[Any]]] = {}
+        bad, empty = Bad(), list[int]()
+        for i, one in enumerate(records):
+            names.append(ONLY)
+            if one.value is None and one.key is not None:
+                empty.append(i)
+                continue
+            try:
+                message = self.first.open(one.value or b"", one.headers)
+                name = self._name(message, one)
+                classes = known.get(name) or new.get(name)
+                if classes is None:
+                    new[name] = classes = self._models.begin(name, self.first.names_in(message))
+            except (BadMessage, UnknownClass) as error:
+                bad.append((i, error))
+                continue
+            names[i] = name
+            # Those that begin come behind the others: one of these may be dropped for them.
+            places, given = alike.setdefault((name in new, classes), ([], []))
+            places.append(i)
+            given.append(message)
+        groups = []
+        for (_, classes), (places, given) in sorted(alike.items(), key=lambda one: one[0][0]):
+            found, wrong = self._read(
+                self._messages(classes), places, [records[i] for i in places], given,
+                [names[i] for i in places],
+            )  # fmt: skip
+            bad += wrong
+            groups.append(found)
+        if empty:
+            first = self.first
+            groups.append(self._nothing(first, empty))
+        return groups, sorted(bad, key=lambda one: one[0])
+
+    def _nothing(self, reads: Messages, empty: list[int]) -> ReadPredictions:
+        found, _ = self._read(reads, [], [], [], [])
+        return found._replace(empty=empty)
+
+    def _read(
+        self,
+        reads: Messages,
+        places: Sequence[int],
+        records: Sequence[Source],
+        given: list[Any] | None,
+        names: list[Name] | None,
+    ) -> tuple[ReadPredictions, Bad]:
+        opened, P, off = open_records(records, reads, Reading(None, False, self._max_bytes), given)
+        says, ids, at, empty, bad = list[Prediction](), list[bytes | None](), [], [], Bad()
+        for i, (place, one, record) in enumerate(zip(places, opened, records, strict=True)):
+            if isinstance(one, Prediction):
+                says.append(one)
+                at.append(i)
+                ids.append(reads.id_of(one.message, record.key, record.headers))
+            elif one is None:
+                empty.append(place)
+            else:
+                assert isinstance(one, StreamCANError)
+                bad.append((place, one))
+        if len(at) < len(places):
+            places = [places[i] for i in at]
+            P = P[[one.number for one in says]]
+            names = None if names is None else [names[i] for i in at]
+        found = ReadPredictions(places, reads, says, ids, P, names, self._segments, off, empty)
+        return found, bad
+
+    def _name(self, message: Any, record: Source) -> Name:
+        """The model and version of a prediction."""
+        assert self._naming is not None
+        find = self.first.predictions.find
+        model, version = self._naming.of_prediction(find, message, record.headers)
+        return model or None, version or None
+
+    # -- labels ----------------------------------------------------------------------------------
+
+    def labels(self, records: Sequence[Source]) -> ReadLabels:
+        """Read labels; a record without a value says nothing."""
+        found = ReadLabels([], [], [])
+        for i, record in enumerate(records):
+            if record.value is None:
+                continue
+            try:
+                late = self._label(record, record.value)
+            except StreamCANError as error:
+                found.bad.append((i, error))
+                continue
+            if late is not None:
+                found.labels.append(late)
+                found.places.append(i)
+        return found
+
+    def _label(self, record: Source, value: bytes) -> LateLabel | None:
+        """One label; None where no model that there is has its class, and none its prediction."""
+        first, headers = self.first, record.headers
+        message = first.open(value, headers, label=True)
+        id = None
+        if self._needs_id or self._naming is not None:
+            id = first.id_of_label(message, record.key, headers)
+        if id is None and self._needs_id:
+            raise BadMessage(f"no field {self._fields.id!r}")
+        if self._naming is None:
+            says, P = self._read_label(first, message, record)
+            return self._late(says, P, ONLY, first)
+        model, version = self._naming.of_label(first.labels.find, message, headers)
+        name = model or None, version or None
+        whole = (model or not self._naming.has_model) and (version or not self._naming.has_version)
+        known = self._models.classes()
+        holders = [] if id is None else self._models.holders(id)
+        error: StreamCANError | None = None
+        for classes in dict.fromkeys(known[one] for one in holders if is_of(one, name)):
+            try:
+                says, P = self._read_label(self._messages(classes), message, record)
+            except (BadMessage, UnknownClass) as why:
+                error = error or why
+                continue
+            # Unless it names one, it does not say whose row it brings.
+            return self._late(says, P if whole else None, name, self._messages(classes))
+        if error is not None:
+            raise error
+        return self._of_nobody(message, record, name, bool(whole))
+
+    def _of_nobody(self, message: Any, record: Source, name: Name, whole: bool) -> LateLabel | None:
+        """A label whose prediction no model has: it may bring the row."""
+        known = self._models.classes()
+        own = known.get(name) if whole else None
+        if own is not None:
+            reads = self._messages(own)
+            return self._late(*self._read_label(reads, message, record), name, reads)
+        may_be = [classes for one, classes in known.items() if is_of(one, name)]
+        for classes in dict.fromkeys([*may_be, self.first.classes]):
+            reads = self._messages(classes)
+            try:
+                says, _ = self._read_label(reads, message, record)
+            except (BadMessage, UnknownClass):
+                continue
+            return self._late(says, None, name, reads)
+        return None
+
+    def _read_label(self, reads: Messages, message: Any, record: Source) -> tuple[Label, Array]:
+        reading = Reading(record.topic, False, None)
+        (says,), P, _ = open_records([record], reads, reading, [message])
+        if isinstance(says, StreamCANError):
+            raise says
+        assert isinstance(says, Label)
+        return says, P
+
+    def _late(self, says: Label, P: Array | None, name: Name, reads: Messages) -> LateLabel:
+        """A label as a learner takes it, with the row that it brings where ``P`` has it."""
+        late = LateLabel(says.id, reads.classes[says.index], model=name[0], version=name[1])
+        if P is not None and says.number >= 0:
+            late.row = P[says.number]
+            if says.given is not None:
+                late.columns = dict(zip(self._segments, says.given, strict=True))
+        return late
