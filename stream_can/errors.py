@@ -39,7 +39,7 @@ StreamCANError
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have
 changed, pipe.lines.StopReading, which ends a read that waits,
-serve.reader.BadMessages, of a request, and serve.app.Problem, an answer.
+serve.app.Problem, an answer.
 """
 
 from typing import ClassVar

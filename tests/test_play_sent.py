@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_can import Corrector, Learner, SnapshotMismatch
+from stream_can import Corrector, Learner
 from stream_can.learner import Events, LateLabel, SentBatch, SentLane, read_sent
 from stream_can.scores import Scores
 from tests.examples import examples
@@ -112,9 +112,10 @@ def test_a_receipt_of_another_size_says_nothing():
     assert learner.next_number == 1
 
 
-def test_rows_of_other_classes_are_refused():
+def test_rows_of_other_classes_are_passed_over():
     learner, P = Learner(Corrector(["a", "b"])), np.array([[0.5, 0.3, 0.2]])
     sent, receipts = Corrector(CLASSES).correct_many(P, receipt=True)
-    with pytest.raises(SnapshotMismatch, match="the classes of a model"):
-        learner.play_sent(Events(batch(["x"], P, sent, receipts, {}, [0]), []))
-    assert learner.next_number == 0
+    told = [LateLabel("x", "a", due=1)]
+    played = learner.play_sent(Events(batch(["x"], P, sent, receipts, {}, [0]), told))
+    assert played.outcomes == ["unknown"]
+    assert (learner.next_number, learner.waiting) == (1, 0)

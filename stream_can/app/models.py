@@ -1,13 +1,14 @@
-"""The models and versions of a learner, and with what others begin beside them."""
+"""The models and versions that there are, and with what others begin beside them."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from stream_can.app.reader import Classes
-from stream_can.app.start import NO_CLASSES, Start
+from stream_can.app.start import NO_CLASSES
 from stream_can.corrector import Corrector
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import Name
@@ -15,20 +16,43 @@ from stream_can.learner.learner import Learner
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
 
-__all__ = ["LearnerModels"]
+__all__ = ["Begins", "LearnerModels", "LiveModels"]
 
 HOUR_SECONDS = 3600.0
 
 
-class LearnerModels:
-    """Of a learner, see :class:`stream_can.app.reader.Models`.
+class Begins(Protocol):
+    """With what models begin, see :class:`stream_can.app.start.Start`."""
 
-    Those that begin are made known to the learner by :meth:`admit`, or forgotten.
+    @property
+    def alike(self) -> bool:
+        """Whether all have the same classes."""
+
+    @property
+    def classes(self) -> Classes:
+        """Of a model that has none of its own."""
+
+    def listed(self, model: str) -> bool:
+        """Whether a model has a table."""
+
+    def knows_classes_of(self, model: str) -> bool:
+        """Whether the classes of a model are given."""
+
+    def of_model(self, model: str) -> Corrector | None:
+        """With what a model of known classes begins; None: with what all do."""
+
+    def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
+        """With what a model begins whose classes its first message names."""
+
+
+class LiveModels:
+    """Models that there are, see :class:`stream_can.app.reader.Models`; those that begin are taken
+    among them by :meth:`admit`, or forgotten.
 
     Parameters
     ----------
-    learner, start
-        Whose models there are, and with what others begin.
+    start
+        With what others begin.
     max_lanes
         So many models and versions may begin within an hour.
     only_listed
@@ -39,37 +63,40 @@ class LearnerModels:
 
     def __init__(
         self,
-        learner: Learner,
-        start: Start,
+        start: Begins,
         *,
         max_lanes: int,
         only_listed: bool,
         clock: Callable[[], float],
     ) -> None:
-        self._learner, self._start = learner, start
+        self._start = start
         self._max_lanes, self._only_listed, self._clock = max_lanes, only_listed, clock
         self._begun: deque[float] = deque()
         """When models and versions began, in the hour before now."""
         self.refused = 0
         """Predictions of models that were one too many."""
         self._new: dict[Name, Corrector | None] = {}
-        self._dropped, self._classes = -1, dict[Name, Classes]()
 
+    @property
+    def alike(self) -> bool:
+        """Whether all have the same classes, also those that will begin."""
+        return self._start.alike
+
+    @abstractmethod
     def classes(self) -> Mapping[Name, Classes]:
         """Of each."""
-        if self._dropped != self._learner.dropped:
-            self._dropped = self._learner.dropped
-            self._classes = {name: one.classes for name, one in self._correctors().items()}
-        return self._classes
 
+    @abstractmethod
     def holders(self, id: Id) -> list[Name]:
         """Which of them keep a prediction of an id."""
-        return self._learner.models_of(id)
 
-    def _correctors(self) -> dict[Name, Corrector]:
-        live = self._learner.live.items()
-        found = {name: one.corrector for name, one in live}
-        return {name: one for name, one in found.items() if isinstance(one, Corrector)}
+    @abstractmethod
+    def _correctors(self) -> Mapping[Name, Corrector]:
+        """What corrects each."""
+
+    @abstractmethod
+    def _take(self, name: Name, corrector: Corrector | None) -> None:
+        """One begins, with this, or with what all do."""
 
     # -- models that begin -----------------------------------------------------------------------
 
@@ -80,11 +107,9 @@ class LearnerModels:
         return self._start.classes if corrector is None else corrector.classes
 
     def admit(self) -> None:
-        """Make those that begin known to the learner."""
+        """Take those that begin among the others."""
         for name, corrector in self._new.items():
-            if corrector is not None:
-                self._learner.start(corrector, *name)
-            self._classes[name] = self._start.classes if corrector is None else corrector.classes
+            self._take(name, corrector)
             self._begun.append(self._clock())
         self._new = {}
 
@@ -126,15 +151,58 @@ class LearnerModels:
         found.sort(key=lambda one: -one.effective_sample_size)
         return [one.classes for one in found]
 
-    def _require_room(self, name: Name) -> None:
-        """BadMessage where too many began within an hour."""
+    @property
+    def full(self) -> bool:
+        """Whether none may begin, since too many did within an hour."""
         begun = self._begun
         while begun and begun[0] <= self._clock() - HOUR_SECONDS:
             begun.popleft()
-        if len(begun) + len(self._new) >= self._max_lanes:
+        return len(begun) + len(self._new) >= self._max_lanes
+
+    def _require_room(self, name: Name) -> None:
+        """BadMessage where none may begin."""
+        if self.full:
             self.refused += 1
             raise BadMessage(
                 f"lane {LaneName(name[0] or '', name[1] or '')}: {self._max_lanes} models and"
                 " versions began within an hour, which is max_lanes; does the setting model or"
                 " version name the field that it should?"
             )
+
+
+class LearnerModels(LiveModels):
+    """Those of a learner.
+
+    Parameters
+    ----------
+    learner
+        It; it is told of those that begin.
+    start, **options
+        See `LiveModels`.
+    """
+
+    def __init__(self, learner: Learner, start: Begins, **options: Any) -> None:
+        super().__init__(start, **options)
+        self._learner = learner
+        self._dropped, self._classes = -1, dict[Name, Classes]()
+
+    def classes(self) -> Mapping[Name, Classes]:
+        """Of each."""
+        if self._dropped != self._learner.dropped:
+            self._dropped = self._learner.dropped
+            self._classes = {name: one.classes for name, one in self._correctors().items()}
+        return self._classes
+
+    def holders(self, id: Id) -> list[Name]:
+        """Which of them keep a prediction of an id."""
+        return self._learner.models_of(id)
+
+    def _correctors(self) -> Mapping[Name, Corrector]:
+        live = self._learner.live.items()
+        found = {name: one.corrector for name, one in live}
+        return {name: one for name, one in found.items() if isinstance(one, Corrector)}
+
+    def _take(self, name: Name, corrector: Corrector | None) -> None:
+        if corrector is not None:
+            self._learner.start(corrector, *name)
+        self._classes[name] = self._start.classes if corrector is None else corrector.classes

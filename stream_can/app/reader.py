@@ -32,6 +32,10 @@ LABELS = "labels"
 class Models(Protocol):
     """The models and versions that there are."""
 
+    @property
+    def alike(self) -> bool:
+        """Whether all have the same classes, also those that will begin."""
+
     def classes(self) -> Mapping[Name, Classes]:
         """Of each."""
 
@@ -116,7 +120,7 @@ class Reader:
     ) -> None:
         self._needs_id = needs_id
         self._fields, self._formats, self._segments = fields, formats, segments
-        self._models, self._max_bytes = models, max_bytes
+        self.models, self._max_bytes = models, max_bytes
         self._naming = Naming(fields) if fields.model or fields.version else None
         self._of_classes: dict[Classes, Messages] = {}
         self.first = self._messages(classes)
@@ -129,7 +133,7 @@ class Reader:
 
     def classes(self, name: Name) -> Classes:
         """Of a model and version."""
-        return self._models.classes().get(name, self.first.classes)
+        return self.models.classes().get(name, self.first.classes)
 
     @property
     def widest(self) -> int:
@@ -153,7 +157,7 @@ class Reader:
         if self._naming is None:
             found, bad = self._read(self.first, range(len(records)), records, None, None)
             return [found], bad
-        names, known = list[Name](), self._models.classes()
+        names, known = list[Name](), self.models.classes()
         new: dict[Name, Classes] = {}
         alike: dict[tuple[bool, Classes], tuple[list[int], list[Any]]] = {}
         bad, empty = Bad(), list[int]()
@@ -167,7 +171,7 @@ class Reader:
                 name = self._name(message, one)
                 classes = known.get(name) or new.get(name)
                 if classes is None:
-                    new[name] = classes = self._models.begin(name, self.first.names_in(message))
+                    new[name] = classes = self.models.begin(name, self.first.names_in(message))
             except (BadMessage, UnknownClass) as error:
                 bad.append((i, error))
                 continue
@@ -260,8 +264,8 @@ class Reader:
         model, version = self._naming.of_label(first.labels.find, message, headers)
         name = model or None, version or None
         whole = (model or not self._naming.has_model) and (version or not self._naming.has_version)
-        known = self._models.classes()
-        holders = [] if id is None else self._models.holders(id)
+        known = self.models.classes()
+        holders = [] if id is None else self.models.holders(id)
         error: StreamCANError | None = None
         for classes in dict.fromkeys(known[one] for one in holders if is_of(one, name)):
             try:
@@ -277,20 +281,24 @@ class Reader:
 
     def _of_nobody(self, message: Any, record: Source, name: Name, whole: bool) -> LateLabel | None:
         """A label whose prediction no model has: it may bring the row."""
-        known = self._models.classes()
+        known = self.models.classes()
         own = known.get(name) if whole else None
         if own is not None:
             reads = self._messages(own)
             return self._late(*self._read_label(reads, message, record), name, reads)
         may_be = [classes for one, classes in known.items() if is_of(one, name)]
+        error: StreamCANError | None = None
         for classes in dict.fromkeys([*may_be, self.first.classes]):
             reads = self._messages(classes)
             try:
                 says, _ = self._read_label(reads, message, record)
-            except (BadMessage, UnknownClass):
+            except UnknownClass as why:
+                error = error or why
                 continue
             return self._late(says, None, name, reads)
-        return None
+        if error is not None and self.models.alike:
+            raise error
+        return None  # it may be of a model that is not there
 
     def _read_label(self, reads: Messages, message: Any, record: Source) -> tuple[Label, Array]:
         reading = Reading(record.topic, False, None)

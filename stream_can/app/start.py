@@ -127,6 +127,12 @@ class Start:
         are none."""
         return self.under(self._of_classes(names), model)
 
+    @property
+    def alike(self) -> bool:
+        """Whether all models have the same classes."""
+        own = self._given.models.values()
+        return self.classes != NO_CLASSES and all(one.classes is None for one in own)
+
     def knows_classes_of(self, model: str) -> bool:
         """Whether the classes of a model are given."""
         return self.classes != NO_CLASSES or self._models.get(model) is not None

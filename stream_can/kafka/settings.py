@@ -58,6 +58,9 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     output: Annotated[str, _is("topic of corrected predictions")]
     labels: Annotated[str | None, _is("topic of labels, if any; keyed like the predictions")] = None
     state: Annotated[str | None, _is("compacted topic of states (application_id-state)")] = None
+    sent: Annotated[
+        str | None, _is("topic of what was sent, for the learner (application_id-sent)")
+    ] = None
     learned: Annotated[str | None, _is("log of what is learned (application_id-learned)")] = None
     dead_letters: Annotated[
         str | None, _is("topic of what cannot be read (application_id-dead-letters)")
@@ -110,6 +113,16 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     learn_share: Annotated[
         float, _is("share of the labels that are learned, where they are very many", gt=0, le=1)
     ] = 1.0
+
+    label_wait: Annotated[
+        float, _is("seconds that a label waits for its prediction where it comes first", gt=0)
+    ] = 60
+    lead: Annotated[
+        int, _is("in a backlog, rows to correct ahead of what has been learned", ge=1)
+    ] = 1000
+    reset_offsets: Annotated[
+        bool, _is("begin anew where the offsets of the group are gone, or of another topic")
+    ] = False
 
     start: Annotated[
         Literal["earliest", "latest"], _is("where a group begins that has committed nothing")
@@ -208,6 +221,11 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             self.state or f"{self.application_id}-state",
             self.dead_letters or f"{self.application_id}-dead-letters",
         )
+
+    @property
+    def sent_topic(self) -> str:
+        """The topic of sent batches; as many partitions as the input."""
+        return self.sent or f"{self.application_id}-sent"
 
     @property
     def learned_topic(self) -> str:

@@ -780,7 +780,7 @@ class Learner:
             self._play_batch(events, sent=False)
 
     @one_at_a_time
-    def play_sent(self, events: Events) -> Corrected:
+    def play_sent(self, events: Events, *, without: Collection[Name] = ()) -> Corrected:
         """Observe rows that other correctors sent, keep them as they were sent, and learn labels
         between them: so one learner serves many that correct.
 
@@ -791,17 +791,22 @@ class Learner:
         Parameters
         ----------
         events
-            The predictions, whose numbers are theirs; the labels, and what begins.
+            The predictions, whose numbers are theirs; the labels, and what begins. Rows of other
+            classes than those of their model here are passed over.
+        without
+            Models and versions whose rows are passed over.
 
         Raises
         ------
         SnapshotMismatch
-            The predictions are of other classes or columns, or the labels of no class.
+            The predictions are of other columns.
         """
         with saved.refused():
-            return self._play_batch(events, sent=True)
+            return self._play_batch(events, sent=True, without=without)
 
-    def _play_batch(self, events: Events, *, sent: bool) -> Corrected:
+    def _play_batch(
+        self, events: Events, *, sent: bool, without: Collection[Name] = ()
+    ) -> Corrected:
         """Predictions of a batch and the labels between them; ``sent``: as they were corrected."""
         batch = events.sent
         self._require_columns(batch)
@@ -811,6 +816,8 @@ class Learner:
         found = list[Corrected]()
         # Models of other classes come in other calls, and so does what begins anew.
         cuts = {*batch.cuts(), *(due for due, *_ in starts if due > 0), len(batch)}
+        if sent:
+            cuts.update(batch.lane_cuts(self._others_of(batch, without)))
         for last in sorted(cuts):
             while starts and starts[0][0] <= first:
                 _, name, data = starts.popleft()
@@ -822,15 +829,24 @@ class Learner:
                 some.append(msgspec.structs.replace(one, due=one.due - first, of=its))
             of, at = batch.of[first:last], places[first:last]
             P = np.empty((last - first, raw[of[0]].shape[1])) if len(of) else None
-            for k in np.unique(of).tolist():
-                lane = batch.lanes[k]
-                same = lane.classes == self._kind_of(lane.name).classes
+            those = [batch.lanes[k] for k in np.unique(of).tolist()]
+            same = all(
+                one.classes == self._kind_of(one.name).classes and one.name not in without
+                for one in those
+            )
+            if not same and sent:  # of what another model of this name made: passed over
+                none = [msgspec.structs.replace(one, due=0, of=None) for one in some]
+                played = self._play([], None, none, None, ONLY, None)
+                self._number += last - first
+                played = played._replace(asked=[None] * (last - first))
+            else:
                 saved.require(same, "the classes of a model")
-                P[of == k] = raw[k][at[of == k]]  # type: ignore[index]
-            made = None
-            if sent and len(of):
-                made = [blobs[k][i] for k, i in zip(of.tolist(), at.tolist(), strict=True)]
-            played = self._play_rows(batch, first, last, P, some, made)
+                for k in np.unique(of).tolist():
+                    P[of == k] = raw[k][at[of == k]]  # type: ignore[index]
+                made = None
+                if sent and len(of):
+                    made = [blobs[k][i] for k, i in zip(of.tolist(), at.tolist(), strict=True)]
+                played = self._play_rows(batch, first, last, P, some, made)
             taught = [
                 one._replace(label=one.label + before) if one.label >= 0 else one
                 for one in played.taught
@@ -840,6 +856,14 @@ class Learner:
         for _, name, data in starts:
             self.start(saved.corrector(data), *name)
         return found[0] if len(found) == 1 else _joined(found)
+
+    def _others_of(self, batch: SentBatch, without: Collection[Name]) -> set[int]:
+        """Which lanes of a batch are passed over: these, and those of other classes than here."""
+        return {
+            k
+            for k, lane in enumerate(batch.lanes)
+            if lane.name in without or lane.classes != self._kind_of(lane.name).classes
+        }
 
     def _play_rows(
         self,
@@ -975,6 +999,7 @@ class Learner:
         ask: float | Literal["as before"] | None = "as before",
         max_lanes: int | None = None,
         under: Callable[[Name, Any], Any] | None = None,
+        whole: bool = True,
         **settings: Any,
     ) -> Self:
         """The learner of a :meth:`state`; it goes on bit for bit.
@@ -993,6 +1018,9 @@ class Learner:
         under
             Called with each model and version and its corrector; what it returns goes on in place
             of that, as it was or under other settings.
+        whole
+            Whether all predictions that were kept have to be there; else the oldest may be missing,
+            and are not kept any more.
 
         Raises
         ------
@@ -1027,7 +1055,7 @@ class Learner:
                 self._lone_bytes += length_of(id)
             self._number, self._changed, self._dropped = head.number, head.changed, head.dropped
             self._clock = -math.inf if head.clock is None else head.clock
-            self._recall(head, sent, stored)
+            self._recall(head, sent, stored, whole)
         self._forget()
         return self
 
@@ -1061,11 +1089,15 @@ class Learner:
         return lane, stored
 
     def _recall(
-        self, head: saved.Head, sent: Iterable[SentBatch], stored: dict[Lane, Kind]
+        self,
+        head: saved.Head,
+        sent: Iterable[SentBatch],
+        stored: dict[Lane, Kind],
+        whole: bool,
     ) -> None:
         """Keep the recent predictions of a state again."""
         last = -1
-        marks = zip(head.flags, head.known, strict=True)
+        kept = list[tuple[Lane, Recent]]()
         for batch in sent:
             numbers = batch.numbers.tolist()
             saved.require(not numbers or last < numbers[0], "the order of sent batches")
@@ -1098,24 +1130,34 @@ class Learner:
                 if id is None or number < head.oldest:
                     continue
                 _check_id(id)
-                flags, known = next(marks, (-1, None))
-                self._asked = self._asked or flags != saved.USUAL
                 given = None
                 if batch.columns:
                     given = tuple([None if one is None else one[i] for one in texts])
                 entry = Recent(
                     id, number, size_of(id, lane.kind.width, given), given, -1, blob,
-                    known=lane.kind.load_known(known), time=time, lane=lane.serial,
-                    **saved.told_by(flags),
+                    time=time, lane=lane.serial,
                 )  # fmt: skip
-                if lane.recent.pop(id, None) is not None:
-                    lane.requests.pop(id, None)
-                lane.recent[id] = entry
-                if entry.asked is not None and known is None and self._ask is not None:
-                    lane.requests[id] = entry.asked
-                self._order.append(entry)
-                self._size += entry.size
-        saved.require(next(marks, None) is None, "sent batches of recent predictions are missing")
+                kept.append((lane, entry))
+        n, marks = len(kept), list(zip(head.flags, head.known, strict=True))
+        enough = n == len(marks) if whole else n <= len(marks)
+        saved.require(enough, "sent batches of recent predictions are missing")
+        for (lane, entry), (flags, known) in zip(kept, marks[len(marks) - n :], strict=True):
+            self._recall_one(lane, entry, flags, known)
+
+    def _recall_one(self, lane: Lane, entry: Recent, flags: int, known: Any) -> None:
+        """Keep a prediction again, with what its state says of it."""
+        told, id = saved.told_by(flags), entry.id
+        assert id is not None
+        self._asked = self._asked or flags != saved.USUAL
+        entry.asked, entry.fair = told["asked"], told["fair"]
+        entry.known = lane.kind.load_known(known)
+        if lane.recent.pop(id, None) is not None:
+            lane.requests.pop(id, None)
+        lane.recent[id] = entry
+        if entry.asked is not None and known is None and self._ask is not None:
+            lane.requests[id] = entry.asked
+        self._order.append(entry)
+        self._size += entry.size
 
     # ---- to look inside
 
@@ -1255,6 +1297,17 @@ class Learner:
     def waiting(self) -> int:
         """Predictions that a label finds."""
         return sum(len(lane.recent) for lane in self._lanes.values())
+
+    @property
+    @one_at_a_time
+    def held(self) -> int:
+        """Labels that wait for their prediction."""
+        return len(self._held)
+
+    @property
+    def clock(self) -> float:
+        """The latest time of a prediction, in seconds; -inf where none said when it was made."""
+        return self._clock
 
     @property
     @one_at_a_time

@@ -13,7 +13,7 @@ from stream_can.learner.lane import Name
 from stream_can.learner.late import LateLabel
 from stream_can.learner.sent import Events, SentBatch, SentLane
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "places_in_order"]
 
 
 def in_order(
@@ -40,9 +40,7 @@ def in_order(
     """
     batches = [(p, one) for p in sorted(sent) for one in sent[p]]
     every = [(p, one) for p in sorted(labels) for one in labels[p]]
-    row_keys = np.concatenate(
-        [np.empty(0), *(_latest([one.times for one in sent[p]]) for p in sorted(sent))]
-    )
+    row_keys = _row_keys(sent)
     label_keys = np.concatenate(
         [np.empty(0), *(_latest([_times(labels[p])]) for p in sorted(labels))]
     )
@@ -54,6 +52,20 @@ def in_order(
         for k, n in zip(order.tolist(), due, strict=True)
     ]
     return Events(_merged([one for _, one in batches], rows, number), told)
+
+
+def places_in_order(sent: Mapping[int, Sequence[SentBatch]]) -> list[tuple[int, int]]:
+    """Of each row in the order of :func:`in_order` its partition, and its number there."""
+    found = [
+        (p, number) for p in sorted(sent) for one in sent[p] for number in one.numbers.tolist()
+    ]
+    return [found[i] for i in np.argsort(_row_keys(sent), kind="stable").tolist()]
+
+
+def _row_keys(sent: Mapping[int, Sequence[SentBatch]]) -> NDArray[np.float64]:
+    """The keys of all rows, one partition behind the other."""
+    keys = [_latest([one.times for one in sent[p]]) for p in sorted(sent)]
+    return np.concatenate([np.empty(0), *keys])
 
 
 def _times(labels: Iterable[LateLabel]) -> NDArray[np.float64]:

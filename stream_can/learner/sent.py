@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -80,6 +80,27 @@ class SentBatch:
         of = np.array([classes.index(one) for one in classes], np.int32)[self.of]
         cuts: list[int] = (np.flatnonzero(np.diff(of)) + 1).tolist()
         return cuts
+
+    def lane_cuts(self, lanes: Collection[int]) -> list[int]:
+        """Before which rows those of some of the lanes begin or end."""
+        if not lanes:
+            return []
+        cuts: list[int] = (np.flatnonzero(np.diff(np.isin(self.of, [*lanes]))) + 1).tolist()
+        return cuts
+
+    def part(self, first: int, last: int) -> SentBatch:
+        """Some of the rows, from one to before another."""
+        every, places = self.of[first:last], self.places()[first:last]
+        used = np.unique(every).tolist()
+        lanes = [
+            SentLane(one.name, one.classes, one.rows[places[every == k]])
+            for k, one in ((k, self.lanes[k]) for k in used)
+        ]
+        return SentBatch(
+            self.ids[first:last], self.numbers[first:last], self.times[first:last], lanes,
+            np.searchsorted(used, every).astype(np.int32),
+            {name: texts[first:last] for name, texts in self.columns.items()},
+        )  # fmt: skip
 
     def to_bytes(self) -> bytes:
         """The batch, versioned and checksummed; `read_sent` reads it."""

@@ -102,9 +102,10 @@ def test_foreign_records_stop_nobody(broker: Broker, caplog: pytest.LogCaptureFi
     caught_up(app, one, two)
     sizes = (8, 8, 4, 12, 16)
     part = entry.LogPart(77, (0, 100), (0, 100), *(bytes(100 * size) for size in sizes))
-    forged = msgspec.msgpack.encode({"version": entry.VERSION, "parts": [part]})
+    now = {"version": entry.VERSION}
+    forged = msgspec.msgpack.encode(now | {"parts": [part]})
     foreign = [None, b"garbage", b'{"label": "a"}', forged, *theirs,
-               msgspec.msgpack.encode({"version": entry.VERSION, "settings": {"colour": 1}})]  # fmt: skip
+               msgspec.msgpack.encode(now | {"settings": {"colour": 1}})]  # fmt: skip
     produce(app.servers, [(f"{app.id}-learned", 0, b"k", value) for value in foreign])
     fill(app, 200, seed=1)
     caught_up(app, one, two)

@@ -135,6 +135,100 @@ class Admin:
         written = {name: topics[name] for name in (*writes, state, learned)}
         return counts, self._accepts(written, state, learned, state_bytes)
 
+    def check_topics(
+        self,
+        input: str,
+        others: Mapping[str, set[str]],
+        own: Mapping[str, Any],
+        *,
+        create: bool,
+    ) -> tuple[dict[str, int], dict[str, Accepts]]:
+        """Check rights, topics and sizes; make missing topics where ``create`` says so.
+
+        Parameters
+        ----------
+        input
+            Nobody makes it.
+        others
+            Topics that are only used: by name the rights that are needed.
+        own
+            The application's own, :class:`stream_can.kafka.topics.Topic` by name.
+
+        Returns
+        -------
+        How many partitions the input has, and each topic that has one for each of these; and what
+        each of its own takes.
+        """
+        needed: dict[str, set[str]] = {input: {"READ"} if input not in others else set()}
+        needed |= {name: set(rights) for name, rights in others.items()}
+        needed |= {name: set(topic.rights) for name, topic in own.items()}
+        topics = self._found(needed)
+        if input not in topics:  # Trap: who only subscribes to one creates it, with one partition
+            raise DeniedError(f"input topic {input!r} does not exist; create it first")
+        partitions = len(topics[input]["partitions"])
+        counts = {name: topic.partitions or partitions for name, topic in own.items()}
+        missing = needed.keys() - topics.keys()
+        if foreign := sorted(missing - own.keys()):
+            raise DeniedError(f"missing topics: {', '.join(foreign)}; create them first")
+        if missing and not create:
+            told = ", ".join(
+                f"{name} ({counts[name]} partitions"
+                + "".join(f", {key}={value}" for key, value in own[name].configs.items())
+                + ")"
+                for name in sorted(missing)
+            )
+            raise DeniedError(f"missing topics: {told}; create them or use --create-topics")
+        if missing:
+            self._make({
+                name: {"num_partitions": counts[name], "configs": own[name].configs}
+                for name in missing
+            })  # fmt: skip
+            topics = self._found(needed)
+        fixed = {name for name, topic in own.items() if topic.partitions is not None}
+        if create:
+            topics = self._extend(needed, topics, partitions, fixed | set(others))
+        self._check_rights(needed, topics)
+        found = {name: len(topic["partitions"]) for name, topic in topics.items()}
+        for name in fixed:
+            if found[name] != own[name].partitions:
+                raise DeniedError(
+                    f"topic {name!r} has {found[name]} partitions, and needs {own[name].partitions}"
+                )
+        alike = {name: n for name, n in found.items() if name not in fixed and name not in others}
+        self._require_no_fewer(alike | {input: partitions}, input, "")
+        return alike | {input: partitions}, self._takes({name: topics[name] for name in own}, own)
+
+    def _takes(self, topics: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Accepts]:
+        """What each topic takes; DeniedError where its settings are not as they have to be."""
+        found, accepts = self._settings(topics), {}
+        for name, topic in own.items():
+            configs = found.get(name, {})
+            if not configs and (topic.compacted or topic.appended):
+                raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {name}")
+            if not configs:
+                log.warning(
+                    "topic %r: its settings may not be read (DESCRIBE_CONFIGS); taken to be deleted"
+                    " by time, without bounds on timestamps, of records up to %d bytes: one that it"
+                    " refuses stops the worker", name, MESSAGE_BYTES
+                )  # fmt: skip
+            accepts[name] = takes = Accepts.of(configs)
+            if topic.compacted is not None and takes.compacted is not topic.compacted:
+                policy = configs["cleanup.policy"]["value"]
+                wanted = "compact" if topic.compacted else "delete"
+                raise DeniedError(f"topic {name!r} has cleanup.policy={policy}; set it to {wanted}")
+            kind = configs.get("message.timestamp.type", {}).get("value")
+            if topic.appended and kind != "LogAppendTime":
+                raise DeniedError(
+                    f"topic {name!r} has message.timestamp.type={kind}; set it to LogAppendTime"
+                )
+            if topic.record_bytes + OVERHEAD_BYTES > takes.max_bytes:
+                raise DeniedError(
+                    f"what is learned takes {topic.record_bytes} bytes, but topic {name!r} has"
+                    f" max.message.bytes={takes.max_bytes}; raise it, or leave out the matrix"
+                    " paths, or take less segments_mb where columns are declared"
+                )
+        return accepts
+
     def check_single(
         self, *, labels: str, state: str, learned: str, state_bytes: int, create: bool
     ) -> None:
@@ -223,18 +317,21 @@ class Admin:
         segment = {"segment.bytes": str(max(64 << 20, 4 * state_bytes))}
         configs[state] = {"cleanup.policy": "compact"} | segment | largest
         configs[learned] = {"cleanup.policy": "delete"} | largest
-        new = {
+        self._make({
             name: {"num_partitions": count, "configs": configs.get(name, {})}
             for name, count in counts.items()
-        }
+        })  # fmt: skip
+
+    def _make(self, new: Mapping[str, Any]) -> None:
+        """Create topics, and wait until all brokers know them."""
         try:
             self.ask(30, "create_topics", new)
         except RetryError as error:
             if not isinstance(error.__cause__, kafka_errors.TopicAlreadyExistsError):
                 raise  # otherwise another instance was faster
         # Trap: a new topic is not at once visible on another broker.
-        self.ask(30, "wait_for_topics", sorted(counts), 25_000)
-        log.info("created topics: %s", ", ".join(sorted(counts)))
+        self.ask(30, "wait_for_topics", sorted(new), 25_000)
+        log.info("created topics: %s", ", ".join(sorted(new)))
 
     def _extend(
         self, needed: Rights, topics: dict[str, Any], partitions: int, but: set[str]

@@ -37,6 +37,8 @@ class Client:
         The topics to read; ``labels`` may be None.
     compression, skip_damaged
         See `Options`.
+    transactional_id
+        Where it is not of this instance alone: whoever opens it last has it.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Client:
         options: Mapping[str, Any] | None = None,
         compression: str = "none",
         skip_damaged: bool = False,
+        transactional_id: str | None = None,
     ) -> None:
         self.options = Options(
             bootstrap_servers, options, compression=compression, skip_damaged=skip_damaged
@@ -61,7 +64,7 @@ class Client:
         self._told: dict[str, int] = {}
         """How many partitions each topic had at the last `check`."""
         self.member = Member(self.options, application_id, identity, self._topics)
-        self.transaction = Transaction(self.options, application_id, identity)
+        self.transaction = Transaction(self.options, application_id, transactional_id or identity)
         self.readers = Readers(self.options)
 
     def check(
@@ -95,6 +98,19 @@ class Client:
             )  # fmt: skip
         self._told = counts
         return common
+
+    def check_topics(
+        self, others: Mapping[str, set[str]], own: Mapping[str, Any], *,
+        input: str | None = None, create: bool = False,
+    ) -> dict[str, int]:  # fmt: skip
+        """:meth:`Admin.check_topics`, for the group of this client; what the own topics take is
+        noted."""
+        with Admin(self.options, self.group) as admin:
+            counts, accepts = admin.check_topics(input or self.input, others, own, create=create)
+        self.transaction.accepts = {
+            name: accepts[name] for name, topic in own.items() if "WRITE" in topic.rights
+        }
+        return counts
 
     def look(self) -> None:
         """Check what only reading shows: the codecs of input and labels, and the right to the name.

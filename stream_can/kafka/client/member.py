@@ -153,8 +153,11 @@ class Member:
 
     # -- records ---------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int = 100) -> dict[tuple[str, int], list[Any]]:
-        """Records by (topic, partition); nothing while a rebalance waits to be taken.
+    def poll(
+        self, timeout_ms: int = 100, most: int | None = None
+    ) -> dict[tuple[str, int], list[Any]]:
+        """Records by (topic, partition), at most so many; nothing while a rebalance waits to be
+        taken.
 
         Raises
         ------
@@ -173,7 +176,7 @@ class Member:
                 self.open()
             unpacking.unpark(self._consumer)
             with errors_as(RetryError):
-                found = self._consumer.poll(timeout_ms)
+                found = self._consumer.poll(timeout_ms, max_records=most)
         except RetryError as error:
             # Trap: with auto_offset_reset "none", poll raises between assignment and restore.
             if isinstance(error.__cause__, kafka_errors.NoOffsetForPartitionError):

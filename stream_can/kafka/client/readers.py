@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kafka import TopicPartition
@@ -20,6 +20,8 @@ from stream_can.kafka.client.options import Options
 
 QUICK = {"request_timeout_ms": 5_000, "fetch_max_wait_ms": 500}
 """Short, because a restore waits for what is read here: a leader that hangs is given up soon."""
+NEAR = 100
+"""Offsets so near to each other are read in one go."""
 STILL_SECONDS = 30
 """A range without a new record for so long is given up."""
 
@@ -56,6 +58,39 @@ class Readers:
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
         """The committed records of [start, stop), in order."""
         return self._read(topic, partition, start, stop, "read_committed")
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return len(self._reader("read_committed").partitions_for_topic(topic) or ())
+
+    def last(self, topic: str, partition: int, key: bytes) -> Any | None:
+        """The last committed record with a key; None where there is none. It reads backwards."""
+        begin, end = self.span(topic, partition)
+        step, stop = 8, end
+        while stop > begin:
+            start = max(begin, stop - step)
+            found = [one for one in self.read(topic, partition, start, stop) if one.key == key]
+            if found:
+                return found[-1]
+            step, stop = 8 * step, start
+        return None
+
+    def read_all_at(self, topic: str, partition: int, offsets: Iterable[int]) -> dict[int, Any]:
+        """The records at these offsets, as far as they are there, by offset; :meth:`read_at` says
+        how."""
+        found: dict[int, Any] = {}
+        wanted = sorted(offsets)
+        while wanted:
+            n = 1
+            while n < len(wanted) and wanted[n] - wanted[n - 1] < NEAR:
+                n += 1
+            those = {*wanted[:n]}
+            span = wanted[0], wanted[n - 1] + 1
+            for record in self._read(topic, partition, *span, "read_uncommitted"):
+                if record.offset in those:
+                    found[record.offset] = record
+            wanted = wanted[n:]
+        return found
 
     def spans(self, topic: str) -> dict[int, tuple[int, int]]:
         """The first offset still held and the next to be written, of every partition."""

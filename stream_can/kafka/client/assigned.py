@@ -1,0 +1,83 @@
+"""A consumer of partitions that are told to it, from offsets that are told to it; in no group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+
+from stream_can.kafka.client import unpacking
+from stream_can.kafka.client.consumer import open_consumer
+from stream_can.kafka.client.ends import Ends
+from stream_can.kafka.client.guards import RebuildError, RetryError, close, errors_as
+from stream_can.kafka.client.options import Options
+
+__all__ = ["Assigned"]
+
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
+
+
+class Assigned:
+    """Committed records of some partitions.
+
+    Parameters
+    ----------
+    options
+        The brokers and the client options.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._consumer: Any = open_consumer(options)
+        self._ends = Ends(self._consumer)
+
+    def start(self, places: Mapping[Place, int]) -> None:
+        """Read these, each from an offset on, and no others."""
+        self._consumer.assign([TopicPartition(*place) for place in places])
+        for place, offset in places.items():
+            self._consumer.seek(TopicPartition(*place), offset)
+
+    def poll(self, wait_ms: int) -> dict[Place, list[Any]]:
+        """What came, by partition.
+
+        Raises
+        ------
+        RebuildError
+            What was to be read next is gone.
+        RetryError
+            The brokers are away.
+        """
+        unpacking.unpark(self._consumer)
+        try:
+            with errors_as(RetryError):
+                found = self._consumer.poll(wait_ms)
+        except RetryError as error:
+            gone = kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError
+            if isinstance(error.__cause__, gone):
+                raise RebuildError(str(error)) from error
+            raise
+        return {(tp.topic, tp.partition): records for tp, records in found.items()}
+
+    def behind(self, places: Iterable[Place]) -> list[Place]:
+        """Of these partitions those that have more to read, as far as is known."""
+        found = []
+        for place in places:
+            tp = TopicPartition(*place)
+            end = self._ends.of(tp)
+            with errors_as(RetryError):
+                at = self._consumer.position(tp, timeout_ms=0)
+            if end is None or at is None or at < end.offset:
+                found.append(place)
+        return found
+
+    def hold(self, place: Place, held: bool) -> None:
+        """Stop or go on reading a partition."""
+        tp = TopicPartition(*place)
+        (self._consumer.pause if held else self._consumer.resume)(tp)
+
+    def close(self) -> None:
+        """Close it."""
+        consumer, self._consumer = self._consumer, None
+        close(consumer)

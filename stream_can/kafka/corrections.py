@@ -1,0 +1,319 @@
+"""What becomes of the records of a partition, by a state: outputs, dead letters, a sent batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.app.models import LiveModels
+from stream_can.app.reader import Classes, Reader, ReadPredictions
+from stream_can.app.start import NO_CLASSES
+from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError
+from stream_can.kafka.state import STATE_HEADER, Index
+from stream_can.learner.kinds import Id
+from stream_can.learner.lane import ONLY, Name, predecessor
+from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.messages.fields import Fields
+from stream_can.messages.messages import Formats
+from stream_can.messages.records import Header, Output, Source, error_headers, headers_of
+from stream_can.method.promise import names_in_sets
+from stream_can.method.rows import rounded
+from stream_can.version import __version__
+
+__all__ = ["VERSION_HEADER", "Corrections", "CurrentState"]
+
+VERSION_HEADER: Header = ("stream-can-version", __version__.encode())
+
+Array = NDArray[np.float64]
+
+
+class StateBegins:
+    """With what models begin, as a state has it; see :class:`stream_can.app.models.Begins`."""
+
+    def __init__(self, begins: Mapping[str | None, Corrector], listed: Sequence[str]) -> None:
+        self._begins, self._listed = begins, {*listed}
+
+    @property
+    def classes(self) -> Classes:
+        """Of a model that has none of its own."""
+        return self._begins[None].classes
+
+    @property
+    def alike(self) -> bool:
+        """Whether all have the same classes."""
+        known = {one.classes for one in self._begins.values()}
+        return len(known) == 1 and self.classes != NO_CLASSES
+
+    def listed(self, model: str) -> bool:
+        """Whether a model has a table."""
+        return model in self._listed
+
+    def knows_classes_of(self, model: str) -> bool:
+        """Whether the classes of a model are given."""
+        return self.classes != NO_CLASSES or model in self._begins
+
+    def of_model(self, model: str) -> Corrector | None:
+        """With what a model of known classes begins; None: with what all do."""
+        return self._begins.get(model)
+
+    def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
+        """With what a model begins whose classes its first message names."""
+        like = self._begins.get(model, self._begins[None])
+        return Corrector(names, **like.settings, sets=like.sets)
+
+
+class CurrentState(LiveModels):
+    """A state, as those that correct use it. Its models are joined by those that begin before the
+    next one.
+
+    Parameters
+    ----------
+    number
+        Of the state.
+    index
+        Of the state.
+    correctors
+        Of each model and version.
+    begins
+        With what models begin; None: all that have nothing of their own.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        index: Index,
+        correctors: Mapping[Name, Corrector],
+        begins: Mapping[str | None, Corrector],
+    ) -> None:
+        super().__init__(
+            StateBegins(begins, index.listed),
+            max_lanes=index.max_lanes,
+            only_listed=index.only_listed,
+            clock=time.time,
+        )
+        self.number, self.index = number, index
+        self.correctors, self.begins = dict(correctors), dict(begins)
+        self._classes = {name: one.classes for name, one in self.correctors.items()}
+
+    @property
+    def full(self) -> bool:
+        """Whether none may begin, as the learner says."""
+        return self.index.full
+
+    def classes(self) -> Mapping[Name, Classes]:
+        """Of each."""
+        return self._classes
+
+    def holders(self, id: Id) -> list[Name]:
+        """Who corrects keeps no predictions."""
+        return []
+
+    def _correctors(self) -> Mapping[Name, Corrector]:
+        return self.correctors
+
+    def _take(self, name: Name, corrector: Corrector | None) -> None:
+        begun = corrector or self.begins[None]
+        alike = {of: one for of, one in self.correctors.items() if one.classes == begun.classes}
+        before = predecessor(name, alike)
+        self.correctors[name] = begun if before is None else alike[before].successor()
+        self._classes[name] = begun.classes
+
+    def corrector(self, name: Name) -> Corrector:
+        """What corrects a model and version, which may be one that begins."""
+        if name not in self.correctors:
+            self._take(name, self._start.of_model(name[0] or ""))
+        return self.correctors[name]
+
+
+@dataclass
+class Corrections:
+    """What came of the records of a partition."""
+
+    outputs: list[Output] = field(default_factory=list)
+    dead_letters: list[Output] = field(default_factory=list)
+    sent: SentBatch | None = None
+    """What the learner gets of them; None where nothing."""
+    stopped: tuple[Source, StreamCANError] | None = None
+    """The record that cannot be read, where that is to stop; those before it are here."""
+    corrected: int = 0
+    normalised: int = 0
+    """Rows whose sum was off, and that were divided by it."""
+    faults: list[tuple[Source, str]] = field(default_factory=list)
+    """Predictions of which a value of a column is none, and counts as not given; and why."""
+    in_sets: int = 0
+    """Classes in the prediction sets of all rows."""
+
+
+class Correcting:
+    """Corrects the records of partitions by the state in force.
+
+    Parameters
+    ----------
+    fields, formats
+        Where in a message everything is, and in which formats they come.
+    segments
+        The declared columns.
+    max_bytes
+        Most bytes of an output.
+    fail
+        Whether to stop at a record that cannot be read.
+    """
+
+    def __init__(
+        self,
+        fields: Fields,
+        formats: Formats,
+        segments: Sequence[str],
+        *,
+        max_bytes: int | None = None,
+        fail: bool = False,
+    ) -> None:
+        self._fields, self._formats, self._segments = fields, formats, segments
+        self._max_bytes, self._fail = max_bytes, fail
+        self._reader: Reader | None = None
+
+    def _reads(self, state: CurrentState) -> Reader:
+        """What reads messages of the models of a state."""
+        classes = state.begins[None].classes
+        if self._reader is None or self._reader.first.classes != classes:
+            self._reader = Reader(
+                classes, self._fields, self._formats, self._segments, state, self._max_bytes
+            )
+        self._reader.models = state
+        return self._reader
+
+    def correct(self, records: Sequence[Source], state: CurrentState) -> Corrections:
+        """What comes of records of one partition, in their order."""
+        reader = self._reads(state)
+        groups, bad = reader.predictions(records)
+        if bad and self._fail:
+            first, error = bad[0]
+            found = self.correct(records[:first], state)
+            found.stopped = records[first], error
+            return found
+        state.admit()
+        found = Corrections()
+        outputs: list[Output | None] = [None] * len(records)
+        headers = [VERSION_HEADER, (STATE_HEADER, b"%d" % state.number)]
+        dropped = reader.first.predictions.dropped
+        for i, error in bad:
+            record = records[i]
+            found.dead_letters.append(
+                Output(record.key, record.value, headers_of(record) + error_headers(record, error),
+                       record.timestamp, record)
+            )  # fmt: skip
+        parts = list[_Part]()
+        for group in groups:
+            for i in group.empty:
+                outputs[i] = _output(records[i], None, headers, dropped)
+            if group.says:
+                parts.append(self._group(group, state, found))
+                self._write(group, parts[-1], records, outputs, headers, found)
+        found.outputs = [one for one in outputs if one is not None]
+        if parts:
+            found.sent = _batch(parts, records, self._segments)
+        return found
+
+    def _group(self, group: ReadPredictions, state: CurrentState, found: Corrections) -> _Part:
+        """Correct predictions of models of the same classes."""
+        n = len(group.says)
+        names = group.names or [ONLY] * n
+        lanes, of = list(dict.fromkeys(names)), np.zeros(n, np.int32)
+        if len(lanes) > 1:
+            numbers = {name: k for k, name in enumerate(lanes)}
+            of = np.array([numbers[name] for name in names], np.int32)
+        sent, rows, columns = np.empty_like(group.rows), list[NDArray[np.float32]](), group.columns
+        for k, name in enumerate(lanes):
+            corrector, mine = state.corrector(name), np.flatnonzero(of == k)
+            P, given = group.rows, columns
+            if len(lanes) > 1:
+                P = P[mine]
+                if columns is not None:
+                    given = {c: [texts[i] for i in mine.tolist()] for c, texts in columns.items()}
+            Q, receipts = corrector.correct_many(P, receipt=True, segments=given)
+            if corrector.sets is not None:
+                inside = corrector.sets_of(Q, receipts)
+                found.in_sets += int(inside.sum())
+                named = names_in_sets(inside, Q.astype(np.float32), corrector.classes)
+                for i, one in zip(mine.tolist(), named, strict=True):
+                    group.says[i].set = one
+            if (digits := self._fields.digits) is not None:
+                Q = rounded(Q, digits)
+            if not np.isfinite(Q).all():  # JSON would say null
+                raise StreamCANError("a corrected row is not finite: the state is damaged")
+            sent[mine] = Q
+            both = [np.ascontiguousarray(one).view(np.float32) for one in (P, Q)]
+            rows.append(np.concatenate([*both, receipts], axis=1))
+        classes = group.messages.classes
+        made = [SentLane(name, classes, one) for name, one in zip(lanes, rows, strict=True)]
+        return _Part(group, sent, made, of)
+
+    def _write(
+        self,
+        group: ReadPredictions,
+        part: _Part,
+        records: Sequence[Source],
+        outputs: list[Output | None],
+        headers: list[Header],
+        found: Corrections,
+    ) -> None:
+        """Give each prediction of a group its output."""
+        dropped = group.messages.predictions.dropped
+        values = group.messages.write_all(group.says, part.sent)
+        for i, says, value in zip(group.places, group.says, values, strict=True):
+            outputs[i] = _output(records[i], value, headers, dropped)
+            if says.fault is not None:
+                found.faults.append((records[i], says.fault))
+        found.corrected += len(values)
+        found.normalised += group.off
+
+
+@dataclass
+class _Part:
+    """What a sent batch has of a group."""
+
+    group: ReadPredictions
+    sent: Array
+    lanes: list[SentLane]
+    of: NDArray[np.int32]
+
+
+def _output(record: Source, value: bytes | None, headers: list[Header], dropped: Any) -> Output:
+    """What goes out for a record."""
+    if record.headers:
+        kept = headers_of(record)
+        if dropped:
+            kept = [header for header in kept if header[0] not in dropped]
+        headers = kept + headers
+    return Output(record.key, value, headers, record.timestamp, record)
+
+
+def _batch(parts: Sequence[_Part], records: Sequence[Source], segments: Sequence[str]) -> SentBatch:
+    """The predictions of all groups in the order of their records, numbered by their offsets."""
+    places = np.concatenate([np.asarray(part.group.places, np.int64) for part in parts])
+    order = np.argsort(places, kind="stable")
+    first, of = 0, []
+    for part in parts:
+        of.append(part.of + first)
+        first += len(part.lanes)
+    ids = [id for part in parts for id in part.group.ids]
+    columns: dict[str, list[str | None]] = {}
+    if segments:
+        tables = [part.group.columns or {} for part in parts]
+        columns = {c: [text for one in tables for text in one[c]] for c in segments}
+    ordered = order.tolist()
+    rows = [records[i] for i in places[order].tolist()]
+    return SentBatch(
+        [ids[i] for i in ordered],
+        np.array([one.offset for one in rows], np.int64),
+        np.array([one.timestamp / 1000 if one.timestamp >= 0 else np.nan for one in rows]),
+        [lane for part in parts for lane in part.lanes],
+        np.concatenate(of).astype(np.int32)[order],
+        {c: [texts[i] for i in ordered] for c, texts in columns.items()},
+    )

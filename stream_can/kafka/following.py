@@ -1,0 +1,108 @@
+"""The newest state, for those that correct: read as it comes, by a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from stream_can.corrector import Corrector
+from stream_can.errors import SnapshotMismatch
+from stream_can.kafka.client.guards import DeniedError, RebuildError
+from stream_can.kafka.client.log import LogReader
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.corrections import CurrentState
+from stream_can.kafka.state import CORRECTORS, INDEX, Index, read_index
+
+__all__ = ["Follower"]
+
+log = logging.getLogger(__name__)
+
+
+class Follower:
+    """Reads the topic of states.
+
+    Parameters
+    ----------
+    options, topic
+        The brokers and client options, and where the states lie.
+    require
+        Called with each index that is read; raises DeniedError where it is of another application.
+    """
+
+    def __init__(self, options: Options, topic: str, require: Callable[[Index], None]) -> None:
+        self._topic, self._require = topic, require
+        self._log, self._readers = LogReader(options, topic), Readers(options)
+        self._by_offset: dict[int, Corrector] = {}
+        self._began = False
+        self.state: CurrentState | None = None
+        """The newest one that was read."""
+        self.at = 0.0
+        """When it was read, by the clock of `time.monotonic`."""
+
+    def look(self) -> CurrentState | None:
+        """Take what came since the last call; the newest state, None where there is none yet.
+
+        Raises
+        ------
+        RebuildError
+            The topic was deleted.
+        DeniedError
+            It may not be read, or what it holds is of another application.
+        """
+        if not self._began:
+            self._begin()
+        values: dict[int, bytes] = {}
+        index: Any = None
+        for _, found in self._log.take().items():
+            for record in found.records:
+                if record.key == INDEX:
+                    index = record
+                elif record.value is not None:
+                    values[record.offset] = record.value
+        if index is not None:
+            self._take(index, values)
+        return self.state
+
+    def _begin(self) -> None:
+        """Read the newest state, and follow from there on."""
+        record = self._readers.last(self._topic, CORRECTORS, INDEX)
+        if record is not None:
+            self._take(record, {})
+        at = self._readers.span(self._topic, CORRECTORS)[0] if record is None else record.offset + 1
+        self._log.read({CORRECTORS: at})
+        self._began = True
+
+    def _take(self, record: Any, values: dict[int, bytes]) -> None:
+        """A state, with those of its correctors that were read before its index."""
+        where = f"offset {record.offset} of {self._topic}-{CORRECTORS}"
+        try:
+            index = read_index(record.value or b"")
+            self._require(index)
+            wanted = {one.offset for one in index.lanes} | {one.offset for one in index.begins}
+            known = {at: one for at, one in self._by_offset.items() if at in wanted}
+            for at in wanted - known.keys():
+                if at in values:
+                    known[at] = Corrector.from_bytes(values[at])
+            missing = wanted - known.keys()
+            found = self._readers.read_all_at(self._topic, CORRECTORS, missing)
+            if len(found) < len(missing):  # a newer one took its place: its index comes
+                if self.state is None:
+                    raise RebuildError(f"{where}: correctors of a state are gone; reading anew")
+                return
+            for at, one in found.items():
+                known[at] = Corrector.from_bytes(one.value)
+        except SnapshotMismatch as error:
+            raise DeniedError(f"{where}: {error}") from None
+        self._by_offset = known
+        lanes = {one.name: known[one.offset] for one in index.lanes}
+        begins = {one.model: known[one.offset] for one in index.begins}
+        self.state = CurrentState(record.offset, index, lanes, begins)
+        self.at = time.monotonic()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._log.close()
+        self._readers.close()

@@ -1,0 +1,365 @@
+"""What the learner of an application knows: it plays what topics hold, and says it in states."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_can.app.models import LearnerModels
+from stream_can.app.reader import Reader
+from stream_can.app.start import Start
+from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.state import (
+    Begin,
+    Index,
+    LanePlace,
+    Memory,
+    Play,
+)
+from stream_can.learner import Corrected, LateLabel, State, in_order
+from stream_can.learner.lane import Name
+from stream_can.learner.learner import Learner
+from stream_can.learner.order import places_in_order
+from stream_can.learner.sent import SentBatch
+from stream_can.messages.messages import BadMessage
+from stream_can.messages.records import Source
+
+__all__ = ["IDENTITY", "Learning", "Played", "SentRecord", "Stored"]
+
+IDENTITY = (
+    "application_id", "input", "output", "labels", "probs", "raw", "label", "id", "model",
+    "version",
+)  # fmt: skip
+"""Settings that an application was begun with, and goes on with."""
+
+
+class SentRecord(NamedTuple):
+    """A sent batch, as it lies in its topic."""
+
+    offset: int
+    batch: SentBatch
+    size: int = 0
+    """What it takes in memory, about."""
+
+
+class Played(NamedTuple):
+    """What came of what was played."""
+
+    found: Corrected
+    rows: int
+    labels: Sequence[Source]
+    """The records of labels that were learned from, as ``found`` numbers them."""
+    places: list[tuple[int, int]]
+    """Of each row its partition and offset of the input; where labels are asked for."""
+    bad: list[tuple[Source, StreamCANError]]
+    """Labels that cannot be read."""
+
+
+@dataclass
+class Stored:
+    """A state as it was read."""
+
+    number: int
+    index: Index
+    memory: Memory
+    lanes: dict[Name, bytes]
+    begins: dict[str | None, bytes]
+
+
+class Learning:
+    """A learner, where it is in its topics, and where what it knows lies.
+
+    Parameters
+    ----------
+    settings, start
+        Of the application.
+    learner
+        What it is the memory of.
+    memory
+        The positions; of the state that was last written.
+    mark
+        Drawn by lot where the application began.
+    inputs
+        Partition of the input -> the next offset that is not learned.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        start: Start,
+        learner: Learner,
+        memory: Memory,
+        *,
+        mark: str,
+        inputs: Mapping[int, int],
+    ) -> None:
+        self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
+        self.sent, self.labels, self.inputs = dict(memory.sent), dict(memory.labels), dict(inputs)
+        self._begun, self._plays = dict(memory.begun), deque(memory.plays)
+        self.models = LearnerModels(
+            learner, start, max_lanes=settings.max_lanes,
+            only_listed=settings.only_listed_models, clock=time.time,
+        )  # fmt: skip
+        self._reader = Reader(
+            start.classes, settings.fields, start.formats, start.segments, self.models
+        )
+        self.touched: set[Name] = set()
+        """Models and versions whose corrector changed since it was last written."""
+        self.places: dict[Name, int] = {}
+        """Where the correctors lie."""
+        self.begins: dict[str | None, int] = {}
+        self.skipped = 0
+        """Rows of models that may not begin, or of other classes."""
+
+    @classmethod
+    def begin(
+        cls, settings: Settings, start: Start, sent: Mapping[int, int], labels: Mapping[int, int]
+    ) -> Learning:
+        """One that has learned nothing, from these offsets on."""
+        learner = Learner(
+            start.under(start.snapshot),
+            recent_mb=settings.recent_mb, ask=settings.ask, label_wait=settings.label_wait,
+            max_lanes=settings.max_lanes,
+        )  # fmt: skip
+        memory = Memory(b"", 0, dict(sent), dict(labels), dict(sent), [])
+        return cls(settings, start, learner, memory, mark=secrets.token_hex(8), inputs={})
+
+    @classmethod
+    def restored(
+        cls,
+        settings: Settings,
+        start: Start,
+        stored: Stored,
+        batches: Mapping[int, Sequence[SentRecord]],
+        first: Mapping[int, int],
+    ) -> Learning:
+        """The one that wrote a state.
+
+        Parameters
+        ----------
+        stored
+            The state.
+        batches
+            Of each partition the sent batches from ``stored.memory.begun`` on, up to ``sent``.
+        first
+            Of each partition from which offset on all of them are there.
+        """
+        memory = stored.memory
+        begins, lanes = stored.begins, stored.lanes
+        state = State(begins[None], lanes, memory.learner, list(lanes))
+        plays, batch_of, whole = _plays(memory, batches, first)
+        learner = Learner.from_state(
+            state, batch_of, recent_mb=settings.recent_mb, ask=settings.ask,
+            max_lanes=settings.max_lanes,
+            under=lambda name, one: start.under(one.to_bytes(), name[0] or ""), whole=whole,
+        )  # fmt: skip
+        self = cls(
+            settings, start, learner, memory._replace(plays=plays.kept, begun=plays.begun),
+            mark=stored.index.mark, inputs=stored.index.inputs,
+        )  # fmt: skip
+        self.places = {one.name: one.offset for one in stored.index.lanes}
+        self.begins = {one.model: one.offset for one in stored.index.begins}
+        return self
+
+    # -- what came -------------------------------------------------------------------------------
+
+    def play(
+        self, sent: Mapping[int, Sequence[SentRecord]], labels: Mapping[int, Sequence[Source]]
+    ) -> Played:
+        """Learn what topics hold behind the positions, in order of time.
+
+        Parameters
+        ----------
+        sent
+            Of each partition the sent batches.
+        labels
+            And the records of labels.
+        """
+        strange = self._admit(one.batch for found in sent.values() for one in found)
+        read, records, bad = self._read(labels)
+        batches = {p: [one.batch for one in found] for p, found in sent.items()}
+        first = self.learner.next_number
+        events = in_order(batches, read, first)
+        # As in_order has them: the order of labels of one partition stays.
+        order = _labels_in_order(read)
+        found = self.learner.play_sent(events, without=strange)
+        n = len(events.sent)
+        self._note(sent, labels, n)
+        names = {lane.name for lane in events.sent.lanes} | {one.name for one in found.taught}
+        names |= {(one.model, one.version) for one in events.labels if one.row is not None}
+        self.touched |= names
+        if not self._reader.named:
+            self.touched |= set(self.learner.models)
+        places = places_in_order(batches) if self.settings.ask is not None else []
+        return Played(found, n, [records[p][i] for p, i in order], places, bad)
+
+    def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
+        """Let models begin of which there are rows, as those that corrected them did; those that
+        may not."""
+        strange = set[Name]()
+        if not self._reader.named:
+            return strange
+        known = self.models.classes()
+        for batch in batches:
+            for lane in batch.lanes:
+                if lane.name in known or lane.name in strange:
+                    continue
+                try:
+                    self.models.begin(lane.name, lane.classes)
+                except BadMessage:
+                    strange.add(lane.name)
+                    continue
+                self.models.admit()
+        return strange
+
+    def _read(
+        self, labels: Mapping[int, Sequence[Source]]
+    ) -> tuple[
+        dict[int, list[LateLabel]], dict[int, list[Source]], list[tuple[Source, StreamCANError]]
+    ]:
+        read, records = dict[int, list[LateLabel]](), dict[int, list[Source]]()
+        bad = list[tuple[Source, StreamCANError]]()
+        for p, found in labels.items():
+            says = self._reader.labels(found)
+            bad += [(found[i], why) for i, why in says.bad]
+            records[p] = [found[i] for i in says.places]
+            for one, record in zip(says.labels, records[p], strict=True):
+                one.time = record.timestamp / 1000 if record.timestamp >= 0 else None
+            read[p] = says.labels
+        return read, records, bad
+
+    def _note(
+        self, sent: Mapping[int, Sequence[SentRecord]], labels: Mapping[int, Sequence[Source]],
+        rows: int,
+    ) -> None:  # fmt: skip
+        """Move the positions behind what was played."""
+        ends = {}
+        for p, found in sent.items():
+            if found:
+                ends[p] = self.sent[p] = found[-1].offset + 1
+                self.inputs[p] = int(found[-1].batch.numbers[-1]) + 1
+        for p, records in labels.items():
+            if records:
+                self.labels[p] = records[-1].offset + 1
+        if rows:
+            self._plays.append(Play(rows, ends))
+        at = self.learner.next_number - sum(play.rows for play in self._plays)
+        while self._plays and at + self._plays[0].rows <= self.learner.oldest:
+            gone = self._plays.popleft()
+            at += gone.rows
+            self._begun.update(gone.ends)
+
+    # -- a state ---------------------------------------------------------------------------------
+
+    def changed(self) -> tuple[list[tuple[Name, bytes]], list[tuple[str | None, bytes]]]:
+        """The correctors that are to be written, and with what models begin where that is not
+        written yet; keys by `corrector_key` and `begin_key`."""
+        live = self.learner.live if self.learner.models else {}
+        those = [name for name in live if name in self.touched or name not in self.places]
+        begins: list[tuple[str | None, bytes]] = []
+        if not self.begins:
+            default = self.start.under(self.start.snapshot)
+            begins.append((None, default.to_bytes()))
+            for model in self.settings.models:
+                if (own := self.start.of_model(model)) is not None:
+                    begins.append((model, own.to_bytes()))
+        return [(name, live[name].corrector.to_bytes()) for name in those], begins
+
+    def gone(self) -> list[Name]:
+        """Models and versions whose corrector lies there, and that were dropped."""
+        live = set(self.learner.models)
+        return [name for name in self.places if name not in live]
+
+    def memory(self) -> bytes:
+        """What the learner after this one has to know."""
+        state = self.learner.state(without=self.learner.models)
+        return Memory(
+            state.memory, self.learner.next_number, self.sent, self.labels, self._begun,
+            list(self._plays),
+        ).to_bytes()  # fmt: skip
+
+    def index(
+        self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: int
+    ) -> bytes:
+        """The index of a state whose correctors that changed lie at these offsets; they are noted
+        as written."""
+        for name in self.gone():
+            del self.places[name]
+        self.places.update(places)
+        self.begins.update(begins)
+        self.touched.clear()
+        lanes = [LanePlace(*name, offset) for name, offset in self.places.items()]
+        return Index(
+            1, self.mark, identity_of(self.settings, self.start), self.inputs, lanes,
+            [Begin(model, offset) for model, offset in self.begins.items()],
+            sorted(self.settings.models), self.settings.only_listed_models,
+            self.settings.max_lanes, self.models.full, memory, time.time(),
+        ).to_bytes()  # fmt: skip
+
+
+def identity_of(settings: Settings, start: Start) -> dict[str, Any]:
+    """Who an application is."""
+    found = {name: getattr(settings, name) for name in IDENTITY}
+    return found | {"segments": list(start.segments), "classes": list(start.classes)}
+
+
+class _Kept(NamedTuple):
+    kept: list[Play]
+    begun: dict[int, int]
+
+
+def _plays(
+    memory: Memory, batches: Mapping[int, Sequence[SentRecord]], first: Mapping[int, int]
+) -> tuple[_Kept, list[SentBatch], bool]:
+    """The plays of a memory of which all batches are there, and these as they were played."""
+    plays, last = list(memory.plays), dict(memory.begun)
+    spans = []
+    for play in plays:
+        spans.append({p: (last.get(p, 0), end) for p, end in play.ends.items()})
+        last.update(play.ends)
+    missing = [
+        i for i, span in enumerate(spans)
+        if any(start < first.get(p, 0) for p, (start, _) in span.items())
+    ]  # fmt: skip
+    at = missing[-1] + 1 if missing else 0
+    begun = dict(memory.begun)
+    for play in plays[:at]:
+        begun.update(play.ends)
+    number = memory.number - sum(play.rows for play in plays[at:])
+    queues = {p: deque(found) for p, found in batches.items()}
+    found = []
+    for play, span in zip(plays[at:], spans[at:], strict=True):
+        some: dict[int, list[SentBatch]] = {}
+        for p, (start, end) in span.items():
+            queue = queues.get(p, deque())
+            while queue and queue[0].offset < end:
+                one = queue.popleft()
+                if one.offset >= start:
+                    some.setdefault(p, []).append(one.batch)
+        merged = in_order(some, {}, number).sent
+        if len(merged) != play.rows:
+            raise SnapshotMismatch(
+                f"sent batches of offsets {span} hold {len(merged)} rows, the memory says"
+                f" {play.rows}"
+            )
+        number += play.rows
+        found.append(merged)
+    return _Kept(plays[at:], begun), found, not missing
+
+
+def _labels_in_order(labels: Mapping[int, Sequence[LateLabel]]) -> list[tuple[int, int]]:
+    """Of each label in the order of `in_order` its partition and which of its labels it is."""
+    found = [(p, i) for p in sorted(labels) for i in range(len(labels[p]))]
+    keys = list[float]()
+    for p in sorted(labels):
+        times = [-np.inf if one.time is None else one.time for one in labels[p]]
+        keys += accumulate(times, max)
+    return [found[i] for i in np.argsort(np.array(keys), kind="stable").tolist()]

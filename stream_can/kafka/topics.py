@@ -1,0 +1,62 @@
+"""The topics of an application: who may do what with each, and how it is made."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stream_can.kafka.client.options import MESSAGE_BYTES
+from stream_can.kafka.settings import Settings
+
+__all__ = ["Topic", "topics_of"]
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class Topic(NamedTuple):
+    """What an application needs of a topic."""
+
+    rights: frozenset[str]
+    partitions: int | None
+    """How many it has; None: as many as the input."""
+    configs: dict[str, str]
+    """With which it is made."""
+    compacted: bool | None = None
+    """Whether it has to be; None where that is all the same."""
+    record_bytes: int = 0
+    """What one record takes at most, where that is known."""
+    appended: bool = False
+    """Whether its records have to have the time at which they were written."""
+
+
+def topics_of(
+    settings: Settings, *, corrects: bool, learns: bool, state_bytes: int
+) -> dict[str, Topic]:
+    """The topics of an application, but for input and labels, by name; with the rights of a process
+    that does these things."""
+    s = settings
+    state, dead_letters = s.own_topics
+    larger = {"max.message.bytes": str(2 * MESSAGE_BYTES)}
+    largest = {"max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes))}
+    appended = {"message.timestamp.type": "LogAppendTime"}
+    compact = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(max(16 << 20, 4 * state_bytes)),
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+    write, read = {"WRITE"}, {"READ"}
+    found = {
+        state: Topic(
+            frozenset(read | (write if learns else set())), 2, largest | appended | compact,
+            compacted=True, record_bytes=state_bytes, appended=True,
+        ),
+        s.sent_topic: Topic(
+            frozenset((write if corrects else set()) | (read if learns else set())), None,
+            larger | appended | {"retention.ms": str(DAY_MS)}, compacted=False, appended=True,
+        ),
+        dead_letters: Topic(frozenset(write), None, larger, compacted=False),
+    }  # fmt: skip
+    if corrects:
+        found[s.output] = Topic(frozenset(write), None, larger)
+    if learns and s.ask is not None:
+        found[s.requests_topic] = Topic(frozenset(write), None, {})
+    return found
