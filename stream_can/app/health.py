@@ -13,6 +13,8 @@ class Health:
         self.ready = False
         self.waits_for: str | None = None
         """Why records that came are not taken, where somebody else has to answer first."""
+        self.cannot_learn: str | None = None
+        """Why this process may not be the application's learner any more."""
         self._beat = time.monotonic()
 
     def beat(self) -> None:

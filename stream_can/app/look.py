@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stream_can.app.health import Health
 from stream_can.app.history import Slots
 from stream_can.app.known import Committed, Known, KnownLane
-from stream_can.app.metrics import Metrics
+from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.problems import problems
 from stream_can.app.shown import shown
 from stream_can.app.status import (
@@ -109,9 +109,10 @@ class Look:
         learned = [one for n, has in sorted(known.items())
                    for one in _all_learned(n, has, tallies, now)]  # fmt: skip
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
-        held = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
-        opened = [one.open_requests for one in held if one.open_requests is not None]
-        ages = [one.oldest_request for one in held if one.oldest_request is not None]
+        every = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
+        held = [one for one in every if one.partition != LEARNER]
+        opened = [one.open_requests for one in every if one.open_requests is not None]
+        ages = [one.oldest_request for one in every if one.oldest_request is not None]
         ran = now - self._since
         hour_course = _course(hour, 6, history.hour.seconds, now, ran)
         made = Status(

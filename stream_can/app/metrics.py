@@ -31,6 +31,8 @@ from stream_can.version import __version__
 MOST_SERIES, OTHERS = 50, LaneName("other", "")
 """So many lanes have series of their own; the rest share one."""
 MOST_LANES = 1000
+LEARNER = -1
+"""In place of a partition: what the learner of an application has done."""
 TOGETHER = 100
 """So many labels of one lane are looked at together."""
 
@@ -63,6 +65,26 @@ class Registry(CollectorRegistry):
         yield from found
 
 
+class _Open:
+    """What is in a transaction that is open."""
+
+    def __init__(self) -> None:
+        self.outputs = self.divided = self.faults = self.answers = 0
+        self.delays: list[int] = []
+        self.asked: Tally[str] = Tally()
+        self.letters: deque[Letter] = deque(maxlen=KEPT)
+
+    def add(self, batch: Handled) -> None:
+        """One more batch."""
+        self.outputs += batch.outputs
+        self.delays += batch.delays
+        self.divided += batch.normalised
+        self.faults += batch.faults
+        self.answers += batch.answered
+        self.asked.update(batch.asked)
+        self.letters += batch.letters
+
+
 SETS = ("set_rows", "set_classes", "set_labels", "set_kept")
 
 
@@ -92,6 +114,7 @@ class Metrics:
         ProcessCollector(registry=registry)
 
         self.history = History()
+        self._lags: dict[int, dict[tuple[str, int], int]] = {}
         self.lag: dict[tuple[str, int], int] = {}
         """(input or labels, partition) -> records not yet taken, when they were asked for last."""
         self.partitions: dict[int, Committed] = {}
@@ -111,7 +134,8 @@ class Metrics:
         """What became of labelled predictions that the alarms have not seen yet."""
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._elsewhere = episodes
-        self._close()
+        self._opened: dict[int, _Open] = {}
+        """What is in the transactions that are open: of the partitions, 0, and of the learner."""
 
     def restored(
         self, sources: Mapping[int, MetricsSource], seconds: float, skew: float = 0.0
@@ -122,26 +146,36 @@ class Metrics:
             self._made["restore_seconds"].observe(seconds)
             self._made["clock_skew_seconds"].set(skew)
             self._forget()
-            self.partitions = {number: one.committed() for number, one in sources.items()}
+            self.partitions |= {number: one.committed() for number, one in sources.items()}
             self._add_values(sources)
             self._made["partitions"].set(len(sources))
 
-    def handled(self, batch: Handled) -> None:
-        """A batch is in the transaction that is open."""
-        self._open = True
-        self._outputs += batch.outputs
-        self._delays += batch.delays
-        self._divided += batch.normalised
-        self._faults += batch.faults
-        self._answers += batch.answered
-        self._asked.update(batch.asked)
-        self._letters += batch.letters
+    def learns(self, source: MetricsSource | None) -> None:
+        """We are the learner of the application now, or are not any more."""
+        with self.registry.lock:
+            self.partitions.pop(LEARNER, None)
+            self._opened.pop(LEARNER, None)
+            self.values = {}
+            if source is not None:
+                self.partitions[LEARNER] = source.committed()
+                self._add_values({LEARNER: source})
+            self._made["learning"].set(source is not None)
+
+    def cannot_learn(self) -> None:
+        """This process may not learn any more."""
+        with self.registry.lock:
+            self._made["learning_failed"].set(1)
+
+    def handled(self, batch: Handled, of: int = 0) -> None:
+        """A batch is in the transaction that is open, of the partitions or of the learner."""
+        self._opened.setdefault(min(of, 0), _Open()).add(batch)
 
     def committed(
         self, sources: Mapping[int, MetricsSource], seconds: float, snapshot_bytes: int
     ) -> None:
         """What came of these is committed."""
         with self.registry.lock:
+            opened = self._opened.pop(min(0, *sources), None) or _Open()
             done: Tally[str] = Tally()
             scores: defaultdict[str, float] = defaultdict(float)
             for partition, source in sources.items():
@@ -159,10 +193,10 @@ class Metrics:
             self._add_lanes(sources)
             self._watch(sources)
             # A label stamped before its prediction came at once.
-            delays = [max(delay, 0) / 1000 for delay in self._delays]
+            delays = [max(delay, 0) / 1000 for delay in opened.delays]
             commit = Commit(
-                done, scores, self._outputs, self._divided, self._faults, self._asked,
-                self._answers, delays, seconds, snapshot_bytes,
+                done, scores, opened.outputs, opened.divided, opened.faults, opened.asked,
+                opened.answers, delays, seconds, snapshot_bytes,
             )  # fmt: skip
             for row in table.COMMITTED:
                 table.count(self._made[row.name], row.of(commit))
@@ -177,34 +211,27 @@ class Metrics:
                     "dead_letters",
                 )
             }
-            counts["asked"], counts["answered"] = self._asked.total(), self._answers
+            counts["asked"], counts["answered"] = opened.asked.total(), opened.answers
             times = {"commits": 1, "commit_seconds": seconds, "commit_longest": seconds}
             self.history.add(time.time(), delays, **counts, **scores, **times)
-            self.letters += self._letters
-            self._close()
+            self.letters += opened.letters
 
     def given_up(self, outcome: str) -> None:
-        """The transaction, if one is open, is "aborted", or "unknown"; its tasks are dropped."""
+        """The transaction of the partitions, if one is open, is "aborted", or "unknown"; they are
+        dropped."""
         with self.registry.lock:
-            if self._open:
+            if self._opened.pop(0, None) is not None:
                 self._made["transactions"].labels(outcome).inc()
                 self.history.add(time.time(), given_up=1)
-            self._close()
             self._forget()
 
-    def _close(self) -> None:
-        """No transaction is open."""
-        self._open = False
-        self._outputs = self._divided = self._faults = self._answers = 0
-        self._delays: list[int] = []
-        self._asked: Tally[str] = Tally()
-        self._letters: deque[Letter] = deque(maxlen=KEPT)
-
-    def lags(self, lag: Mapping[tuple[str, int], int]) -> None:
-        """(input or labels, partition) -> records not yet taken."""
+    def lags(self, lag: Mapping[tuple[str, int], int], of: int = 0) -> None:
+        """(input, labels or sent, partition) -> records not yet taken; by the partitions or the
+        learner."""
         with self.registry.lock:
             self._made["lag_records"].clear()
-            self.lag = dict(lag)
+            self._lags[of] = dict(lag)
+            lag = self.lag = {place: n for one in self._lags.values() for place, n in one.items()}
             waiting = sum(records for (source, _), records in lag.items() if source == "input")
             self.history.add(time.time(), lag=waiting)
             for (source, partition), records in lag.items():
@@ -268,7 +295,11 @@ class Metrics:
 
     def _forget(self) -> None:
         """Nothing is assigned."""
-        self.partitions, self.lag, self.values = {}, {}, {}
+        mine = self.partitions.get(LEARNER)
+        self.partitions, self.lag = {} if mine is None else {LEARNER: mine}, {}
+        self._lags.pop(0, None)
+        if mine is None:
+            self.values = {}
         self._made["partitions"].set(0)
         self._made["lag_records"].clear()
 

@@ -198,6 +198,10 @@ ELSEWHERE = (
         labels=("stage",), first=SIDES),
     Row("clock_skew_seconds", Gauge, "How far the brokers' clock is ahead of this machine's"),
     Row("partitions", Gauge, "Partitions assigned and restored"),
+    Row("learning", Gauge, "1 while this process is the application's learner"),
+    Row("learning_failed", Gauge, "1 where this process may not learn any more"),
+    Row("state_number", Gauge, "Number of the newest state that corrects here"),
+    Row("state_age_seconds", Gauge, "Since it was written"),
     Row("lag_records", Gauge, "Offsets not yet taken", labels=("source", "partition")),
     Row("build_info", Gauge, "The release that runs", labels=("version",)),
 )  # fmt: skip

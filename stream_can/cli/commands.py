@@ -31,6 +31,11 @@ app.command(
     help="Work between Kafka topics: predictions in, corrected predictions out, exactly once.",
 )
 app.command(
+    "stream_can.cli.kafka:learn",
+    name="learn",
+    help="Learn for the workers of an application, from what they sent and the labels.",
+)
+app.command(
     "stream_can.cli.kafka:backfill",
     name="backfill",
     help="Learn from what Kafka topics hold, offline, so that a deployment starts warm.",

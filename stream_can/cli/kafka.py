@@ -19,7 +19,7 @@ from stream_can.kafka.backfill import backfill as replay_topic
 from stream_can.kafka.newest import newest
 from stream_can.snapshot import save
 
-__all__ = ["backfill", "newest_states", "run"]
+__all__ = ["backfill", "learn", "newest_states", "run"]
 
 Given: Any = given_of(kafka.options(), __name__)
 NOTHING = Given()
@@ -39,6 +39,20 @@ def run(config: Config = None, *, given: Settings = NOTHING) -> int:
         print(f"stream-can run: {error}", file=sys.stderr)
         return 2
     return kafka.run(settings)
+
+
+def learn(config: Config = None, *, given: Settings = NOTHING) -> int:
+    """Learn for the workers of an application, and do nothing else.
+
+    Settings are those of `run`, and come from the same places. Of all that may learn one does; the
+    others wait until it ends.
+    """
+    try:
+        settings = kafka.load(config, vars(given), os.environ)
+    except kafka.SettingsError as error:
+        print(f"stream-can learn: {error}", file=sys.stderr)
+        return 2
+    return kafka.run(settings, corrects=False)
 
 
 def backfill(

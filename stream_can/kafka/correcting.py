@@ -13,10 +13,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from stream_can.app.health import Health
+from stream_can.app.known import Handled
+from stream_can.app.letters import KEPT, letter
+from stream_can.app.metrics import Metrics
+from stream_can.app.tally import Tally
 from stream_can.kafka import refusals
-from stream_can.kafka.client.accepts import OVERHEAD_BYTES, weight
+from stream_can.kafka.client.accepts import OVERHEAD_BYTES, Accepts, weight
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.client.transaction import Offset
 from stream_can.kafka.corrections import Correcting, Corrections, CurrentState
@@ -28,7 +33,7 @@ from stream_can.kafka.start import TaskStart
 from stream_can.kafka.state import MARK_HEADER, STATE_HEADER, Index
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import SentBatch
-from stream_can.messages.records import Output, place
+from stream_can.messages.records import Counts, Output, Result, place
 
 __all__ = ["Work"]
 
@@ -36,6 +41,8 @@ log = logging.getLogger(__name__)
 
 BACKLOG_SECONDS = 10.0
 """Records older than this are of a backlog."""
+LAG_SECONDS = 5.0
+"""How old the lag of /metrics may be."""
 ALIVE_SECONDS = 3.0
 """A learner that wrote no state for so long is not waited for."""
 
@@ -47,6 +54,8 @@ class Work:
     ----------
     settings, start
         The topics and rules, and what reads messages.
+    metrics, health
+        Told of what was done.
     ready
         Whether a record can be read now; one that cannot holds back what follows it in its
         partition.
@@ -56,9 +65,14 @@ class Work:
         self,
         settings: Settings,
         start: TaskStart,
+        metrics: Metrics,
+        health: Health,
         ready: Callable[[Any], bool] | None = None,
     ) -> None:
         self.settings, self.start, self._ready = settings, start, ready
+        self.metrics, self.health = metrics, health
+        self._tallies: dict[int, Tally] = {}
+        self._lag_asked = 0.0
         self.client = Client(
             settings.bootstrap_servers, settings.application_id, settings.name,
             input=settings.input, options=settings.client, compression=settings.compression,
@@ -67,6 +81,9 @@ class Work:
         self._identity = identity_of(settings, start)
         self.state_topic, self.dead_letters = settings.own_topics
         self.follower = Follower(self.client.options, self.state_topic, self._require)
+        self._told_of_values = False
+        self._written = 0
+        """Bytes of sent batches in the transaction."""
         self._known = 0
         """How many partitions all topics had when they were last looked at."""
         self.committed = 0
@@ -112,11 +129,14 @@ class Work:
 
     def drop(self) -> None:
         """Forget what is not committed."""
+        self.metrics.given_up("aborted")
+        self.health.ready = False
         self._token, self._at, self._held = None, {}, {}
-        self._open, self._handled = set(), 0
+        self._open, self._handled, self._written = set(), 0, 0
 
     def take_over(self, assignment: Assignment) -> None:
         """Begin at the committed offsets of the partitions that are ours now."""
+        begin = time.monotonic()
         self.drop()
         self.client.transaction.abort()
         state = self.follower.look()
@@ -127,7 +147,14 @@ class Work:
             self.client.member.start_at(self.settings.input, partition, at)
             self._at[partition] = at
         self._token = assignment.token
+        self._tallies = {p: self._new_tally() for p in self._at}
+        skew = self.client.transaction.clock.skew
+        self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
+        self.health.ready = True
         log.info("partitions %s, by state %d", list(assignment.partitions), state.number)
+
+    def _new_tally(self) -> Tally:
+        return Tally((), lambda name: 0, named=False, sets=False)
 
     def _begin_at(self, partition: int, state: CurrentState) -> int:
         s, member = self.settings, self.client.member
@@ -196,6 +223,17 @@ class Work:
             self._handle(partition, [], state)
         if self._open and (not self.left or self._handled >= self.settings.commit_every):
             self.commit()
+        self._ask_lag()
+
+    def _ask_lag(self) -> None:
+        """For /metrics and the page."""
+        due = time.monotonic() - self._lag_asked >= LAG_SECONDS
+        if not due or not self._at or self.client.member.rebalanced:
+            return
+        self._lag_asked = time.monotonic()
+        topic = self.settings.input
+        lag = self.client.member.lag((topic, p) for p in self._at)
+        self.metrics.lags({("input", p): n for (_, p), n in lag.items()})
 
     def _handle(self, partition: int, records: Sequence[Any], state: CurrentState) -> None:
         """Correct records; put what comes of them into the transaction."""
@@ -228,15 +266,27 @@ class Work:
                 self._send(partition, made.sent, state)
         self._open.add(partition)
         self._at[partition] = last + 1
-        self._handled += len(records)
+        n = len(made.outputs) + len(made.dead_letters)
+        self._handled += n
+        tally, now_s = self._tallies[partition], time.time()
+        tally.answered(n, made.corrected)
+        tally.counts["dead_letters"] += len(made.dead_letters)
+        ours = s.field_names
+        letters = [letter(out, now_s, ours) for out in made.dead_letters[-KEPT:]]
+        self.metrics.handled(
+            Handled(len(made.outputs), made.normalised, len(made.faults), letters=letters)
+        )
+        if made.faults and not self._told_of_values:
+            self._told_of_values = True
+            faulty, fault = made.faults[0]
+            log.warning("%s: %s; others are not told of", place(faulty), fault)
         if made.stopped is not None:
             record, error = made.stopped
             self.commit()
             raise UnreadableRecord(f"{place(record)}: {error}") from error
 
-    def _divert(self, made: Corrections, output: Any, now: int) -> None:
-        from stream_can.messages.records import Counts, Result
-
+    def _divert(self, made: Corrections, output: Accepts, now: int) -> None:
+        """What the output topic refuses becomes a dead letter."""
         result, counts = Result(made.outputs, made.dead_letters, [], None), Counts()
         refusals.divert(result, counts, output, now, fail=self.settings.errors == "fail")
         made.outputs = result.outputs
@@ -256,6 +306,7 @@ class Work:
             (STATE_HEADER, b"%d" % state.number), (MARK_HEADER, state.index.mark.encode())
         ]  # fmt: skip
         transaction.send(topic, partition, None, data, headers)
+        self._written += len(data)
 
     def _require_fits(self, letters: Sequence[Output]) -> None:
         """Brokers would refuse a larger dead letter, again after each failure."""
@@ -287,9 +338,16 @@ class Work:
         offsets: Mapping[Any, Offset] = {
             (self.settings.input, p): Offset(self._at[p], "") for p in sorted(self._open)
         }
-        self.client.commit(offsets, self._token)
+        begin = time.monotonic()
+        try:
+            self.client.commit(offsets, self._token)
+        except RebuildError:
+            self.metrics.given_up("unknown")
+            raise
+        done = {p: self._tallies[p] for p in self._open}
+        self.metrics.committed(done, time.monotonic() - begin, self._written)
         self.committed += self._handled
-        self._open, self._handled = set(), 0
+        self._open, self._handled, self._written = set(), 0, 0
 
     def close(self) -> None:
         """Let go of the topic of states."""

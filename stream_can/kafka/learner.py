@@ -13,11 +13,18 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from stream_can.errors import SnapshotMismatch
+from stream_can.app.known import Handled
+from stream_can.app.letters import KEPT, letter
+from stream_can.app.metrics import LEARNER, Metrics
+from stream_can.app.tally import Tally
+from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.kafka import refusals
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
@@ -37,8 +44,10 @@ from stream_can.kafka.state import (
 )
 from stream_can.kafka.topics import topics_of
 from stream_can.learner import read_sent
-from stream_can.learner.sent import SentBatch
+from stream_can.learner.sent import SentBatch, SentLane
 from stream_can.messages.records import Output, error_headers, headers_of
+from stream_can.method.kernel import inside
+from stream_can.method.receipts import TAIL
 
 __all__ = ["Learns"]
 
@@ -54,6 +63,8 @@ POLLS = 4
 """In a commit interval."""
 WAITING_BYTES = 64 << 20
 """Of records that were read and not played."""
+LAG_SECONDS = 5.0
+"""How old the lag of /metrics may be."""
 ASK_SECONDS = 1.0
 """Between two questions whether there is input left."""
 SOFT_HELD = 20_000
@@ -79,6 +90,20 @@ def size_of(record: Any) -> int:
     return len(record.value or b"") + len(record.key or b"") + 300
 
 
+def _letter(record: Any, error: StreamCANError) -> Output:
+    """The dead letter of a label."""
+    headers = headers_of(record) + error_headers(record, error)
+    return Output(record.key, record.value, headers, record.timestamp, record)
+
+
+def _in_sets(lane: SentLane) -> int:
+    """How many classes the prediction sets of rows have together."""
+    thetas = np.ascontiguousarray(lane.rows[:, -TAIL])
+    known = ~np.isnan(thetas)
+    sent = np.ascontiguousarray(lane.sent[known], np.float32)
+    return int(inside(sent, thetas[known]).sum())
+
+
 class Learns:
     """Learns while partition 0 of the topic of states is ours; see
     :class:`stream_can.kafka.loop.Role`.
@@ -87,10 +112,24 @@ class Learns:
     ----------
     settings, start
         The topics and rules, and with what models begin.
+    metrics
+        Told of what was done.
+    ready
+        Whether a label can be read now; one that cannot holds back what follows it in its
+        partition.
     """
 
-    def __init__(self, settings: Settings, start: TaskStart) -> None:
-        self.settings, self.start = settings, start
+    def __init__(
+        self,
+        settings: Settings,
+        start: TaskStart,
+        metrics: Metrics,
+        ready: Callable[[Any], bool] | None = None,
+    ) -> None:
+        self.settings, self.start, self.metrics = settings, start, metrics
+        self._ready = ready
+        self._tally: Tally | None = None
+        self._lag_asked = 0.0
         self.state_topic, self.dead_letters = settings.own_topics
         group = f"{settings.application_id}-learner"
         self.client = Client(
@@ -110,7 +149,7 @@ class Learns:
         self._rows = self._bytes = 0
         self._asked, self._left = -math.inf, True
         """When it was asked whether there is input left; and whether there was."""
-        self._foreign = 0
+        self.foreign = 0
         """Records of sent batches that are none of this application."""
 
     def check(self) -> None:
@@ -126,6 +165,8 @@ class Learns:
 
     def drop(self) -> None:
         """Give up all that is not in a state."""
+        if self.learning is not None:
+            self.metrics.learns(None)
         self.learning = None
         reader, self._reader, self._queues = self._reader, None, {}
         if reader is not None:
@@ -155,7 +196,16 @@ class Learns:
         begin = time.monotonic()
         self.client.transaction.close()
         self.client.transaction.open()
-        self.learning = learning = self._restore()
+        learning = self._restore()
+        start = self.start
+        self._tally = Tally(
+            start.segments, lambda name: len(learning.models.classes().get(name, start.classes)),
+            named=self.settings.has_lanes, sets=self.settings.sets is not None,
+        )  # fmt: skip
+        self._tally.held = learning.learner.held
+        self._count_requests(learning, self._tally)
+        self.metrics.learns(self._tally)
+        self.learning = learning
         reader = Assigned(self.client.options)
         places = {(self.settings.sent_topic, p): at for p, at in learning.sent.items()}
         places |= {(self.settings.labels or "", p): at for p, at in learning.labels.items()}
@@ -257,7 +307,53 @@ class Learns:
         if not sent and not labels:
             return
         played = learning.play(sent, labels)
+        self._count(learning, played)
         self._write(learning, played)
+        self._ask_lag()
+
+    def _count(self, learning: Learning, played: Played) -> None:
+        """Count what was learned."""
+        tally, found, batch = self._tally, played.found, played.sent
+        assert tally is not None
+        names = None
+        if self.settings.has_lanes:
+            names = [batch.lanes[k].name for k in batch.of.tolist()]
+        in_sets = 0 if self.settings.sets is None else sum(map(_in_sets, batch.lanes))
+        tally.observed(len(batch), names, batch.columns or None, in_sets)
+        tally.labelled(found.outcomes, found.taught, learning.learner.held)
+        tally.refuse(len(played.bad), labels=True)
+        delays, answered = list[int](), 0
+        for one in found.taught:
+            answered += one.prediction.asked is not None
+            if one.label >= 0 and not math.isnan(one.prediction.time):
+                made = played.labels[one.label].timestamp
+                delays.append(made - int(1000 * one.prediction.time))
+        self._count_requests(learning, tally)
+        now, ours = time.time(), self.settings.field_names
+        letters = [
+            letter(_letter(record, error), now, ours) for record, error in played.bad[-KEPT:]
+        ]
+        asked = [one for one in found.asked if one is not None]
+        self.metrics.handled(
+            Handled(delays=delays, asked=asked, answered=answered, letters=letters), LEARNER
+        )
+
+    def _count_requests(self, learning: Learning, tally: Tally) -> None:
+        if self.settings.ask is not None:
+            n, oldest = learning.learner.open_requests
+            tally.requests = n, None if oldest is None else int(1000 * oldest)
+
+    def _ask_lag(self) -> None:
+        """For /metrics and the page."""
+        if time.monotonic() - self._lag_asked < LAG_SECONDS or self._reader is None:
+            return
+        self._lag_asked = time.monotonic()
+        names = {self.settings.sent_topic: "sent", self.settings.labels or "": "labels"}
+        lag = {
+            (names[topic], p): n + len(self._queues[topic, p].waiting)
+            for (topic, p), n in self._reader.lag().items()
+        }
+        self.metrics.lags(lag, LEARNER)
 
     def _read(self, learning: Learning, wait_ms: int) -> None:
         """Put what one poll brings into the queues."""
@@ -273,7 +369,7 @@ class Learns:
                     continue
                 batch = self._batch(record, learning.mark)
                 if batch is None or not len(batch):
-                    self._foreign += 1
+                    self.foreign += 1
                     continue
                 self._rows += len(batch)
                 when = float(batch.times[0])
@@ -368,6 +464,8 @@ class Learns:
         written = transaction.send(self.state_topic, CORRECTORS, INDEX, index)
         transaction.deliver()
         transaction.commit({}, None)
+        if played is not None and self._tally is not None:
+            self.metrics.committed({LEARNER: self._tally}, time.monotonic() - begin, size)
         self.number = written.value.offset
         self.committed += 1
         pause = max(self.settings.commit_interval_ms / 1000, size / MOST_BYTES_A_SECOND)
@@ -382,10 +480,12 @@ class Learns:
                 ' errors = "fail" ends learning there'
             )
         of = self.client.readers.partitions(self.dead_letters) if played.bad else 1
-        for record, error in played.bad:
-            headers = headers_of(record) + error_headers(record, error)
-            letter = Output(record.key, record.value, headers, record.timestamp, record)
-            self.client.transaction.send_all(self.dead_letters, record.partition % of, [letter])
+        transaction = self.client.transaction
+        letters = [_letter(record, error) for record, error in played.bad]
+        accepts = transaction.accepts[self.dead_letters]
+        refusals.date(letters, accepts, transaction.clock.now_ms())
+        for one, (record, _) in zip(letters, played.bad, strict=True):
+            transaction.send_all(self.dead_letters, record.partition % of, [one])
 
     def _send_requests(self, played: Played) -> None:
         """Label requests."""

@@ -54,7 +54,8 @@ class Played(NamedTuple):
     """What came of what was played."""
 
     found: Corrected
-    rows: int
+    sent: SentBatch
+    """The rows, in the order in which they were learned."""
     labels: Sequence[Source]
     """The records of labels that were learned from, as ``found`` numbers them."""
     places: list[tuple[int, int]]
@@ -199,7 +200,7 @@ class Learning:
         if not self._reader.named:
             self.touched |= set(self.learner.models)
         places = places_in_order(batches) if self.settings.ask is not None else []
-        return Played(found, n, [records[p][i] for p, i in order], places, bad)
+        return Played(found, events.sent, [records[p][i] for p, i in order], places, bad)
 
     def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
         """Let models begin of which there are rows, as those that corrected them did; those that
@@ -296,7 +297,8 @@ class Learning:
         self.places.update(places)
         self.begins.update(begins)
         self.touched.clear()
-        lanes = [LanePlace(*name, offset) for name, offset in self.places.items()]
+        live = self.learner.live
+        lanes = [LanePlace(*name, at, live[name].after) for name, at in self.places.items()]
         return Index(
             1, self.mark, identity_of(self.settings, self.start), self.inputs, lanes,
             [Begin(model, offset) for model, offset in self.begins.items()],

@@ -14,6 +14,7 @@ from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
 from stream_can.kafka.partitions import UnreadableRecord
+from stream_can.kafka.running import Runner
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker
 
@@ -31,8 +32,8 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
 """How ``stream-can run`` exits, and why."""
 
 
-def run(settings: Settings) -> int:
-    """What ``stream-can run`` does: set up logging, work until SIGTERM or SIGINT.
+def run(settings: Settings, *, corrects: bool = True) -> int:
+    """What ``stream-can run`` does, or ``learn``: set up logging, work until SIGTERM or SIGINT.
 
     Returns
     -------
@@ -44,11 +45,20 @@ def run(settings: Settings) -> int:
     if names := injected(os.environ):
         log.info("no settings, Kubernetes made them for a Service: %s", ", ".join(names))
     try:
-        worker = Worker(settings)
+        worker: Worker | Runner
+        if isinstance(settings.learn, bool) or not corrects:
+            worker = Runner(settings, corrects=corrects)
+        else:
+            worker = Worker(settings)
     except (StreamCANError, ValueError) as error:  # a Corrector says ValueError to its settings
         return _fail(2, error)
     try:
+        if settings.check and isinstance(worker, Runner):
+            worker.check()
+            log.info("all is well: %d classes", len(worker.start.classes))
+            return 0
         if settings.check:
+            assert isinstance(worker, Worker)
             partitions = worker.check()
             worker.check_schemas()
             worker.client.look()

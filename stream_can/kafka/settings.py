@@ -107,7 +107,7 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     ] = 20001
 
     learn: Annotated[
-        Literal["together", "apart"],
+        Literal["together", "apart"] | bool,
         _is("whether all partitions learn from all labels, or each from its own alone"),
     ] = "together"
     learn_share: Annotated[

@@ -76,7 +76,7 @@ class SharedHead(msgspec.Struct, omit_defaults=True):
     """Prediction sets, where outputs have them."""
 
 
-def key(learn: str, log_partition: int) -> bytes:
+def key(learn: object, log_partition: int) -> bytes:
     """The key of a log partition's shared records, by the setting ``learn``.
 
     None is the key of positions, ``<input>-<partition>``: no topic has a slash in its name.

@@ -39,6 +39,8 @@ class LanePlace(msgspec.Struct, array_like=True, frozen=True):
     model: str | None
     version: str | None
     offset: int
+    after: str | None = None
+    """The version that it went on from."""
 
     @property
     def name(self) -> Name:

@@ -1267,6 +1267,15 @@ class Learner:
         return {lane.recent[id].number for lane in every for id in lane.requests}
 
     @property
+    @one_at_a_time
+    def open_requests(self) -> tuple[int, float | None]:
+        """How many labels are wanted and have not come, and when the oldest of their predictions
+        was made, in seconds."""
+        those = [lane.recent[id].time for lane in self._lanes.values() for id in lane.requests]
+        known = [one for one in those if not math.isnan(one)]
+        return len(those), min(known, default=None)
+
+    @property
     def next_number(self) -> int:
         """The number of the next prediction."""
         return self._number

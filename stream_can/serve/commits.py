@@ -16,12 +16,12 @@ from typing import Any
 
 from stream_can.app.health import Health
 from stream_can.app.metrics import Metrics
+from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
 from stream_can.serve.database import CannotWrite
 from stream_can.serve.store import Store
-from stream_can.serve.tally import Tally
 
 __all__ = ["Commits", "Unavailable"]
 

@@ -26,6 +26,7 @@ from stream_can.app.metrics import Metrics
 from stream_can.app.models import LearnerModels
 from stream_can.app.reader import Bad, Reader, ReadPredictions
 from stream_can.app.start import Start
+from stream_can.app.tally import Tally, lane_name
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.learner import Corrected, State
@@ -39,7 +40,6 @@ from stream_can.serve.commits import Commits, Unavailable
 from stream_can.serve.database import CannotWrite, StateError
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
-from stream_can.serve.tally import Tally, lane_name
 from stream_can.stream.requests import RequestMessage
 
 __all__ = ["MOST_MESSAGES", "STATUSES", "Answers", "Refused", "Service", "Status"]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from stream_can.app.health import Health
+from stream_can.app.metrics import Metrics
 from stream_can.kafka import Settings
 from stream_can.kafka.correcting import Work
 from stream_can.kafka.learner import Learns
@@ -95,12 +100,29 @@ class Application:
 
     def worker(self, instance: str = "0", **changes: Any) -> RoleThread:
         settings = self.settings(instance, **changes)
-        return RoleThread(Work(settings, TaskStart(settings)), settings)
+        role = Work(settings, TaskStart(settings), Metrics(), Health(120))
+        return RoleThread(role, settings)
 
     def learner(self, instance: str = "0", **changes: Any) -> RoleThread:
         settings = self.settings(instance, **changes)
-        role = Learns(settings, TaskStart(settings))
+        role = Learns(settings, TaskStart(settings), Metrics())
         return RoleThread(role, settings, takes_turns=True)
+
+    def process(
+        self, directory: Path, instance: str = "0", *, command: str = "run", **changes: Any
+    ) -> subprocess.Popen[bytes]:
+        """One in a process of its own; its log is ``directory/instance.log``."""
+        path = directory / f"{instance}.toml"
+        given = {**self.given, "learn": True, "instance": instance, **changes}
+        lines = [f"{k} = {json.dumps(v)}\n" for k, v in given.items() if k != "client"]
+        lines += ["[client]\n", *(f"{k} = {json.dumps(v)}\n" for k, v in given["client"].items())]
+        path.write_text("".join(lines))
+        with open(directory / f"{instance}.log", "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "stream_can", command, str(path)],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )  # fmt: skip
 
     def fill(
         self,

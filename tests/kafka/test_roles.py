@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kafka.broker.broker import Served
 from tests.kafka.roles import Application, RoleThread
+from tests.programs import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +81,27 @@ def test_every_state_and_output(broker: Served, settings: dict[str, Any]) -> Non
         assert verdict.labels["held"] > 100
     else:
         assert sum(one.n_labels for one in verdict.correctors.values()) > 700
+
+
+def test_processes_that_are_killed(broker: Served, tmp_path: Path) -> None:
+    """Both roles in each of two processes, and a learner of its own; killed at any moment."""
+    app, chance = Application(broker.bootstrap_servers, partitions=3), random.Random(4)
+    commands = {"a": "run", "b": "run", "c": "learn"}
+    running = {name: app.process(tmp_path, name, command=of) for name, of in commands.items()}
+    try:
+        for turn in range(8):
+            app.fill(150, turn, first=150 * turn, bad=True)
+            time.sleep(chance.uniform(0.2, 2.0))
+            name = chance.choice("abc")
+            running[name].kill()
+            running[name].wait()
+            running[name] = app.process(tmp_path, name, command=commands[name])
+        app.wait_until_learned(n=1200)
+    finally:
+        for one in running.values():
+            one.terminate()
+        codes = [one.wait(PATIENCE) for one in running.values()]
+    assert codes == [0, 0, 0], (tmp_path / "a.log").read_text()
+    verdict = app.judge()
+    assert verdict.outputs == 1200
+    assert verdict.labels["learned"] + verdict.labels["learned late"] == 1200

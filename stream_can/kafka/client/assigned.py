@@ -72,6 +72,17 @@ class Assigned:
                 found.append(place)
         return found
 
+    def lag(self) -> dict[Place, int]:
+        """How many offsets of each lie between the position and the end that is known."""
+        found = {}
+        for tp in self._consumer.assignment():
+            end = self._ends.of(tp)
+            with errors_as(RetryError):
+                at = self._consumer.position(tp, timeout_ms=0)
+            if end is not None and at is not None:
+                found[tp.topic, tp.partition] = max(0, end.offset - at)
+        return found
+
     def hold(self, place: Place, held: bool) -> None:
         """Stop or go on reading a partition."""
         tp = TopicPartition(*place)

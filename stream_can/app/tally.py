@@ -1,4 +1,4 @@
-"""What a server counts of what goes through its learner, for the metrics and the page."""
+"""What is counted of what goes through a learner, or is corrected, for metrics and page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lane_name(name: Name) -> LaneName:
 
 
 class Tally:
-    """The numbers of a server, a `MetricsSource`.
+    """The numbers of a server, a partition or a learner, a `MetricsSource`.
 
     Parameters
     ----------
@@ -57,6 +57,8 @@ class Tally:
         """As `Committed` has them."""
         self.refused = 0
         """Predictions of models that were one too many, since they were last taken."""
+        self.held = 0
+        """Labels that wait for their prediction."""
         self._scored, self._sums = 0, np.zeros(4)
         self._sets = np.zeros(4)
         self._taught: list[list[Taught]] = []
@@ -75,22 +77,42 @@ class Tally:
         sets: Sequence[Sequence[object]] | None,
     ) -> None:  # fmt: skip
         """Count n predictions that were answered."""
+        self.answered(n, n)
+        self.observed(n, names, columns, 0 if sets is None else sum(map(len, sets)))
+
+    def answered(self, n: int, corrected: int) -> None:
+        """Count n records of predictions, so many of which were corrected."""
         self.counts["predictions"] += n
-        self.counts["corrected"] += n
+        self.counts["corrected"] += corrected
+
+    def observed(
+        self, n: int, names: Sequence[Name] | None, columns: Table | None, in_sets: int
+    ) -> None:
+        """Count what n predictions were of, and how many classes their sets have together."""
         for name, texts in (columns or {}).items():
             self._values[name].came(texts)
-        if sets is not None:
-            self._sets[:2] += n, sum(map(len, sets))
+        if self._has_sets:
+            self._sets[:2] += n, in_sets
         if names is not None:
             for of, some in groupby(names):
                 self._lane(lane_name(of))[0] += len(list(some))
 
-    def labelled(self, outcomes: Iterable[str], taught: list[Taught]) -> None:
-        """Count labels, and what they taught."""
-        kinds = {"learned": "matched", "repeated": "repeated"}
+    def labelled(self, outcomes: Iterable[str], taught: list[Taught], held: int = 0) -> None:
+        """Count labels, and what they taught; so many are on hold now."""
+        counts = self.counts
+        kinds = {"learned": "matched", "repeated": "repeated", "unknown": "unmatched"}
         for one in outcomes:
-            self.counts["labels"] += 1
-            self.counts[kinds.get(one, "unmatched")] += 1
+            if one == "held":  # counted once it is known what becomes of it
+                self.held += 1
+            else:
+                counts["labels"] += 1
+                counts[kinds[one]] += 1
+        late = sum(one.label < 0 for one in taught)
+        given_up = self.held - late - held
+        counts["labels"] += late + given_up
+        counts["matched"] += late
+        counts["unmatched"] += given_up
+        self.held = held
         if taught:
             self._taught.append(taught)
 

@@ -1,0 +1,193 @@
+"""A process of ``stream-can run`` or ``learn``: what it does with its topics, and what it shows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+
+from stream_can.app.health import Health
+from stream_can.app.known import Known, KnownLane
+from stream_can.app.look import Look
+from stream_can.app.metrics import Metrics
+from stream_can.app.port import Port
+from stream_can.app.tally import lane_name
+from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError
+from stream_can.kafka.correcting import Work
+from stream_can.kafka.learner import Learns
+from stream_can.kafka.loop import Loop
+from stream_can.kafka.schemas import Asked, check
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.start import TaskStart
+from stream_can.learner.lane import Name
+from stream_can.messages.naming import LaneName
+from stream_can.trust.alarm import Episode
+
+__all__ = ["Runner"]
+
+log = logging.getLogger(__name__)
+
+JOIN_SECONDS = 8.0
+"""For the learner to end, once the worker has."""
+
+
+class Runner:
+    """Works until it is stopped.
+
+    Parameters
+    ----------
+    settings
+        What to run; see `Settings`.
+    corrects
+        Whether it corrects partitions of the input; else it learns and does nothing else.
+
+    Examples
+    --------
+    ::
+
+        runner = Runner(load("app.toml", {}, os.environ))
+        runner.run()  # until runner.stop() is called, from a signal handler or another thread
+    """
+
+    def __init__(self, settings: Settings, *, corrects: bool = True) -> None:
+        self.settings = settings
+        starts = [TaskStart(settings) for _ in range(2)]  # each asks a registry by itself
+        self.start = starts[0]
+        self.health = Health(settings.live_seconds)
+        self.metrics = Metrics(
+            self._known, episodes=self._episodes, waits_for=lambda: self.health.waits_for
+        )
+        self._schemas = [
+            Asked(one.formats, settings.labels, settings.connect_seconds) for one in starts
+        ]
+        asks = settings.schema_registry is not None
+        ready = [one.ready if asks else None for one in self._schemas]
+        self.work = self.learns = None
+        self._loops: list[Loop] = []
+        if corrects:
+            self.work = Work(settings, self.start, self.metrics, self.health, ready[0])
+            self._loops.append(Loop(self.work, settings, self.health))
+        if settings.learn is not False or not corrects:
+            self.learns = Learns(settings, starts[1], self.metrics, ready[1])
+            health = Health(settings.live_seconds) if corrects else self.health
+            self._loops.append(Loop(self.learns, settings, health, takes_turns=True))
+        self.port: Port | None = None
+        self._look = Look(
+            settings.application_id,
+            settings.name,
+            together=True,
+            has_labels=settings.labels is not None,
+            health=self.health,
+            metrics=self.metrics,
+            known=self._known,
+        )
+
+    # -- start and stop --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check topics, rights and sizes, and whether the newest state is of these settings.
+
+        Raises
+        ------
+        DeniedError, RetryError
+            The message says what to change.
+        """
+        for loop in self._loops:
+            loop.role.check()
+            loop.role.client.look()
+        check(self.settings, self.start.formats)
+        if self.work is not None:
+            self.work.follower.look()
+            self.work.close()
+
+    def run(self) -> None:
+        """Work until `stop`; then commit what is done and leave the groups.
+
+        Raises
+        ------
+        DeniedError, FencedError, RetryError, UnreadableRecord
+            See `EXIT_CODES`.
+        """
+        s = self.settings
+        if s.http_port is not None:  # before the brokers answer: waiting for them is alive
+            self.port = Port(
+                s.http_host, s.http_port, self.health, self.metrics.registry, self._look.json
+            )
+        first, *others = self._loops
+        first.patience.until_answered(lambda: check(s, self.start.formats))
+        threads = [
+            threading.Thread(target=self._beside, args=(one,), daemon=True) for one in others
+        ]
+        for thread in threads:
+            thread.start()
+        if self.work is None:
+            self.health.ready = True
+        try:
+            first.run()
+        finally:
+            self.stop()
+            for thread in threads:
+                thread.join(JOIN_SECONDS)
+            if self.port is not None:
+                self.port.close()
+
+    def _beside(self, loop: Loop) -> None:
+        """Learn beside a worker, which goes on where this cannot."""
+        try:
+            loop.run()
+        except StreamCANError as error:
+            log.error("learning ends here, correcting goes on: %s", error)
+            self._fail(str(error))
+        except Exception:
+            log.exception("learning ends here, correcting goes on: this is a bug")
+            self._fail("a bug, which the log tells of")
+
+    def _fail(self, why: str) -> None:
+        self.health.cannot_learn = why
+        self.metrics.cannot_learn()
+
+    def stop(self) -> None:
+        """End `run` after the records at hand. May be called from any thread."""
+        for loop in self._loops:
+            loop.stop()
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def _known(self) -> Mapping[int, Known]:
+        state = None if self.work is None else self.work.follower.state
+        learning = None if self.learns is None else self.learns.learning
+        if state is not None:
+            number, when = state.number, state.index.time
+            live: dict[Name, tuple[Corrector, str | None]] = {
+                one.name: (state.correctors[one.name], one.after) for one in state.index.lanes
+            }
+            first = state.begins[None]
+        elif learning is not None and self.learns is not None:
+            number, when = self.learns.number, time.time()
+            live = {
+                name: (one.corrector, one.after)  # type: ignore[misc]
+                for name, one in learning.learner.live.items()
+            }
+            first = learning.start.corrector()
+        else:
+            return {}
+        lanes, named = None, self.settings.has_lanes
+        if named:
+            lanes = {lane_name(name): KnownLane(*one) for name, one in live.items()}
+        corrector = first if named or not live else next(iter(live.values()))[0]
+        dropped = 0 if learning is None else learning.learner.dropped
+        foreign = 0 if self.learns is None else self.learns.foreign
+        return {
+            0: Known(
+                corrector, number, int(1000 * when), self.settings.sets, lanes,
+                self.settings.max_lanes, dropped, foreign,
+            )
+        }  # fmt: skip
+
+    def _episodes(self) -> Mapping[LaneName, Episode]:
+        learning = None if self.learns is None else self.learns.learning
+        if learning is None:
+            return {}
+        return {lane_name(name): one for name, one in learning.learner.episodes.items()}
