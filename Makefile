@@ -79,7 +79,6 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/kernel.py
 	$(PY) benchmarks/replay.py
 	$(PY) benchmarks/pipe.py
-	$(PY) benchmarks/task.py
 
 broker: setup  ## start a Kafka broker on this machine: make broker KAFKA=3.9.1
 	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA)

@@ -5,9 +5,7 @@
 Everything runs in one go on one broker (started here, or ``--bootstrap-servers``), the subjects one
 after the other within each round. Figures are minimum / median / maximum of the rounds; CPU is user
 and system time of the whole process, all its threads, from the first record to the last commit. The
-ratios are taken within each round: to the same worker without the correction, to the pass-through
-(without JSON either) and to the pass-through that leaves every record to kafka-python's own
-``send`` and unpacking.
+ratio to the pass-through is taken within each round.
 
 The peers live in an environment of their own::
 
@@ -54,15 +52,11 @@ RATE = 500.0
 LATENCY_SECONDS = 6.0
 
 OURS = {"corrector": "stream_can, exactly once",
-        "uncorrected": "the same without the correction",
-        "without-json": "the same without JSON",
-        "pass-through": "pass-through, exactly once",
-        "pass-through-one-by-one": "pass-through, record by record",
-        "at-least-once": "stream_can, at least once"}  # fmt: skip
+        "pass-through": "pass-through, exactly once"}  # fmt: skip
 PEERS = {"quix": "Quix Streams, exactly once", "bytewax": "bytewax, at least once",
          "plain": "plain kafka-python loop, no guarantee"}  # fmt: skip
 TITLES = OURS | PEERS
-BASES = ("uncorrected", "pass-through", "pass-through-one-by-one")
+BASES = ("pass-through",)
 
 
 def messages(m: int, n: int) -> Iterator[tuple[bytes, bytes]]:
@@ -256,8 +250,7 @@ def throughput(bench: Bench, subjects: list[str], sizes: dict[int, int], rounds:
 
 
 def latencies(bench: Bench, subjects: list[str], rounds: int, intervals: list[int]) -> None:
-    left_out = ("uncorrected", "without-json", "plain", "pass-through-one-by-one")
-    shown = [name for name in subjects if name not in left_out]
+    shown = [name for name in subjects if name != "plain"]
     cells = [(name, ms) for name in shown for ms in intervals]
     found: dict[tuple[str, int], list[tuple[float, float]]] = {cell: [] for cell in cells}
     for number in range(rounds):

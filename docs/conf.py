@@ -46,7 +46,6 @@ nitpick_ignore_regex = [
     ("py:class", r"stream_can\.messages\.records\.Source"),  # whatever has a record's attributes
     ("py:class", r"stream_can\.messages\.forms\.Form"),  # how one message has its probabilities
     ("py:exc", r"NewerEntry"),  # errors.py has it
-    ("py:class", r"stream_can\.trust\.sets\.PredictionSets"),  # of a log
     ("py:class", r"stream_can\.stream\.lane\.Lane"),  # what of a task is no position
     ("py:class", r"stream_can\.messages\.naming\.LaneName"),  # a model and its version
     ("py:class", r"stream_can\.method\.sums\.Part"),  # a row of sums: for those who add them up
@@ -85,11 +84,7 @@ REFERENCE = {
     "compare": ["stream_can.compare"],
     "sklearn": ["stream_can.sklearn"],
     "river": ["stream_can.river"],
-    "stream": [
-        "stream_can.stream.task",
-        "stream_can.stream.replica",
-        "stream_can.stream.requests",
-    ],
+    "requests": ["stream_can.app.labelling.asked"],
     "messages": [
         "stream_can.messages.messages",
         "stream_can.messages.codecs.codec",

@@ -30,7 +30,6 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"report": (2, 3)},
     {"replay": (2, 3)},
     {"recording": (2, 2.65), "spark": (2.65, 3)},
-    {"stream": (0, 0.7)},
     {"messages": (0.3, 2.3), "learner": (2.3, 2.65), "calibration": (3.56, 4)},
     {"column_scores": (3.56, 4)},
     {"corrector": (0, 3.56), "scores": (3.56, 4)},

@@ -71,6 +71,20 @@ class Workers:
             sys.exit(f"worker {name} ended:\n{(self.folder / f'worker-{name}.log').read_text()}")
         return get(self.ports[name], "/readyz") is not None
 
+    def learned(self) -> bool:
+        """Whether the one that learns has read all labels, and all that was sent."""
+        for port in self.ports.values():
+            text = get(port, "/metrics") or ""
+            samples = [
+                (one.labels.get("source"), one.value)
+                for family in text_string_to_metric_families(text)
+                for one in family.samples
+                if one.name == "stream_can_lag_records"
+            ]
+            if "stream_can_learning 1.0" in text and samples:
+                return not any(value for source, value in samples if source != "input")
+        return False
+
     def ask(self) -> Counter[str]:
         """The counters of all processes, those that were killed as they were seen last."""
         for name, process in self.running.items():
@@ -274,7 +288,7 @@ def run(
                 back = time.monotonic()
                 board.say(f"worker 1 is back with its state after {back - killed:.1f} s")
             # A commit that the killed process did not live to count is missing from the sum.
-            if back and board.sent == 2 * n and lag(servers) == 0:
+            if back and board.sent == 2 * n and lag(servers) == 0 and workers.learned():
                 break
             if time.monotonic() > deadline:
                 sys.exit("the workers do not get to the end")
@@ -294,9 +308,9 @@ def run(
 
 
 def lag(servers: str) -> int:
-    """Records of input and labels that the group has not committed."""
+    """Records of the input that the group has not committed."""
     consumer = KafkaConsumer(bootstrap_servers=servers, group_id="flights-can")
-    tps = [TopicPartition(t, p) for t in ("flights", "flights-labels") for p in range(PARTITIONS)]
+    tps = [TopicPartition(t, p) for t in ("flights",) for p in range(PARTITIONS)]
     try:
         ends = consumer.end_offsets(tps)
         return sum(ends[tp] - (consumer.committed(tp) or 0) for tp in tps)

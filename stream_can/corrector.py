@@ -257,9 +257,14 @@ class Corrector:
         """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`.
 
         With ``receipt`` their receipts too, for :meth:`learn_many` of a corrector that observes
-        the rows; see :meth:`Learner.play_sent <stream_can.Learner.play_sent>`.
+        the rows; see :meth:`Learner.play_sent <stream_can.Learner.play_sent>`. Of prediction sets
+        these say how many rows had been counted, as the state has it.
         """
-        return self._kernel.rows(P, 2, Mode.CORRECT, receipt, self._texts(segments))  # type: ignore[no-any-return]
+        n = self.set_counts[0] if receipt and self.sets is not None else None
+        found = self._kernel.rows(P, 2, Mode.CORRECT, receipt, self._texts(segments))
+        if n is not None:
+            receipt_rows.number(found[1], n)
+        return found  # type: ignore[no-any-return]
 
     def observe_one(self, p: ArrayLike, *, segments: Any = None) -> None:
         """An unlabelled prediction, shape (m,), went by: CAN learns it where it is confident.
@@ -777,10 +782,6 @@ class Corrector:
         head, state = snapshot.decode(data)
         if "learner" in head:
             raise SnapshotMismatch("snapshot: a learner's; Learner.from_bytes reads it")
-        if "classes" not in head:
-            raise SnapshotMismatch(
-                "snapshot: a task's, of one partition of a stream; see stream_can.stream.task.Task"
-            )
         self = cls.__new__(cls)
         state, content, values = self._restore(snapshot.typed(head, CorrectorHead), state)
         self._fewest = len(content.classes)

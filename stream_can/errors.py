@@ -7,9 +7,6 @@ StreamCANError
 ├── recording.InvalidRecording (ValueError) a file that cannot be replayed
 ├── messages.forms.BadMessage  (ValueError) a message that cannot be read
 │   └── messages.codecs.avro.AvroSchemaError  no record of an Avro schema can be read or answered
-├── stream.entry.BadEntry      (ValueError) a record of the learned log that cannot be read
-├── stream.entry.NewerEntry                 a record of the log that needs a newer release
-├── stream.replica.BegunAnew                the learned log of a task began anew
 ├── report.NoLabels            (ValueError) a replay without a label: nothing to draw
 ├── pipe.StateInUse                         another pipe has the state file
 ├── pipe.BadLine                            the line at which `--errors fail` stopped
@@ -26,8 +23,7 @@ StreamCANError
 │   ├── kafka.client.guards.RebuildError    make the client anew
 │   ├── kafka.client.guards.FencedError     another process has this one's name
 │   ├── kafka.client.guards.DeniedError     no retry helps
-│   │   ├── kafka.client.guards.NoRight     a right is missing
-│   │   └── kafka.learned.NewerRelease      the log holds what a newer release wrote
+│   │   └── kafka.client.guards.NoRight     a right is missing
 │   ├── kafka.client.registry.UnknownSchema a schema that the registry does not have
 │   └── kafka.client.registry.RefusedSchema one that it does not take
 ├── kafka.UnreadableRecord                  the record at which `--errors fail` stopped

@@ -23,10 +23,8 @@ import numpy as np
 from stream_can import Corrector, Learner, SnapshotMismatch, snapshot
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.statefile import State
-from stream_can.stream.task import Task
 from tests import snapshots
 
-TASKS = {*snapshots.TASKS, *snapshots.TASKS_WITH_COLUMNS}
 LEARNERS = {*snapshots.LEARNERS}
 
 NUMBERS = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e30, 1e-320, 5e-324, 0.0, -1.0, 1.0, 7.5]
@@ -196,23 +194,6 @@ def use_several(corrector: MultiLabelCorrector) -> None:
     corrector.to_bytes()
 
 
-def use_task(found: Task) -> None:
-    if len(found.corrector.classes) == 3:
-        start = max(found.next_prediction, found.next_label)
-        names = found.lane.messages.classes
-        if found.oldest < found.next_prediction:
-            found.rebuild([])
-        more = snapshots.records(20, 6, found.corrector.segments)
-        records = [r for r in more if r.topic == "in" or names == tuple(snapshots.NAMES)]
-        for record in records:
-            record.offset += start
-        result = found.handle(records)
-        for output in result.outputs:
-            check_rows(np.array(json.loads(output.value)["probs"]))
-    use_corrector(found.corrector)
-    found.to_bytes()
-
-
 def use_learner(found: Learner) -> None:
     P, _ = snapshots.stream(3, 6, seed=3)
     several = any(isinstance(x.kind.corrector, MultiLabelCorrector) for x in found._lanes.values())
@@ -254,8 +235,6 @@ def main() -> None:
                     learner = State.from_bytes(data).learner
                 elif kind in LEARNERS:
                     learner = Learner.from_bytes(data)
-                elif kind in TASKS:
-                    found = Task.from_bytes(data, labels_topic="labels")
                 elif kind in snapshots.SEVERAL:
                     several = MultiLabelCorrector.from_bytes(data)
                 else:
@@ -269,7 +248,7 @@ def main() -> None:
             elif kind in snapshots.SEVERAL:
                 use_several(several)
             else:
-                use_task(found) if kind in TASKS else use_corrector(corrector)
+                use_corrector(corrector)
         except BaseException as error:
             error.add_note(f"mutation {i} of seed {options.seed}: {mutation.__name__} of {kind}")
             raise

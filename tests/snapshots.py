@@ -17,7 +17,6 @@ import numpy as np
 
 from stream_can import Corrector, Learner
 from stream_can.multilabel import MultiLabelCorrector
-from stream_can.stream.task import Record, Task
 
 PATHS = ["raw", "can", "temperature", "temperature+can"]
 PATHS += ["vector", "vector+can", "matrix", "matrix+can"]
@@ -69,23 +68,6 @@ def lived(classes: Any, fit: int = 0, favour: float = 1, **settings: Any) -> Cor
     return corrector
 
 
-def message(topic: str, offset: int, key: str, **value: Any) -> Record:
-    return Record(topic, 0, offset, 1000 + 10 * offset, key.encode(), json.dumps(value).encode())
-
-
-def records(start: int, n: int, columns: Sequence[str] = ()) -> list[Record]:
-    """Predictions, and labels of those before them; every fifth label echoes its prediction."""
-    P, y = stream(3, n, seed=3 + start)
-    found = []
-    for i, (p, k) in enumerate(zip(P.tolist(), y.tolist(), strict=True), start):
-        given = fields(columns, i)
-        found.append(message("in", i, f"key {i}", probs=p, **given))
-        echo = {"probs_raw": p, **given} if i % 5 == 0 else {}
-        key = f"key {i - 3}" if i % 3 else f"key {i}"
-        found.append(message("labels", i, key, label=NAMES[k], **echo))
-    return found
-
-
 def fields(columns: Sequence[str], i: int) -> dict[str, Any]:
     """What the i-th message gives of the columns, each at its place."""
     given = values(columns, i + 1) or {}
@@ -94,12 +76,6 @@ def fields(columns: Sequence[str], i: int) -> dict[str, Any]:
         outer, _, inner = name.partition(".")
         value = None if texts[i] != texts[i] else texts[i]  # JSON has no NaN
         found[outer] = {inner: value} if inner else value
-    return found
-
-
-def taken(columns: Sequence[str] = (), **options: Any) -> Task:
-    found = Task(lived(NAMES, segments=columns), labels_topic="labels", **options)
-    found.handle(records(0, 20, columns))
     return found
 
 
@@ -162,13 +138,6 @@ WITH_COLUMNS: dict[str, Callable[[], Corrector]] = {
     "columns-fitted": lambda: lived(NAMES, fit=40, segments=COLUMNS),
     "columns-fitted-em": lambda: lived(NAMES, fit=600, segments=COLUMNS),
 }
-TASKS: dict[str, Callable[[Path], bytes]] = {
-    "task": lambda folder: taken().to_bytes(),
-    "task-new": lambda folder: Task(Corrector(NAMES), labels_topic="labels").to_bytes(),
-}
-TASKS_WITH_COLUMNS: dict[str, Callable[[Path], bytes]] = {
-    "columns-task": lambda folder: taken(COLUMNS).to_bytes(),
-}
 
 
 def learner(columns: Sequence[str] = (), **options: Any) -> Learner:
@@ -224,10 +193,10 @@ LEARNERS: dict[str, Callable[[Path], bytes]] = {
 
 @cache
 def kinds() -> dict[str, bytes]:
-    """A snapshot of each kind; of tasks by the names in ``TASKS`` and ``TASKS_WITH_COLUMNS``,
-    of learners by those in ``LEARNERS``, of correctors of several labels in ``SEVERAL``."""
+    """A snapshot of each kind; of learners by the names in ``LEARNERS``, of correctors of several
+    labels by those in ``SEVERAL``."""
     found = {kind: make().to_bytes() for kind, make in (CORRECTORS | WITH_COLUMNS).items()}
     with tempfile.TemporaryDirectory() as folder:
-        for kind, make_bytes in (TASKS | TASKS_WITH_COLUMNS | LEARNERS | SEVERAL).items():
+        for kind, make_bytes in (LEARNERS | SEVERAL).items():
             found[kind] = make_bytes(Path(folder))
     return found

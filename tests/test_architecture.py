@@ -32,22 +32,26 @@ def test_every_module_is_in_a_room():
 @pytest.mark.parametrize(
     ("file", "line", "fault"),
     [
-        ("corrector.py", "from stream_can.stream.task import Task", "corrector may not import str"),
+        (
+            "corrector.py",
+            "from stream_can.learner.lane import Lane",
+            "corrector may not import lea",
+        ),
         ("kafka/client/member.py", "import stream_can.kafka.worker", "kafka.client may not import"),
         (
-            "stream/task.py",
+            "learner/lane.py",
             "def f():\n    from stream_can.pipe import run",
-            "stream may not import",
+            "learner may not import",
         ),
         ("pipe/run.py", "from stream_can.river.wrapper import X", "pipe may not import river"),
         ("pipe/run.py", "from stream_can import Corrector", "through its own package's __init__"),
         ("pipe/run.py", "from stream_can.pipe import BadLine", "through its own package's __init_"),
         (
-            "stream/task.py",
-            "from stream_can.stream.sent import X",
-            "a circle: stream.sent ->",
+            "learner/lane.py",
+            "from stream_can.learner.sent import X",
+            "a circle: learner.",
         ),
-        ("stream/task.py", "from stream_can.corrector import Corrector", None),
+        ("learner/lane.py", "from stream_can.corrector import Corrector", None),
         ("errors.py", "from stream_can.scores import Scores", "errors may not import scores"),
         (
             "method/kernel.pyx",
@@ -68,7 +72,7 @@ def test_a_wrong_import_is_found(file, line, fault, tmp_path):
         copy = tmp_path / path.relative_to(rooms.SOURCE)
         copy.parent.mkdir(exist_ok=True, parents=True)
         copy.write_text("")
-    (tmp_path / "stream" / "sent.py").write_text("import stream_can.stream.task")
+    (tmp_path / "learner" / "sent.py").write_text("import stream_can.learner.lane")
     (tmp_path / file).write_text(line)
     said = rooms.faults(rooms.imports(tmp_path))
     assert len(said) == (fault is not None)

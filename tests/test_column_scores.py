@@ -13,16 +13,11 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.column_scores import ColumnScores, outcomes
-from stream_can.method.asking import LabelRequests
-from stream_can.stream.lane import MOST_VALUES
-from stream_can.stream.task import Task
-from tests.stream.records import (
+from tests.messages.stream import (
     CLASSES,
     COLUMNS,
     batches,
-    label,
     new,
-    prediction,
     record_streams,
 )
 
@@ -44,7 +39,7 @@ def one_by_one(task, records, outputs, refused):
     done = set()
     for record in records:
         if record.topic == "in" and record.offset in sent:
-            given = task.lane.messages.read(record.value, record.headers).given
+            given = task.messages.read(record.value, record.headers).given
             said = list(zip(COLUMNS, given, strict=True))
             rows.update(said)
             if record.key is not None:
@@ -70,13 +65,13 @@ def one_by_one(task, records, outputs, refused):
 @given(record_streams(), st.lists(st.integers(1, 9), min_size=1))
 def test_each_value_has_what_a_plain_loop_finds(records, cuts):
     """Labels come in the batch of their prediction and in later ones."""
-    task = new(Corrector(CLASSES, segments=COLUMNS), count_values=True)
+    task = new(Corrector(CLASSES, segments=COLUMNS))
     outputs, refused, parts = [], set(), []
     for batch in batches(records, cuts):
         result = task.handle(batch)
         outputs += result.outputs
         refused |= {(out.source.topic, out.source.offset) for out in result.dead_letters}
-        parts.append(task.lane.take_values())
+        parts.append(task.take_values())
     rows, labels, scores = one_by_one(task, records, outputs, refused)
     for name in COLUMNS:
         column = summed(parts, name)
@@ -92,42 +87,6 @@ def test_each_value_has_what_a_plain_loop_finds(records, cuts):
                 assert one.log_loss == pytest.approx((loss, loss_after))
                 gaps = abs(hit - sure), abs(hit_after - sure_after)
                 assert one.calibration == pytest.approx(gaps, abs=1e-12)
-
-
-def test_without_columns_nothing_is_counted():
-    task = new(count_values=True)
-    task.handle([prediction(0, [0.2, 0.3, 0.5], b"1", carrier="AA"), label(0, "a", b"1")])
-    assert task.lane.take_values() == {}
-
-
-def test_where_nobody_reads_them_nothing_is_counted():
-    task = new(Corrector(CLASSES, segments=["x"]))
-    task.handle([prediction(0, [0.2, 0.3, 0.5], b"1", x="v"), label(0, "a", b"1")])
-    assert task.lane.take_values() == {}
-
-
-def test_labels_that_are_no_fair_sample_count_and_are_not_scored():
-    """None is asked for at random here: labels come all the same."""
-    task = new(Corrector(CLASSES, segments=["x"]), requests=LabelRequests(0.01), count_values=True)
-    task.handle([prediction(i, [0.2, 0.3, 0.5], b"%d" % i, x="v") for i in range(50)])
-    task.handle([label(i, "a", b"%d" % i) for i in range(50)])
-    (one,) = task.lane.take_values()["x"].values()
-    assert (one.rows, one.labels) == (50, 50)
-    assert one.scored == task.raw_scores.n < 10
-
-
-def test_what_waits_for_labels_after_a_restore_is_among_the_rows():
-    """Its labels will be among the labels."""
-    records = [prediction(i, [0.2, 0.3, 0.5], b"%d" % i, x="v") for i in range(4)]
-    first = new(Corrector(CLASSES, segments=["x"]))
-    first.handle(records)
-    again = Task.from_bytes(first.to_bytes(), labels_topic="labels", count_values=True)
-    again.rebuild(records[:3])
-    again.rebuild(records[3:])
-    again.handle([label(0, "a", b"1")])
-    (one,) = again.lane.take_values()["x"].values()
-    assert (one.rows, one.labels, one.scored) == (4, 1, 0)  # what was sent is not known
-    assert len(again.lane.take_values()["x"]) == 0
 
 
 def column(texts, seed=0, most=None):
@@ -178,17 +137,6 @@ def test_of_too_many_values_the_heaviest_stay_and_the_totals_hold(parts):
     exact = said(whole)
     for value, one in said(bounded).items():
         assert one.rows <= exact[value].rows
-
-
-def test_a_lane_keeps_no_more_values_than_that():
-    task = new(Corrector(CLASSES, segments=["x"]), count_values=True)
-    for first in range(0, 5 * MOST_VALUES, 500):
-        numbers = range(first, first + 500)
-        task.handle([prediction(i, [0.2, 0.3, 0.5], x="all" if i % 2 else i) for i in numbers])
-    found = task.lane.take_values()["x"]
-    assert len(found) < 2 * MOST_VALUES
-    assert found.rows == 5 * MOST_VALUES
-    assert found.values(1)[0].rows == 5 * MOST_VALUES // 2
 
 
 def test_labels_of_few_values_are_found_among_those_that_went():

@@ -71,7 +71,7 @@ def test_compose_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.fast
 def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> None:
     promtool = program("promtool", install="apt-get install prometheus")
-    assert "18 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
+    assert "19 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
     (job,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     services = compose(DOCKER / "compose.yaml")["services"]
     targets = job["static_configs"][0]["targets"]
@@ -105,8 +105,9 @@ HEALTHY = {
     'labels_total{result="unmatched"}': "0+100x500",
     'coverage{partition="0"}': "1x500",
     'silent_classes{partition="0"}': "0x500",
-    'learned_age_seconds{partition="0"}': "1x500",
+    'state_age_seconds{partition="0"}': "1x500",
     'foreign_records{partition="0"}': "3x500",
+    "learning_failed": "0x500",
     "registry_away": "0x500",
     'worse{stage="before"}': "0x500",
     "scored_total": "0+5000x500",
@@ -124,7 +125,8 @@ TROUBLE = [
     ("StreamCanRegistryAway", {"registry_away": "1x500"}),
     ("StreamCanLabelsNotJoined", {'"unmatched"': "0+900x500"}),
     ("StreamCanNoLabels", {'"matched"': "5x500", '"unmatched"': "5x500"}),
-    ("StreamCanLogStalls", {"learned_age": "200x500"}),
+    ("StreamCanLearningStalls", {"state_age": "200x500"}),
+    ("StreamCanCannotLearn", {"learning_failed": "1x500"}),
     ("StreamCanForeignRecords", {"foreign": "0+1x500"}),
     ("StreamCanLabelsOneSided", {"coverage": "0.8x500"}),
     ("StreamCanLabelsOneSided", {"silent": "2x500"}),

@@ -15,9 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector, Learner, SnapshotMismatch, StreamCANError, snapshot
-from stream_can.cli.inspection import read_snapshot
 from stream_can.pipe.statefile import State
-from stream_can.stream.task import Task
 from tests import mutations, snapshots
 from tests.correctors import GOOD, lived_in
 
@@ -42,13 +40,6 @@ def test_a_corrector_goes_on_bit_for_bit(kind):
     assert rows[0].tobytes() == rows[1].tobytes()
     assert made.to_bytes() == one.to_bytes()
     assert made.fit_report == one.fit_report
-
-
-@pytest.mark.parametrize("kind", sorted(mutations.TASKS))
-def test_a_task_goes_on_byte_for_byte(kind):
-    data = snapshots.kinds()[kind]
-    again = Task.from_bytes(data, labels_topic="labels")
-    assert again.to_bytes() == data
 
 
 def test_every_byte_of_the_header_counts():
@@ -157,28 +148,6 @@ def test_other_payloads_are_refused(payload):
         Corrector.from_bytes(mutations.sealed(payload))
 
 
-def test_heads_of_tasks_are_typed(tmp_path):
-    head, arrays = snapshot.decode(snapshots.taken().to_bytes())
-    file = tmp_path / "state"
-    for fields, why in [
-        ({"task": 2}, "task format 2, and stream_can .* reads 3 alone"),
-        ({"task": "1"}, "Expected `int`, got `str`"),
-        ({"next_label": -1}, r"Expected `int` >= 0 - at `\$.next_label`"),
-        ({"next_prediction": 1.5}, "Expected `int`, got `float`"),
-        ({"oldest": 10**6}, "oldest 1000000 is behind next_prediction 20"),
-        ({"counts": {"labels": -1}}, r"at `\$.counts.labels`"),
-        ({"corrector": b""}, "0 bytes, too short to be one"),
-        ({"corrector": snapshots.taken().to_bytes()}, "a task's"),
-        ({"corrector": Corrector([1, "1"]).to_bytes()}, "classes: two are '1' in JSON"),
-    ]:
-        data = snapshot.encode(head | fields, arrays)
-        with pytest.raises(SnapshotMismatch, match=why):
-            Task.from_bytes(data)
-        file.write_bytes(data)
-        with pytest.raises(SnapshotMismatch, match="state: snapshot: a task's"):
-            read_snapshot(file)
-
-
 @pytest.mark.parametrize("kind", sorted(mutations.LEARNERS))
 def test_a_learner_goes_on_byte_for_byte(kind):
     data = snapshots.kinds()[kind]
@@ -202,11 +171,6 @@ def test_other_bytes_are_refused():
             Corrector.from_bytes(other)
         assert isinstance(caught.value, ValueError)
         assert isinstance(caught.value, StreamCANError)
-
-
-def test_the_snapshot_of_a_task_is_named():
-    with pytest.raises(SnapshotMismatch, match="a task's, of one partition"):
-        Corrector.from_bytes(Task(lived_in()).to_bytes())
 
 
 def test_other_classes_or_paths_are_refused():

@@ -1,167 +1,97 @@
-"""stream_can's own worker, and the same worker with parts of it taken out.
+"""stream_can's own worker, and the same worker with each record sent on as it came.
 
-    python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS [LABELS]
+    python ours.py KIND SERVERS INPUT OUTPUT APPLICATION M RECORDS COMMIT_MS
 
-KIND is ``corrector`` (as ``stream-can run`` runs it), ``uncorrected`` (the same, but each row goes
-out as it came), ``without-json`` (the same, but messages are not read: rows come from memory, and
-values are made longer by as much), ``pass-through`` (the same worker, transaction and state, each
-message sent on as it came), ``pass-through-one-by-one`` (that one with every record sent and
-unpacked by kafka-python itself) or ``at-least-once`` (the corrector without the transaction: sent,
-acknowledged, then the offsets). RECORDS 0 is until SIGTERM.
+KIND is ``corrector`` (as ``stream-can run`` runs it, with ``learn = false``) or ``pass-through``
+(the same loop and transaction, without reading messages and without what the learner gets).
+RECORDS 0 is until SIGTERM. What the worker corrects by is written before by a learner.
 """
 
 from __future__ import annotations
 
 import cProfile
-import itertools
 import os
 import pstats
 import signal
 import sys
+import threading
+import time
 import warnings
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaProducer
+    import kafka  # noqa: F401
 
-import numpy as np
 from meter import Meter
-from msgspec import Raw
 
 from stream_can.kafka import Settings, Worker
-from stream_can.kafka.client import unpacking
-from stream_can.kafka.client.member import Member
-from stream_can.kafka.client.transaction import Transaction
-from stream_can.kafka.partitions import Partitions
-from stream_can.messages.messages import Messages, Prediction
-from stream_can.messages.records import Output, Result
-from stream_can.stream.lane import VERSION_HEADER, Lane
-from stream_can.stream.task import Task
+from stream_can.kafka.correcting import Work
+from stream_can.kafka.corrections import VERSION_HEADER, Correcting, Corrections
+from stream_can.messages.records import Output, headers_of
 
 
-class Identity(Task):
-    """Codec and correction replaced by identity; headers, positions and snapshots as ever."""
+class PassThrough(Correcting):
+    """Sends each record on as it came, with a header."""
 
-    def handle(self, records: Iterable[Any]) -> Result:
-        added, outputs = [VERSION_HEADER], []
-        for record in records:
-            headers = [*record.headers, *added]
-            outputs.append(Output(record.key, record.value, headers, record.timestamp))
-            self.next_prediction = record.offset + 1
-        self.counts.predictions += len(outputs)
-        return Result(outputs, [], [], None)
-
-
-class Uncorrected(Lane):
-    """Corrected rows replaced by those that came."""
-
-    def run(self, next_prediction: int) -> tuple[list[Output], int]:
-        batch = self._batch
-        predictions = [prediction for prediction, _, _ in batch.predictions]
-        values = self.messages.write_all(predictions, batch._predicted())
-        for (_, output, _), value in zip(batch.predictions, values, strict=True):
-            output.value = value
-        return [], 0
+    def correct(self, records: Sequence[Any], state: object) -> Corrections:
+        return Corrections(
+            [
+                Output(one.key, one.value, [*headers_of(one), VERSION_HEADER], one.timestamp, one)
+                for one in records
+            ]
+        )
 
 
-class WithoutJson(Messages):
-    """Reads and writes no JSON; for a stream without labels."""
-
-    def __init__(self, m: int) -> None:
-        super().__init__(range(m))
-        rows = np.random.default_rng(m).dirichlet(np.full(m, 0.3), 1000)
-        self._rows = itertools.cycle([array("d", row) for row in rows.tolist()])
-        self._longer = b" " * (24 * m)  # as a second row would
-
-    def read(self, value: bytes, headers: object = ()) -> Prediction:
-        return Prediction(next(self._rows), value, Raw(), None)
-
-    def write_all(self, predictions: Sequence[Prediction], rows: object) -> list[bytes]:
-        return [prediction.message + self._longer for prediction in predictions]
-
-
-class WithoutTransaction(Transaction):
-    """An idempotent producer instead of a transactional one; offsets are committed afterwards."""
-
-    member: Member
-
-    def _open_producer(self) -> None:
-        options = self._options.producer
-        options.pop("transaction_timeout_ms")
-        self._producer = KafkaProducer(**options, allow_auto_create_topics=False)
-        self._producer.begin_transaction = lambda: None
-
-    def commit(self, offsets: Any, token: Any) -> None:
-        consumer = self.member._consumer
-        self._producer.send_offsets_to_transaction = lambda where, _: consumer.commit(where)
-        self._producer.commit_transaction = lambda: None
-        super().commit(offsets, token)
-
-    def abort(self) -> None:
-        self._sent, self._begun = [], None
-
-
-class OneByOne(Transaction):
-    """Records sent one by one; see also where `unpacking` is left out."""
-
-    def send_all(self, topic: str, partition: int, outputs: Any) -> None:
-        for out in outputs:
-            self.send(topic, partition, out.key, out.value, out.headers, out.timestamp)
-
-
-class Metered(Partitions):
+class Metered(Work):
     """Stops its worker after so many records."""
 
     worker: Worker
-    meter, enough = Meter(), 0
+    meter, enough, passes = Meter(), 0, False
 
-    def handle(self, partition: int, records: list[Any]) -> None:
+    def check(self) -> None:
+        super().check()
+        if self.passes:
+            self._correcting.__class__ = PassThrough
+
+    def _handle(self, partition: int, records: Sequence[Any], state: Any) -> None:
         self.meter.begin()
-        super().handle(partition, records)
+        super()._handle(partition, records, state)
 
-    def commit(self, last: bool = False) -> None:
-        super().commit(last)
+    def commit(self) -> None:
+        super().commit()
         if self.enough and self.committed >= self.enough:
             self.meter.end(self.committed)
+            self.enough = 0
             self.worker.stop()
 
 
+def write_state(settings: Settings) -> None:
+    """Let a learner begin, which writes the first state; then end it."""
+    worker = Worker(settings, corrects=False)
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    assert worker.learns is not None
+    while worker.learns.learning is None:
+        time.sleep(0.02)
+    worker.stop()
+    thread.join()
+
+
 def main() -> None:
-    kind, servers, source, target, application, m, records, interval, *labels = sys.argv[1:]
+    kind, servers, source, target, application, m, records, interval = sys.argv[1:]
     settings = Settings(
         bootstrap_servers=[servers], application_id=application, input=source, output=target,
-        labels=labels[0] if labels else None,
         instance="0", classes=list(range(int(m))), commit_interval_ms=int(interval),
-        create_topics=True,
+        learn=False, create_topics=True,
     )  # fmt: skip
     worker = Worker(settings)
-    worker._partitions.__class__ = Metered
-    worker._partitions.worker, worker._partitions.enough = worker, int(records)  # type: ignore[attr-defined]
-    if kind.startswith("pass-through"):
-        worker.start.fresh = lambda replica, prediction, label: Identity(  # type: ignore[method-assign]
-            replica, next_prediction=prediction, next_label=label
-        )
-    if kind in ("uncorrected", "without-json"):
-        fresh = worker.start.fresh
-
-        def without(replica: Any, prediction: int, label: int) -> Task:
-            task = fresh(replica, prediction, label)
-            if kind == "uncorrected":
-                task.lane.__class__ = Uncorrected
-            else:
-                task.lane.messages = WithoutJson(int(m))  # type: ignore[assignment]
-            return task
-
-        worker.start.fresh = without  # type: ignore[method-assign]
-    if kind == "pass-through-one-by-one":
-        worker.client.transaction.__class__ = OneByOne
-        unpacking.install = lambda consumer, **_: None  # type: ignore[assignment]
-    elif kind == "at-least-once":
-        worker.client.transaction.__class__ = WithoutTransaction
-        worker.client.transaction.member = worker.client.member  # type: ignore[attr-defined]
+    work: Any = worker.work
+    work.check()
+    write_state(settings)
+    work.__class__ = Metered
+    work.worker, work.enough, work.passes = worker, int(records), kind == "pass-through"
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     path = os.environ.get("PROFILE")  # of the worker's thread; the sender has its own
     if path is None:

@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream_can.app.letters import Letter
+from stream_can.app.versions import Comparison, Pair
 from stream_can.column_scores import ColumnScores
 from stream_can.corrector import Corrector
 from stream_can.messages.naming import LaneName
-from stream_can.stream.batch import Watched
-from stream_can.stream.lanes import Seen
 
-__all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "Seen", "Watched"]
+__all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "Seen"]
+
+
+class Seen(NamedTuple):
+    """What became of models and versions."""
+
+    tallies: dict[LaneName, NDArray[np.float64]]
+    """Of each its predictions, those that are scored, hits before and after, sums of log losses
+    before and after."""
+    versions: dict[Pair, Comparison]
+    refused: int
+    """Predictions of models that were one too many."""
 
 
 class KnownLane(NamedTuple):
@@ -24,14 +37,14 @@ class KnownLane(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What corrects now: of a server, or of a partition of the learned log."""
+    """What corrects now."""
 
     corrector: Corrector
     """The one there is; of several models what they begin with."""
     offset: int | None
-    """Of the learned log, up to which it is folded; None of a server."""
+    """The number of the state; None of a server."""
     newest: int | None
-    """When the last of it came, in milliseconds."""
+    """When it was written, or its last label came, in milliseconds."""
     sets: float | None
     """What prediction sets promise."""
     lanes: Mapping[LaneName, KnownLane] | None = None
@@ -40,7 +53,7 @@ class Known(NamedTuple):
     dropped: int = 0
     """Lanes given up for others."""
     foreign: int = 0
-    """Records of the learned log that were left out."""
+    """Records of sent batches that were none of ours, and left out."""
 
 
 class Handled(NamedTuple):
@@ -90,6 +103,3 @@ class MetricsSource(Protocol):
 
     def take_seen(self) -> Seen | None:
         """What became of models and versions; None where there is one for all."""
-
-    def take_watched(self) -> Mapping[LaneName, Sequence[Watched]]:
-        """What became of labelled predictions, for the alarms."""

@@ -36,11 +36,11 @@ from stream_can.app.status import (
     Worse,
 )
 from stream_can.app.table import age
+from stream_can.app.versions import Comparison, Pair
 from stream_can.change import Change
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
 from stream_can.corrector import Corrector
 from stream_can.messages.naming import UNNAMED, LaneName
-from stream_can.stream.versions import Comparison, Pair
 from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
@@ -65,12 +65,12 @@ class Look:
     ----------
     application, instance
         Of which it is.
-    together, has_labels
-        Whether all partitions learn from all labels; whether there are any.
+    has_labels
+        Whether there are any labels.
     health, metrics
         What the worker says of itself.
     known
-        What corrects now, by partition of the learned log; 0 of a server.
+        What corrects now, under 0.
     over_http
         Whether it is a server and no worker.
     """
@@ -80,7 +80,6 @@ class Look:
         application: str,
         instance: str,
         *,
-        together: bool,
         has_labels: bool,
         health: Health,
         metrics: Metrics,
@@ -89,7 +88,7 @@ class Look:
     ) -> None:
         self._over_http = over_http
         self._application, self._instance = application, instance
-        self._together, self._has_labels = together, has_labels
+        self._has_labels = has_labels
         self._health, self._metrics, self._known = health, metrics, known
         self._since = time.time()
 
@@ -109,10 +108,9 @@ class Look:
         learned = [one for n, has in sorted(known.items())
                    for one in _all_learned(n, has, tallies, now)]  # fmt: skip
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
-        every = [_partition(p, found, lag, now) for p, found in sorted(partitions.items())]
-        held = [one for one in every if one.partition != LEARNER]
-        opened = [one.open_requests for one in every if one.open_requests is not None]
-        ages = [one.oldest_request for one in every if one.oldest_request is not None]
+        held = [_partition(p, found, lag) for p, found in sorted(partitions.items()) if p >= 0]
+        requests = [one.requests for one in partitions.values() if one.requests is not None]
+        oldest = [when for _, when in requests if when is not None]
         ran = now - self._since
         hour_course = _course(hour, 6, history.hour.seconds, now, ran)
         made = Status(
@@ -120,7 +118,6 @@ class Look:
             release=__version__,
             application=self._application,
             instance=self._instance,
-            together=self._together,
             has_labels=self._has_labels,
             time=now,
             since=self._since,
@@ -128,8 +125,8 @@ class Look:
             ready=self._health.ready,
             records_per_second=hour_course.rates[-1] or 0.0,
             lag=sum(inputs) if inputs else None,
-            open_requests=sum(opened) if opened else None,
-            oldest_request=max(ages, default=None),
+            open_requests=sum(n for n, _ in requests) if requests else None,
+            oldest_request=age(min(oldest), now) if oldest else None,
             n_classes=len(known[learned[0].partition].corrector.classes) if learned else 0,
             hour=_window(hour),
             day=_of_day(day, hour),
@@ -138,6 +135,7 @@ class Look:
             learned=learned,
             partitions=held,
             dead_letters=letters,
+            n_dead_letters=sum(one.counts["dead_letters"] for one in partitions.values()),
             history_bytes=history.nbytes,
             columns=[_column(name, column) for name, column in values.items()],
             **_lanes(known, tallies),
@@ -146,6 +144,8 @@ class Look:
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
             over_http=self._over_http,
+            cannot_learn=self._health.cannot_learn,
+            learns=LEARNER in partitions,
             worse=worse,
             sets=next((one.sets for one in known.values()), None),
             refused=refused[0] if now - refused[1] < 3600 else 0,
@@ -232,7 +232,7 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
 def _all_learned(
     number: int, known: Known, tallies: Mapping[LaneName, Tally], now: float
 ) -> Iterator[Learned]:
-    """What one partition of the log has taught; of lanes those with most records here."""
+    """What corrects; of lanes those with most records here."""
     lanes = known.lanes
     if lanes is None:
         yield _learned(number, known, known.corrector, now)
@@ -329,26 +329,11 @@ def _learned(
     )
 
 
-def _partition(
-    number: int, found: Committed, lag: Mapping[tuple[str, int], int], now: float
-) -> Partition:
+def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]) -> Partition:
     """What was committed of one partition, and what waits there."""
-    n, counts = found.scored, found.counts
-    opened, oldest = found.requests or (None, None)
-    return Partition(
-        partition=number,
-        lag=lag.get(("input", number)),
-        label_lag=lag.get(("labels", number)),
-        records=counts["predictions"],
-        labels=counts["labels"],
-        unmatched=counts["unmatched"],
-        dead_letters=counts["dead_letters"],
-        scored=n,
-        accuracy_before=found.hits["before"] / n if n else None,
-        accuracy_after=found.hits["after"] / n if n else None,
-        open_requests=opened,
-        oldest_request=None if oldest is None else age(oldest, now),
-    )
+    counts = found.counts
+    waiting = lag.get(("input", number))
+    return Partition(number, waiting, counts["predictions"], counts["dead_letters"])
 
 
 def _column(name: str, column: ColumnScores) -> Column:

@@ -18,14 +18,14 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
 from stream_can.app import table
 from stream_can.app.history import History
-from stream_can.app.known import Committed, Handled, Known, MetricsSource, Watched
+from stream_can.app.known import Committed, Handled, Known, MetricsSource
 from stream_can.app.letters import KEPT, Letter
 from stream_can.app.table import SIDES, Commit
+from stream_can.app.tally import MOST_VALUES
+from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import ColumnScores
-from stream_can.messages.naming import UNNAMED, LaneName
-from stream_can.stream.lane import MOST_VALUES
-from stream_can.stream.versions import MOST_PAIRS, Comparison, Pair
-from stream_can.trust.alarm import Alarm, Episode
+from stream_can.messages.naming import LaneName
+from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
 MOST_SERIES, OTHERS = 50, LaneName("other", "")
@@ -33,8 +33,6 @@ MOST_SERIES, OTHERS = 50, LaneName("other", "")
 MOST_LANES = 1000
 LEARNER = -1
 """In place of a partition: what the learner of an application has done."""
-TOGETHER = 100
-"""So many labels of one lane are looked at together."""
 
 
 class Registry(CollectorRegistry):
@@ -94,9 +92,9 @@ class Metrics:
     Parameters
     ----------
     known
-        What corrects now, by partition of the learned log; 0 of a server.
+        What corrects now, under 0.
     episodes
-        What is worse than before, where the alarms are kept elsewhere; else they are here.
+        What is worse than before.
     waits_for
         Why records are not taken, where a schema registry has to answer first.
     """
@@ -104,7 +102,7 @@ class Metrics:
     def __init__(
         self,
         known: Callable[[], Mapping[int, Known]] = dict,
-        episodes: Callable[[], Mapping[LaneName, Episode]] | None = None,
+        episodes: Callable[[], Mapping[LaneName, Episode]] = dict,
         waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.registry = registry = Registry(self._look)
@@ -128,12 +126,8 @@ class Metrics:
         self.refused: tuple[int, float] = 0, 0.0
         """Predictions of models that were one too many, and when the last of them came."""
         self._own_series: dict[LaneName, LaneName] = {}
-        self.alarms: dict[LaneName, Alarm] = {}
-        """Of what was committed since this process began."""
-        self._outcomes: dict[LaneName, list[Watched]] = {}
-        """What became of labelled predictions that the alarms have not seen yet."""
         self.letters: deque[Letter] = deque(maxlen=KEPT)
-        self._elsewhere = episodes
+        self._episodes = episodes
         self._opened: dict[int, _Open] = {}
         """What is in the transactions that are open: of the partitions, 0, and of the learner."""
 
@@ -191,7 +185,6 @@ class Metrics:
                 self.partitions[partition] = now
             self._add_values(sources)
             self._add_lanes(sources)
-            self._watch(sources)
             # A label stamped before its prediction came at once.
             delays = [max(delay, 0) / 1000 for delay in opened.delays]
             commit = Commit(
@@ -265,33 +258,10 @@ class Metrics:
             if seen.refused:
                 self.refused = self.refused[0] + seen.refused, time.time()
 
-    def _watch(self, sources: Mapping[int, MetricsSource]) -> None:
-        """Whether the classifier, or what is sent, has become worse."""
-        for source in sources.values():
-            for name, outcomes in source.take_watched().items():
-                self._outcomes.setdefault(name, []).extend(outcomes)
-        for name, parts in list(self._outcomes.items()):
-            # Labels of many models come a few at a time.
-            if name == UNNAMED or sum(len(times) for *_, times in parts) >= TOGETHER:
-                alarm = self.alarms.setdefault(name, Alarm())
-                alarm.learn_outcomes(*map(np.concatenate, zip(*parts, strict=True)))
-                del self._outcomes[name]
-        for kept in (self.alarms, self._outcomes):
-            if len(kept) > 2 * MOST_LANES:
-                for fewest in sorted(kept, key=self._rows)[:-MOST_LANES]:
-                    del kept[fewest]
-
     @property
     def episodes(self) -> dict[LaneName, Episode]:
         """Of what is worse than before, since when and how much."""
-        if self._elsewhere is not None:
-            return dict(self._elsewhere())
-        found = {name: one.episode for name, one in self.alarms.items()}
-        return {name: one for name, one in found.items() if one is not None}
-
-    def _rows(self, name: LaneName) -> float:
-        """Predictions of a lane."""
-        return float(self.lanes[name][0]) if name in self.lanes else 0.0
+        return dict(self._episodes())
 
     def _forget(self) -> None:
         """Nothing is assigned."""
@@ -304,7 +274,7 @@ class Metrics:
         self._made["lag_records"].clear()
 
     def _look(self) -> None:
-        """What the partitions that are ours have made so far, of the learned log and of input."""
+        """What corrects now, and the requests that are open."""
         for row in (*table.LEARNED, *table.REQUESTS):
             self._made[row.name].clear()
         self._made["registry_away"].set(bool(self._waits_for()))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from stream_can.app.reader import Classes
+from stream_can.app.reader import Array, Classes
 from stream_can.app.start import NO_CLASSES
 from stream_can.corrector import Corrector
 from stream_can.learner.kinds import Id
@@ -31,6 +31,9 @@ class Begins(Protocol):
     @property
     def classes(self) -> Classes:
         """Of a model that has none of its own."""
+
+    def train(self, classes: Classes) -> Array | None:
+        """The training prior, shape (m,), of those with these classes, where it is known."""
 
     def listed(self, model: str) -> bool:
         """Whether a model has a table."""
@@ -81,6 +84,13 @@ class LiveModels:
     def alike(self) -> bool:
         """Whether all have the same classes, also those that will begin."""
         return self._start.alike
+
+    def train(self, classes: Classes) -> Array | None:
+        """The training prior, shape (m,), of those with these classes, where it is known."""
+        for one in self._correctors().values():
+            if one.classes == classes:
+                return one.train_prior
+        return self._start.train(classes)
 
     @abstractmethod
     def classes(self) -> Mapping[Name, Classes]:

@@ -141,7 +141,7 @@ function show(s) {
     : none("None since the process began."));
   byId("partitions").closest("section").hidden = Boolean(s.over_http);
   put("partitions", w.partitions.rows.length
-    ? table(w.partitions, ["", "", "", "", "spare", "spare"]) : none("None."));
+    ? table(w.partitions) : none("None."));
   put("foot", ...pieces(w.foot), " The same as JSON: status.json.");
 }
 
@@ -209,7 +209,7 @@ async function turn() {
     if (!answer.ok) throw new Error(`status.json: ${answer.status}`);
     const found = await answer.json();
     clearTimeout(timer);
-    if (found.version !== 1) {  // another release was started behind this page
+    if (found.version !== 2) {  // another release was started behind this page
       says("doubt", "Another release of stream_can answers.", "Load this page anew.");
       return;
     }

@@ -76,6 +76,12 @@ def _bad(s: Status) -> Iterator[Problem]:
             "Look at the last dead letters: do the settings model and version name fields that say"
             " something else? If there are as many, raise max_lanes.",
         )
+    if s.cannot_learn:
+        yield bad(
+            f"This process may not learn any more: {s.cannot_learn}",
+            "Correcting goes on. Mend it and restart; another process learns meanwhile, if there"
+            " is one.",
+        )
     for name, window in (("hour", hour), ("day", s.day)):
         loss = window.log_loss
         if loss and window.scored >= FEWEST_LABELS and loss.low is not None and loss.low > 0:
@@ -117,8 +123,9 @@ def _doubts(s: Status) -> Iterator[Problem]:
     oldest = max((found.age or 0.0 for found in s.learned), default=0.0)
     if s.has_labels and oldest > STALE_SECONDS and any(s.hour_course.records[-5:]):
         yield doubt(
-            f"What corrects was learned {_span(oldest)} ago: the learned log stands still.",
-            "In all workers it is an open transaction, in this one alone its log or rights.",
+            f"What corrects was learned {_span(oldest)} ago: nobody learns now.",
+            "Look at the log of the process that learned, and whether any other one may; correcting"
+            " goes on meanwhile.",
         )
     if s.has_labels and runs > HOUR and hour.records and not hour.labels:
         yield doubt(
@@ -133,8 +140,7 @@ def _doubts(s: Status) -> Iterator[Problem]:
             f"They come later than recent_mb holds, or with another {key}.",
         )
     for found in s.learned:
-        where = "" if s.together else f" (partition {found.partition})"
-        where += f" ({found.lane})" if found.lane else ""
+        where = f" ({found.lane})" if found.lane else ""
         if found.n_silent:
             names = ", ".join(f"“{name}”" for name in found.silent[:3])
             more = f" and {found.n_silent - 3:,} more" if found.n_silent > 3 else ""

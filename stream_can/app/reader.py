@@ -39,6 +39,9 @@ class Models(Protocol):
     def classes(self) -> Mapping[Name, Classes]:
         """Of each."""
 
+    def train(self, classes: Classes) -> Array | None:
+        """The training prior, shape (m,), of those with these classes, where it is known."""
+
     def begin(self, name: Name, named: Sequence[Any] | None) -> Classes:
         """The classes of one that is not there, where its first message names some or none.
 
@@ -143,9 +146,8 @@ class Reader:
     def _messages(self, classes: Classes) -> Messages:
         found = self._of_classes.get(classes)
         if found is None:
-            found = Messages(
-                classes, self._fields, columns=self._segments, formats=self._formats
-            )  # fmt: skip
+            train = self.models.train(classes)
+            found = Messages(classes, self._fields, train, self._segments, self._formats)
             self._of_classes[classes] = found
         return found
 

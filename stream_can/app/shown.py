@@ -42,7 +42,7 @@ MIX_NOTE = (
 
 COLUMN_HEAD = ("value", "rows", "labels", "accuracy %", "log loss change", "calibration %")
 COLUMNS_NOTE = (
-    "Of this worker's partitions since it took them, the values with most rows first; predictions"
+    "Since this process learns, the values with most rows first; predictions"
     " that waited for their label then are among the rows. Calibration: how far accuracy is from"
     " the mean confidence."
 )
@@ -92,9 +92,7 @@ def shown(status: Status) -> Shown:
         learned=[_learned(one, s.n_classes) for one in s.learned],
         learned_note=""
         if s.over_http
-        else "Of the whole application: every worker learns from all labels."
-        if s.together
-        else "Of this partition: each learns from its own labels alone.",
+        else "Of the whole application: one process learns from all labels, for every worker.",
         letters=Sheet(
             ["time", "record", "reason"],
             [
@@ -113,12 +111,11 @@ def shown(status: Status) -> Shown:
             ],
         ),
         partitions=Sheet(
-            ["partition", "waiting", "records", "labels", "not joined", "dead", "accuracy %"],
+            ["partition", "waiting", "records", "dead"],
             [
                 _row(
-                    str(p.partition), _number(p.lag), _number(p.records), _number(p.labels),
-                    _number(p.unmatched), _number(p.dead_letters),
-                    _arrow(p.accuracy_before, p.accuracy_after, 100, 1),
+                    str(p.partition), _number(p.lag), _number(p.records),
+                    _number(p.dead_letters),
                 )
                 for p in (() if s.over_http else s.partitions)
             ],
@@ -244,12 +241,12 @@ def _requests(s: Status) -> str:
 
 def _letters(s: Status) -> str:
     """How many dead letters there are: those below are the newest of this process."""
-    n = sum(p.dead_letters for p in s.partitions)
+    n = s.n_dead_letters
     if not n:
         return ""
     if s.over_http:
         return f"{_count(n, 'bad message', 'bad messages')} since the state began."
-    return f"{_count(n, 'dead letter', 'dead letters')} since the state of these partitions began."
+    return f"{_count(n, 'dead letter', 'dead letters')} since this process has its partitions."
 
 
 def _learned(one: Learned, n_classes: int) -> ShownLearned:
@@ -286,7 +283,7 @@ def _learned(one: Learned, n_classes: int) -> ShownLearned:
         facts.append([["silent class" if one.n_silent == 1 else "silent classes"], names])
     newest = None
     if one.age is not None:
-        at = "" if one.offset is None else f", offset {one.offset:,} of the log"
+        at = "" if one.offset is None else f", state {one.offset:,}"
         newest = f"{_seconds(one.age)} ago{at}"
     facts.append(_row("newest label" if one.offset is None else "newest entry", newest))
     left = 0 if one.lane else n_classes - len(one.classes)

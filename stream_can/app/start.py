@@ -11,13 +11,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can import snapshot as snapshots
 from stream_can.app.application import SEGMENTS_MB, ApplicationSettings
 from stream_can.app.settings import SettingsError
 from stream_can.corrector import Corrector
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.method.paths import FITTED_PATHS, in_order
+from stream_can.method.state import SETS
 from stream_can.snapshot import MAGIC, match, read
-from stream_can.stream.sets import without_sets
 
 __all__ = ["NO_CLASSES", "Start"]
 
@@ -25,6 +26,16 @@ log = logging.getLogger(__name__)
 
 NO_CLASSES = ("",)
 """Of the corrector that all begin with where each model has classes of its own."""
+
+
+def without_sets(corrector: Corrector) -> Corrector:
+    """The same corrector, which makes no prediction sets."""
+    if corrector.sets is None:
+        return corrector
+    head, arrays = snapshots.decode(corrector.to_bytes())
+    del head["sets"]
+    kept = {name: array for name, array in arrays.items() if name not in SETS}
+    return Corrector.from_bytes(snapshots.encode(head, kept))
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,7 +85,7 @@ class Start:
         """Of the corrector to start from, which makes no sets."""
         self.classes = corrector.classes
         self.settings: dict[str, Any] = corrector.settings | {"sets": settings.sets}
-        """Those in force, as :attr:`Replica.settings`."""
+        """Those in force."""
         self.segments = corrector.segments
         self.formats = formats
         Messages(corrector.classes, settings.fields, columns=corrector.segments)  # refuses columns
@@ -126,6 +137,13 @@ class Start:
         """With what a model begins whose classes its first message names; ValueError where they
         are none."""
         return self.under(self._of_classes(names), model)
+
+    def train(self, classes: tuple[Any, ...]) -> NDArray[np.float64] | None:
+        """The training prior, shape (m,), of those with these classes, where it is known."""
+        for data in (self.snapshot, *self._models.values()):
+            if data is not None and (one := Corrector.from_bytes(data)).classes == classes:
+                return one.train_prior
+        return None
 
     @property
     def alike(self) -> bool:

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from stream_can.app.letters import Letter
 from stream_can.trust.alarm import Episode
 
-VERSION = 1
+VERSION = 2
 """Of the document: fields may be added; a field that goes or changes its meaning raises it."""
 
 
@@ -86,18 +86,19 @@ class ClassShare(Struct):
 
 
 class Learned(Struct):
-    """What corrects now: of the application, or with ``learn = "apart"`` of one partition."""
+    """What corrects now."""
 
     partition: int
-    """Of the learned log."""
+    """0."""
     offset: int | None
+    """The number of the state; null of a server."""
     labels: int
     effective_sample_size: float
     age: float | None
-    """Seconds since the newest entry."""
+    """Seconds since it was written."""
     log_loss_before: float | None
     log_loss_after: float | None
-    """Of the labels of all partitions that learn together, the older ones counting less."""
+    """Of all labels, the older ones counting less."""
     weights: dict[str, float]
     """Of the paths in the mixture."""
     final_weights: dict[str, float]
@@ -115,25 +116,13 @@ class Learned(Struct):
 
 
 class Partition(Struct):
-    """A partition of the input that this process has."""
+    """A partition of the input that this process has; of a server the one there is."""
 
     partition: int
     lag: int | None
-    label_lag: int | None
     records: int
-    """This and the next three since its state began."""
-    labels: int
-    unmatched: int
+    """This and the next one since it has it; of a server since its state began."""
     dead_letters: int
-    scored: int
-    """This and the next two since this process has it."""
-    accuracy_before: float | None
-    accuracy_after: float | None
-    open_requests: int | None
-    """Labels that were asked for, by whichever process, and that have not come; null where none is
-    asked for."""
-    oldest_request: float | None
-    """Seconds since the oldest of them; null where none is open."""
 
 
 class Value(Struct):
@@ -318,8 +307,6 @@ class Status(Struct):
     release: str
     application: str
     instance: str
-    together: bool
-    """Whether all partitions learn from all labels."""
     has_labels: bool
     time: float
     """When this was made, in seconds since 1970."""
@@ -342,6 +329,8 @@ class Status(Struct):
     partitions: list[Partition]
     dead_letters: list[Letter]
     """The last 20, the newest first."""
+    n_dead_letters: int
+    """All of them, of labels too, since this process has its partitions, or learns."""
     history_bytes: int
     """Memory of the hour and the day, which does not grow."""
     problems: list[Problem] = field(default_factory=list)
@@ -367,5 +356,9 @@ class Status(Struct):
     worse: list[Worse] = field(default_factory=list)
     """Where the classifier, or what is sent, is worse than before in this process' labels; of
     several lanes the 20 with most records."""
+    cannot_learn: str | None = None
+    """Why this process may not learn for the application any more."""
+    learns: bool = False
+    """Whether it does now."""
     sets: float | None = None
     """The share that prediction sets are to keep; null where outputs have none."""

@@ -116,7 +116,7 @@ COMMITTED = (
         lambda c: c.answered),
     Row("transactions", Counter, "Transactions", lambda c: {"committed": 1}, ("outcome",),
         ("committed", "aborted", "unknown")),
-    Row("snapshot_bytes", Counter, "Bytes of positions, shared records and entries committed",
+    Row("snapshot_bytes", Counter, "Bytes of sent batches and states committed",
         lambda c: c.snapshot_bytes),
     Row("scored", Counter, "Predictions sent whose label came", lambda c: c.scores["scored"]),
     Row("hits", Counter, "Scored predictions whose likeliest class was the label",
@@ -131,7 +131,7 @@ COMMITTED = (
     Row("set_kept", Counter, "Those of them that are in the set", lambda c: c.scores["set_kept"]),
     Row("label_delay_seconds", Histogram, "From a prediction to its label, by their timestamps",
         lambda c: c.delays, ends=DELAYS),
-    Row("commit_seconds", Histogram, "From the positions to the committed transaction",
+    Row("commit_seconds", Histogram, "From its end on to the committed transaction",
         lambda c: [c.seconds], ends=COMMIT_ENDS),
 )  # fmt: skip
 """Of each `Commit`."""
@@ -157,20 +157,20 @@ LEARNED = (
     Row("silent_classes", Gauge, "Classes left out of learning: none of their labels came",
         lambda known: None if known.lanes is not None else len(known.corrector.silent_classes),
         ("partition",)),
-    Row("learned_offset", Gauge, "Offset of the learned log up to which it is folded",
+    Row("state_number", Gauge, "Number of the state that corrects now",
         lambda known: known.offset, ("partition",)),
     Row("learned_labels", Gauge, "Labels behind what corrects now", _of("n_labels"),
         ("partition",)),
-    Row("learned_age_seconds", Gauge, "Age of the newest entry behind what corrects now",
+    Row("state_age_seconds", Gauge, "Since it was written; of a server, since its last label",
         lambda known: None if known.newest is None else age(known.newest), ("partition",)),
     Row("lanes", Gauge, "Models and versions that are known",
         lambda known: None if known.lanes is None else len(known.lanes), ("partition",)),
     Row("lanes_dropped", Gauge, "Those given up because there were more than max_lanes",
         lambda known: None if known.lanes is None else known.dropped, ("partition",)),
-    Row("foreign_records", Gauge, "Records of the learned log that are none of ours, left out",
+    Row("foreign_records", Gauge, "Records of sent batches that are none of ours, left out",
         lambda known: known.foreign, ("partition",)),
 )  # fmt: skip
-"""Of each `Known`, by its partition of the learned log."""
+"""Of each `Known`, under 0."""
 
 REQUESTS = (
     Row("open_label_requests", Gauge, "Labels asked for that have not come",
@@ -200,8 +200,6 @@ ELSEWHERE = (
     Row("partitions", Gauge, "Partitions assigned and restored"),
     Row("learning", Gauge, "1 while this process is the application's learner"),
     Row("learning_failed", Gauge, "1 where this process may not learn any more"),
-    Row("state_number", Gauge, "Number of the newest state that corrects here"),
-    Row("state_age_seconds", Gauge, "Since it was written"),
     Row("lag_records", Gauge, "Offsets not yet taken", labels=("source", "partition")),
     Row("build_info", Gauge, "The release that runs", labels=("version",)),
 )  # fmt: skip

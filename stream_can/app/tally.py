@@ -8,20 +8,21 @@ from itertools import combinations, groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.app.known import Committed, Seen, Watched
+from stream_can.app.known import Committed, Seen
+from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import HITS, LOSSES, ColumnScores, outcomes
 from stream_can.learner.lane import Name, Taught
 from stream_can.messages.columns import Table, table
 from stream_can.messages.naming import LaneName
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
-from stream_can.stream.lane import MOST_VALUES
-from stream_can.stream.versions import MOST_PAIRS, Comparison, Pair
 
-__all__ = ["Tally", "lane_name"]
+__all__ = ["MOST_VALUES", "Tally", "lane_name"]
 
 Array = NDArray[np.float64]
 STAGES = ("before", "after")
+MOST_VALUES = 1000
+"""Of a column: when there are twice as many, those with fewest rows are no longer counted."""
 
 
 def lane_name(name: Name) -> LaneName:
@@ -223,7 +224,3 @@ class Tally:
         seen = Seen(self._lanes, self._pairs, self.refused)
         self._lanes, self._pairs, self.refused = {}, {}, 0
         return seen
-
-    def take_watched(self) -> Mapping[LaneName, Sequence[Watched]]:
-        """Nothing: the alarms are the learner's."""
-        return {}

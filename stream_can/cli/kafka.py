@@ -16,7 +16,10 @@ from stream_can.cli.given import given_of
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.kafka.backfill import backfill as replay_topic
-from stream_can.kafka.newest import newest
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.stored import newest_state
+from stream_can.learner.lane import ONLY
 from stream_can.snapshot import save
 
 __all__ = ["backfill", "learn", "newest_states", "run"]
@@ -88,7 +91,8 @@ def backfill(
 def newest_states(
     topic: str | None, bootstrap_servers: str | None, config: Path | None
 ) -> dict[str, tuple[Corrector, dict[str, Any]]]:
-    """The newest records of a state topic, from options or from the settings of ``run``."""
+    """The correctors of the newest state in a topic, from options or the settings of ``run``; and
+    what else it says."""
     given = {"bootstrap_servers": bootstrap_servers}
     options: dict[str, Any] = {}
     if config is not None:
@@ -100,7 +104,22 @@ def newest_states(
         servers = [server.strip() for server in text.split(",") if server.strip()]
     if topic is None or not servers:
         raise StreamCANError("say where: --topic TOPIC --bootstrap-servers HOST:PORT, or --config")
-    found = newest(topic, servers, options)
-    if not found:
-        raise StreamCANError(f"{topic}: nothing has been committed yet")
-    return found
+    readers = Readers(Options(servers, options))
+    try:
+        found = newest_state(readers, topic)
+    finally:
+        readers.close()
+    if found is None:
+        raise StreamCANError(f"{topic}: no state has been written yet")
+    said = {
+        "state": found.number,
+        "written": found.index.time,
+        "inputs": found.index.inputs,
+        "sent": found.memory.sent,
+        "labels": found.memory.labels,
+    }
+    correctors = found.lanes or {ONLY: found.begins[None]}
+    return {
+        " ".join(filter(None, name)): (Corrector.from_bytes(data), said)
+        for name, data in correctors.items()
+    }

@@ -17,8 +17,8 @@ from stream_can.kafka.client.guards import (
     RebuildError,
     RetryError,
 )
+from stream_can.kafka.correcting import UnreadableRecord
 from stream_can.kafka.loading import load, options
-from stream_can.kafka.partitions import UnreadableRecord
 from stream_can.kafka.process import EXIT_CODES, run
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker

@@ -1,7 +1,7 @@
-"""The history of a topic, replayed offline into one snapshot: a new deployment starts warm.
+"""The history of a topic, played offline into one state: a new deployment starts warm.
 
-All partitions are merged by timestamp and teach one Corrector, from which the new deployment
-starts. Nothing is sent and nobody has to be in the group.
+What a worker would send is made here, by states as old as those of a running application, and
+learned at once. Nothing is sent and nobody has to be in the group.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import heapq
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from itertools import groupby, islice
-from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from stream_can.app.health import Health
+from stream_can.app.metrics import Metrics
+from stream_can.app.tally import Tally
 from stream_can.corrector import Corrector
-from stream_can.kafka import restore as state
-from stream_can.kafka import shared
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.correcting import UnreadableRecord, Work, offset_of
+from stream_can.kafka.corrections import Correcting, CurrentState
+from stream_can.kafka.learner import Learns
+from stream_can.kafka.memory import Learning, SentRecord
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import TaskStart
-from stream_can.kafka.worker import Worker
-from stream_can.messages.naming import LaneName
+from stream_can.kafka.start import KafkaStart
+from stream_can.learner.lane import ONLY, Name
 from stream_can.scores import Scores
-from stream_can.stream import entry
-from stream_can.stream.replica import Begun, Replica
-from stream_can.stream.task import Counts, Record, Task
+
+__all__ = ["Backfill", "backfill"]
 
 log = logging.getLogger(__name__)
 
@@ -35,218 +35,203 @@ EVERY_SECONDS = 5.0
 """Between two lines of the log that say how far it is."""
 CHUNK = 5_000
 """Records of one partition read at a time; this many of each partition are held in memory."""
+TOGETHER = 500
+"""Records that are corrected by one state."""
 
 
 class Backfill(NamedTuple):
     """What a history has taught."""
 
-    corrector: Corrector
-    """Of several lanes, that which others begin with."""
-    tasks: dict[int, Task]
-    """Partition -> positions, counts and recent predictions; they share the Corrector."""
-    lanes: Mapping[LaneName, Begun] = MappingProxyType({})
-    """Where messages name a model or version."""
+    learning: Learning
+    tally: Tally
+    ends: dict[str, dict[int, int]]
+    """Of "input" and "labels" the next offset of each partition."""
 
     @property
-    def counts(self) -> Counts:
-        """Of all partitions."""
-        total = Counts()
-        for task in self.tasks.values():
-            for name in Counts.__struct_fields__:
-                setattr(total, name, getattr(total, name) + getattr(task.counts, name))
-        return total
+    def corrector(self) -> Corrector:
+        """Of several models, that which others begin with."""
+        live = self.learning.learner.live
+        one = live[ONLY].corrector if ONLY in live else self.learning.start.corrector()
+        assert isinstance(one, Corrector)
+        return one
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, accuracy and log loss before and after over the history, and where it ended."""
-        found: dict[str, Any] = {
-            name: getattr(self.counts, name) for name in Counts.__struct_fields__
-        }
-        tasks = self.tasks.values()
-        sides = {
-            "before": sum((task.raw_scores for task in tasks), Scores()),
-            "after": sum((task.sent_scores for task in tasks), Scores()),
-        }
+        learner = self.learning.learner
+        found: dict[str, Any] = dict(self.tally.counts)
+        sides = {"before": Scores(), "after": Scores()}
+        for raw, sent in learner.scores.values():
+            sides["before"], sides["after"] = sides["before"] + raw, sides["after"] + sent
         found["scored"] = sides["before"].n
         for stage, scores in sides.items():
             if scores.n:
                 found[stage] = {"accuracy": scores.accuracy, "log_loss": scores.log_loss}
-        if self.lanes:
+        if self.learning.settings.has_lanes:
             found["lanes"] = [
-                {"model": name.model, "version": name.version, "labels": one.corrector.n_labels}
-                for name, one in sorted(self.lanes.items())
+                {"model": name[0] or "", "version": name[1] or "", "labels": one.corrector.n_labels}
+                for name, one in sorted(learner.live.items(), key=str)
             ]
-        found["next_offsets"] = {
-            partition: {"input": task.next_prediction, "labels": task.next_label}
-            for partition, task in self.tasks.items()
-        }
+        found["next_offsets"] = self.ends
         return found
 
 
-def backfill(
-    settings: Settings,
-    *,
-    start_group: bool = False,
-) -> Backfill:
-    """Replay what the topics hold now, in the order a worker would have taken it.
+def backfill(settings: Settings, *, start_group: bool = False) -> Backfill:
+    """Learn from everything that input and labels hold now.
 
     Parameters
     ----------
     settings
-        Those of the deployment. All of its topics must exist (or ``create_topics``).
+        Those of the application.
     start_group
-        Begin the learned log with the result and commit the offsets where the history ended, so
-        that ``stream-can run`` with these settings goes on exactly there, and joins labels that
-        come for predictions before it. Only for a group that has committed nothing.
+        Make this the first state of the group, which starts exactly where the history ended.
 
     Raises
     ------
     DeniedError
-        Topics, rights or sizes are wrong, or the group to start has started already.
+        A topic cannot be used; with ``start_group``, the group has members or has committed, or
+        there is a state.
     RetryError
-        No broker answers.
+        The brokers are away.
     """
-    worker = Worker(settings)
-    client, readers, s = worker.client, worker.client.readers, settings
+    start = KafkaStart(settings)
+    work = Work(settings, start, Metrics(), Health(60))
+    learns = Learns(settings, KafkaStart(settings), Metrics())
     try:
-        worker.check()
-        if start_group and not client.group_is_new():
+        return _backfill(settings, start, work, learns, start_group)
+    finally:
+        for role in (work, learns):
+            role.close()
+            role.client.close(leave=False)
+
+
+def _backfill(
+    settings: Settings, start: KafkaStart, work: Work, learns: Learns, start_group: bool
+) -> Backfill:
+    readers = Readers(work.client.options)
+    if start_group:
+        work.check()
+        learns.check()
+        if not work.client.group_is_new():
             raise DeniedError(
-                f"group {s.application_id!r} has members or committed offsets: it goes on from its"
-                " own state; take another application_id, or only write a snapshot"
+                f"group {settings.application_id!r} has members or has committed; give another"
+                " application_id, or start it with the snapshot"
             )
-        learner = _Learner(worker.start)
-        spans = readers.spans(s.input)
-        label_spans = readers.spans(s.labels) if s.labels else {}
-        options = worker.start.task_options()
-        tasks = {
-            p: Task(
-                learner.learns,
-                **options,
-                next_prediction=begin,
-                next_label=label_spans.get(p, (0, 0))[0],
+        if learns.has_state():
+            raise DeniedError(
+                f"topic {settings.own_topics[0]!r} has a state; give another application_id"
             )
-            for p, (begin, _) in spans.items()
-        }
-        streams = [_records(client.readers, s.input, p, *span) for p, span in spans.items()]
-        if s.labels:
-            streams += [
-                _records(client.readers, s.labels, p, *span) for p, span in label_spans.items()
-            ]
-        total = sum(end - begin for begin, end in (*spans.values(), *label_spans.values()))
-        done, said = 0, time.monotonic()
-        # Equal timestamps: the prediction first, so that its label finds it.
-        merged = heapq.merge(
-            *streams, key=lambda record: (record.timestamp, record.topic != s.input)
+    try:
+        topics = {"input": settings.input, "labels": settings.labels}
+        spans = {kind: readers.spans(topic) for kind, topic in topics.items() if topic is not None}
+        learning = Learning.begin(settings, start, dict.fromkeys(spans["input"], 0), {})
+        played = _History(settings, start, learning)
+        played.play(_merged(readers, topics, spans))
+    finally:
+        readers.close()
+    ends = {kind: {p: end for p, (_, end) in of.items()} for kind, of in spans.items()}
+    learning.labels = dict(ends.get("labels", {}))
+    learning.inputs |= ends["input"]
+    if start_group:
+        learns.begin_with(learning, played.batches)
+        offsets = {(settings.input, p): end for p, end in ends["input"].items()}
+        work.client.set_offsets(offsets)
+    return Backfill(learning, played.tally, ends)
+
+
+class _History:
+    """Plays records in the order of their time."""
+
+    def __init__(self, settings: Settings, start: KafkaStart, learning: Learning) -> None:
+        self._input, self._learning = settings.input, learning
+        self._fail = settings.errors == "fail"
+        self._correcting = Correcting(
+            settings.fields, start.formats, start.segments, fail=self._fail
         )
-        for partition, run in groupby(merged, attrgetter("partition")):
-            while batch := list(islice(run, CHUNK)):
-                result = tasks[partition].handle(batch)
-                if result.stopped is not None:
-                    record, error = result.stopped
-                    raise DeniedError(
-                        f"offset {record.offset} of {record.topic}-{partition}: {error}"
-                    )
-                learner.learn(partition, tasks[partition])
-                done += len(batch)
+        self.tally = Tally(
+            start.segments, lambda name: len(learning.models.classes().get(name, start.classes)),
+            named=settings.has_lanes, sets=False,
+        )  # fmt: skip
+        self.batches: dict[int, list[SentRecord]] = {}
+        """Those that recent predictions may be of, numbered from 0."""
+        self._n: dict[int, int] = {}
+
+    def play(self, records: Iterator[Any]) -> None:
+        """All of them."""
+        said, some, n = time.monotonic(), list[Any](), 0
+        for n, record in enumerate(records, 1):
+            some.append(record)
+            if len(some) >= TOGETHER:
+                self._play(some)
+                some = []
                 if time.monotonic() - said > EVERY_SECONDS:
                     said = time.monotonic()
-                    log.info("%d of %d records", done, total)
-        log.info("%d records", done)
-        for p, task in tasks.items():  # to the very end: the last offsets may be only markers
-            task.next_prediction = spans[p][1]
-            task.next_label = label_spans.get(p, (0, 0))[1]
-        if start_group:
-            _start_group(worker, learner, tasks)
-        return Backfill(learner.corrector, tasks, learner.lanes)
-    finally:
-        client.close()
+                    log.info("%d records", n)
+        self._play(some)
+        log.info("%d records", n)
+
+    def _play(self, records: list[Any]) -> None:
+        learning, state = self._learning, self._state()
+        inputs: dict[int, list[Any]] = {}
+        labels: dict[int, list[Any]] = {}
+        for one in records:
+            of = inputs if one.topic == self._input else labels
+            of.setdefault(one.partition, []).append(one)
+        sent: dict[int, list[SentRecord]] = {}
+        for p, some in inputs.items():
+            made = self._correcting.correct(some, state)
+            if made.stopped is not None:
+                record, error = made.stopped
+                raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
+            self.tally.answered(len(some), made.corrected)
+            self.tally.counts["dead_letters"] += len(made.dead_letters)
+            if made.sent is not None:
+                number = self._n.get(p, 0)
+                self._n[p] = number + 1
+                sent[p] = [SentRecord(number, made.sent)]
+                self.batches.setdefault(p, []).extend(sent[p])
+        played = learning.play(sent, labels)
+        if self._fail and played.bad:
+            record, error = played.bad[0]
+            raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
+        self.tally.labelled(played.found.outcomes, played.found.taught, learning.learner.held)
+        self.tally.refuse(len(played.bad), labels=True)
+        self.tally.committed()
+        for p, kept in self.batches.items():
+            begun = learning.begun.get(p, 0)
+            self.batches[p] = [one for one in kept if one.offset >= begun]
+
+    def _state(self) -> CurrentState:
+        """What corrects now."""
+        learning = self._learning
+        correctors: dict[Name, Corrector] = {
+            name: one.corrector  # type: ignore[misc]
+            for name, one in learning.learner.live.items()
+            if learning.learner.models
+        }
+        begins = {model: Corrector.from_bytes(data) for model, data in learning.begin_with.items()}
+        return CurrentState(-1, learning.index_of({}, {}, 0), correctors, begins)
 
 
-class _Learner:
-    """What a history teaches: one corrector, or where there are lanes a log that is not stored."""
+def _merged(
+    readers: Readers, topics: Mapping[str, str | None],
+    spans: Mapping[str, Mapping[int, tuple[int, int]]],
+) -> Iterator[Any]:  # fmt: skip
+    """The records of all partitions by time, each partition in its own order; predictions first
+    where times are equal."""
 
-    def __init__(self, start: TaskStart) -> None:
-        self._replica: Replica | None = None
-        self._corrector = start.corrector()
-        if start.fleet is not None:
-            self._replica = Replica()
-            self._fold(entry.start(start.snapshot, identity=start.identity, fleet=start.fleet))
+    def keyed(kind: int, topic: str, p: int, begin: int, end: int) -> Iterator[Any]:
+        latest, at = float("-inf"), begin
+        while at < end:
+            stop = min(at + CHUNK, end)
+            for record in list(readers.read(topic, p, at, stop)):
+                latest = max(latest, record.timestamp)
+                yield latest, kind, p, record.offset, record
+            at = stop
 
-    @property
-    def learns(self) -> Corrector | Replica:
-        """What the tasks are made with."""
-        return self._replica or self._corrector
-
-    @property
-    def corrector(self) -> Corrector:
-        """The one corrector, or that which lanes begin with."""
-        return self._corrector if self._replica is None else self._replica.corrector
-
-    @property
-    def lanes(self) -> dict[LaneName, Begun]:
-        """Where there are lanes, what each has learned."""
-        return {} if self._replica is None else self._replica.lanes
-
-    def learn(self, partition: int, task: Task) -> None:
-        """Learn what the last batch of a task has to teach."""
-        if self._replica is None:
-            return
-        app, (parts, end) = self._replica.terms.app, task.take_all()
-        for mark, part in parts:
-            opened = [(partition, part, end)]
-            for data in entry.entries(
-                part.corrector, self._replica.offset, opened, app=app, lane=mark
-            ):
-                self._fold(data)
-
-    def _fold(self, data: bytes) -> None:
-        assert self._replica is not None
-        now = int(time.time() * 1000)
-        self._replica.fold(Record("history", 0, self._replica.offset, now, None, data))
-
-
-def _records(readers: Readers, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
-    """The committed records of [start, stop), read a chunk at a time.
-
-    All partitions share one consumer, which reads one partition at a time. So each chunk is read to
-    its end before it is handed out.
-    """
-    while start < stop:
-        chunk = list(islice(readers.read(topic, partition, start, stop), CHUNK))
-        if not chunk:
-            return
-        yield from chunk
-        start = chunk[-1].offset + 1
-
-
-def _start_group(worker: Worker, learner: _Learner, tasks: dict[int, Task]) -> None:
-    """Write what a worker restores from: positions, shared records, and the start of the log.
-
-    The shared record and the log's first entry hold the same corrector, and the record's offset is
-    that of the entry: a start folds the entry, which changes nothing. Lanes follow it in the log.
-    """
-    s = worker.settings
-    state_topic, _ = s.own_topics
-
-    def offsets(written: list[int]) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        for (partition, task), so in zip(tasks.items(), written, strict=False):
-            found |= state.offsets(task, s.input, s.labels, partition, so)
-        return found
-
-    records: list[tuple[str, int, bytes | None, bytes]] = [
-        (state_topic, p, state.key(s.input, p), task.positions()) for p, task in tasks.items()
+    every = [
+        keyed(kind == "labels", topics[kind] or "", p, *span)
+        for kind, of in spans.items()
+        for p, span in of.items()
     ]
-    # reset: what an earlier group of this name has left in the log does not count from here on.
-    identity, corrector, fleet = worker.start.identity, learner.corrector, worker.start.fleet
-    begin = entry.start(corrector.to_bytes(), reset=True, identity=identity, by=s.name, fleet=fleet)
-    lanes = [
-        entry.keep(identity.mark, name, one.corrector.to_bytes())
-        for name, one in learner.lanes.items()
-    ]
-    spans = worker.client.readers.spans(s.learned_topic)
-    for number, (_, end) in spans.items():
-        name = shared.key(s.learn, number)
-        records.append((state_topic, number, name, shared.pack(Replica(corrector, end))))
-        records += [(s.learned_topic, number, None, data) for data in (begin, *lanes)]
-    worker.client.start_group(records, offsets)
+    for *_, record in heapq.merge(*every):
+        yield record

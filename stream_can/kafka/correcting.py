@@ -10,32 +10,35 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from stream_can.app.health import Health
 from stream_can.app.known import Handled
 from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import Metrics
 from stream_can.app.tally import Tally
+from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
-from stream_can.kafka.client.accepts import OVERHEAD_BYTES, Accepts, weight
+from stream_can.kafka.client.accepts import OVERHEAD_BYTES, weight
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.member import Assignment
-from stream_can.kafka.client.transaction import Offset
-from stream_can.kafka.corrections import Correcting, Corrections, CurrentState
+from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.following import Follower
-from stream_can.kafka.memory import identity_of
-from stream_can.kafka.partitions import UnreadableRecord
+from stream_can.kafka.memory import require_identity
+from stream_can.kafka.progress import Progress
+from stream_can.kafka.schemas import Asked
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import TaskStart
-from stream_can.kafka.state import MARK_HEADER, STATE_HEADER, Index
+from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import SentBatch
-from stream_can.messages.records import Counts, Output, Result, place
+from stream_can.messages.records import Output, Source, place
 
-__all__ = ["Work"]
+__all__ = ["UnreadableRecord", "Work"]
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,18 @@ ALIVE_SECONDS = 3.0
 """A learner that wrote no state for so long is not waited for."""
 
 
+NO_ROWS = SentBatch([], np.zeros(0, np.int64), np.zeros(0), [], np.zeros(0, np.int32), {})
+
+
+class UnreadableRecord(StreamCANError):
+    """A record cannot be read, and ``errors="fail"`` says to stop there."""
+
+
+def offset_of(record: Source) -> str:
+    """Where a record is, for a message."""
+    return f"offset {record.offset} of {record.topic}-{record.partition}"
+
+
 class Work:
     """Corrects the partitions that the group gives it; see :class:`stream_can.kafka.loop.Role`.
 
@@ -56,20 +71,20 @@ class Work:
         The topics and rules, and what reads messages.
     metrics, health
         Told of what was done.
-    ready
-        Whether a record can be read now; one that cannot holds back what follows it in its
-        partition.
+    asked
+        Says whether a record can be read now, where a registry has to be asked; one that cannot
+        holds back what follows it in its partition.
     """
 
     def __init__(
         self,
         settings: Settings,
-        start: TaskStart,
+        start: KafkaStart,
         metrics: Metrics,
         health: Health,
-        ready: Callable[[Any], bool] | None = None,
+        asked: Asked | None = None,
     ) -> None:
-        self.settings, self.start, self._ready = settings, start, ready
+        self.settings, self.start, self._asked = settings, start, asked
         self.metrics, self.health = metrics, health
         self._tallies: dict[int, Tally] = {}
         self._lag_asked = 0.0
@@ -78,13 +93,25 @@ class Work:
             input=settings.input, options=settings.client, compression=settings.compression,
             skip_damaged=settings.skip_damaged,
         )  # fmt: skip
-        self._identity = identity_of(settings, start)
         self.state_topic, self.dead_letters = settings.own_topics
-        self.follower = Follower(self.client.options, self.state_topic, self._require)
+        self.follower = Follower(
+            self.client.options,
+            self.state_topic,
+            lambda index: require_identity(index, settings, start),
+        )
+        self._progress = Progress()
+        self.more_to_show: Callable[[], str] = str
+        """What else is said on a terminal."""
+        self._lag: int | None = None
         self._told_of_values = False
         self._written = 0
         """Bytes of sent batches in the transaction."""
-        self._known = 0
+        self._left: list[int] = []
+        """Ours, and not in all topics yet: nothing is done with these."""
+        self._looked = 0.0
+        self._told: dict[str, int] = {}
+        """How many partitions each topic had at the last check."""
+        self.known = 0
         """How many partitions all topics had when they were last looked at."""
         self.committed = 0
         """Records, of all transactions of this process."""
@@ -104,26 +131,20 @@ class Work:
         s = self.settings
         own = topics_of(s, corrects=True, learns=False, state_bytes=self.start.state_bytes)
         counts = self.client.check_topics({}, own, create=s.create_topics)
-        self._known = min(counts.values())
+        self.known = min(counts.values())
+        if max(counts.values()) > self.known and counts != self._told:
+            log.warning(
+                "topics have different numbers of partitions (%s): working the %d that all have,"
+                " and the others as soon as all have them",
+                ", ".join(f"{name} {count}" for name, count in sorted(counts.items())),
+                self.known,
+            )
+        self._told = counts
         limit = self.client.transaction.limits[s.output] - OVERHEAD_BYTES
         self._correcting = Correcting(
             s.fields, self.start.formats, self.start.segments, max_bytes=limit,
             fail=s.errors == "fail",
         )  # fmt: skip
-
-    def _require(self, index: Index) -> None:
-        """Raise DeniedError where a state is of another application."""
-        found = [
-            f"{name} is {index.identity.get(name)!r} there and {own!r} here"
-            for name, own in self._identity.items()
-            if index.identity.get(name) != own
-        ]
-        if found:
-            raise DeniedError(
-                f"topic {self.state_topic!r} holds the state of other settings:"
-                f" {'; '.join(found)}; set these back, or begin anew with stream-can learn --reset"
-                " or under another application_id"
-            )
 
     # -- partitions ------------------------------------------------------------------------------
 
@@ -142,42 +163,48 @@ class Work:
         state = self.follower.look()
         if assignment.token is None or state is None:
             return
+        if assignment.partitions and assignment.partitions[-1] >= self.known:
+            self.check()  # partitions were added: the other topics have them too, or will have
+        self._left = [p for p in assignment.partitions if p >= self.known]
+        self._looked = time.monotonic()
+        self.client.member.leave_alone(self._left)
         for partition in assignment.partitions:
+            if partition in self._left:
+                continue
             at = self._begin_at(partition, state)
-            self.client.member.start_at(self.settings.input, partition, at)
+            self.client.member.start_at(partition, at)
             self._at[partition] = at
         self._token = assignment.token
         self._tallies = {p: self._new_tally() for p in self._at}
         skew = self.client.transaction.clock.skew
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
         self.health.ready = True
-        log.info("partitions %s, by state %d", list(assignment.partitions), state.number)
+        log.info("partitions %s, by state %d", list(self._at), state.number)
 
     def _new_tally(self) -> Tally:
-        return Tally((), lambda name: 0, named=False, sets=False)
+        return Tally((), lambda name: 0, named=self.settings.has_lanes, sets=False)
 
     def _begin_at(self, partition: int, state: CurrentState) -> int:
         s, member = self.settings, self.client.member
-        found = member.committed(partition)[s.input]
-        begin, end = member.span(s.input, partition)
+        at, (begin, end) = member.committed(partition), member.span(partition)
         learned, where = state.index.inputs.get(partition, 0), f"partition {partition} of {s.input}"
-        if found is None and not learned:
+        if at is None and not learned:
             return begin if s.start == "earliest" else end
-        if found is None:
+        if at is None:
             wrong = f"the group has no offset there, though {learned} were learned"
-        elif found.offset > end:
-            wrong = f"the group is at {found.offset}, and the topic ends at {end}"
-        elif found.offset < begin:
-            wrong = f"records from {found.offset} to {begin - 1} are gone"
+        elif at > end:
+            wrong = f"the group is at {at}, and the topic ends at {end}"
+        elif at < begin:
+            wrong = f"records from {at} to {begin - 1} are gone"
         else:
-            return found.offset
+            return at
         if not s.reset_offsets:
             raise DeniedError(
                 f"{where}: {wrong}; --reset-offsets goes on"
                 f" {'at its beginning' if s.start == 'earliest' else 'at its end'}"
             )
         log.warning("%s: %s; going on", where, wrong)
-        gap = found is not None and found.offset < begin
+        gap = at is not None and at < begin
         return begin if gap or s.start == "earliest" else end
 
     # -- records ---------------------------------------------------------------------------------
@@ -223,7 +250,22 @@ class Work:
             self._handle(partition, [], state)
         if self._open and (not self.left or self._handled >= self.settings.commit_every):
             self.commit()
+        if self._asked is not None:
+            self.health.waits_for = self._asked.trouble
+        self._look_for_more()
         self._ask_lag()
+        self._progress.show(self.committed, self._lag, self.more_to_show)
+
+    def _look_for_more(self) -> None:
+        """Whether all topics have more partitions now, where some of ours wait for that; begin
+        with them. Asked between transactions, as often as a client looks at its topics."""
+        age = time.monotonic() - self._looked
+        if not self._left or self._open or age < self.client.options.seconds("metadata_max_age"):
+            return
+        self._looked = time.monotonic()
+        self.check()  # which others ask too, after an error
+        if self._left[0] < self.known:
+            self.client.member.ask_again()
 
     def _ask_lag(self) -> None:
         """For /metrics and the page."""
@@ -231,18 +273,19 @@ class Work:
         if not due or not self._at or self.client.member.rebalanced:
             return
         self._lag_asked = time.monotonic()
-        topic = self.settings.input
-        lag = self.client.member.lag((topic, p) for p in self._at)
-        self.metrics.lags({("input", p): n for (_, p), n in lag.items()})
+        lag = self.client.member.lag(self._at)
+        self._lag = sum(lag.values())
+        self.metrics.lags({("input", p): n for p, n in lag.items()})
 
     def _handle(self, partition: int, records: Sequence[Any], state: CurrentState) -> None:
         """Correct records; put what comes of them into the transaction."""
         records = [*self._held.pop(partition, ()), *records]
-        if self._ready is not None:
-            n = next((i for i, one in enumerate(records) if not self._ready(one)), len(records))
+        if self._asked is not None:
+            ready = self._asked.ready
+            n = next((i for i, one in enumerate(records) if not ready(one)), len(records))
             if n < len(records):
                 self._held[partition] = records[n:]
-            self.client.member.hold(self.settings.input, partition, n < len(records))
+            self.client.member.hold(partition, n < len(records))
             records = records[:n]
         if not records:
             return
@@ -251,7 +294,12 @@ class Work:
         self._blocked = (self._blocked or time.monotonic()) if backlog else None
         made = self._correcting.correct(records, state)
         topics, now = transaction.accepts, transaction.clock.now_ms()
-        self._divert(made, topics[s.output], now)
+        kept, refused = refusals.divert(
+            made.outputs, topics[s.output], now, fail=s.errors == "fail"
+        )
+        if refused:
+            made.outputs, made.dead_letters = kept, made.dead_letters + refused
+            made.corrected = sum(one.value is not None for one in kept)
         refusals.date(made.dead_letters, topics[self.dead_letters], now)
         self._require_fits(made.dead_letters)
         last = records[-1].offset if made.stopped is None else made.stopped[0].offset - 1
@@ -262,14 +310,15 @@ class Work:
                 transaction.expect((s.sent_topic, partition))
             transaction.send_all(s.output, partition, made.outputs)
             transaction.send_all(self.dead_letters, partition, made.dead_letters)
-            if made.sent is not None:
-                self._send(partition, made.sent, state)
+            self._send(partition, made.sent or NO_ROWS, last + 1, state)
         self._open.add(partition)
         self._at[partition] = last + 1
         n = len(made.outputs) + len(made.dead_letters)
         self._handled += n
         tally, now_s = self._tallies[partition], time.time()
         tally.answered(n, made.corrected)
+        tally.refused += state.refused
+        state.refused = 0
         tally.counts["dead_letters"] += len(made.dead_letters)
         ours = s.field_names
         letters = [letter(out, now_s, ours) for out in made.dead_letters[-KEPT:]]
@@ -283,28 +332,23 @@ class Work:
         if made.stopped is not None:
             record, error = made.stopped
             self.commit()
-            raise UnreadableRecord(f"{place(record)}: {error}") from error
+            raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
 
-    def _divert(self, made: Corrections, output: Accepts, now: int) -> None:
-        """What the output topic refuses becomes a dead letter."""
-        result, counts = Result(made.outputs, made.dead_letters, [], None), Counts()
-        refusals.divert(result, counts, output, now, fail=self.settings.errors == "fail")
-        made.outputs = result.outputs
-        made.corrected += counts.corrected
-
-    def _send(self, partition: int, batch: SentBatch, state: CurrentState) -> None:
-        """What the learner gets, in records that its topic takes."""
+    def _send(self, partition: int, batch: SentBatch, at: int, state: CurrentState) -> None:
+        """What the learner gets, in records that its topic takes; ``at`` is the next offset."""
         topic, transaction = self.settings.sent_topic, self.client.transaction
         limit = transaction.limits.get(topic, 1 << 20) - 1024
         data = batch.to_bytes()
         if len(data) > limit and len(batch) > 1:
             half = len(batch) // 2
-            self._send(partition, batch.part(0, half), state)
-            self._send(partition, batch.part(half, len(batch)), state)
+            self._send(partition, batch.part(0, half), int(batch.numbers[half]), state)
+            self._send(partition, batch.part(half, len(batch)), at, state)
             return
         headers = [
-            (STATE_HEADER, b"%d" % state.number), (MARK_HEADER, state.index.mark.encode())
-        ]  # fmt: skip
+            (STATE_HEADER, b"%d" % state.number),
+            (MARK_HEADER, state.index.mark.encode()),
+            (NEXT_HEADER, b"%d" % at),
+        ]
         transaction.send(topic, partition, None, data, headers)
         self._written += len(data)
 
@@ -316,7 +360,7 @@ class Work:
                 assert out.source is not None
                 raise DeniedError(
                     f"a dead letter of {size} bytes does not fit {self.dead_letters!r}"
-                    f" (max.message.bytes={limit}): {place(out.source)}; raise the topic's limit"
+                    f" (max.message.bytes={limit}): {offset_of(out.source)}; raise the limit"
                 )
 
     @contextlib.contextmanager
@@ -335,9 +379,7 @@ class Work:
         """Commit what was done since the last time, if anything."""
         if not self._open or self.client.member.rebalanced:
             return  # after a rebalance the next step gives it up
-        offsets: Mapping[Any, Offset] = {
-            (self.settings.input, p): Offset(self._at[p], "") for p in sorted(self._open)
-        }
+        offsets = {(self.settings.input, p): self._at[p] for p in sorted(self._open)}
         begin = time.monotonic()
         try:
             self.client.commit(offsets, self._token)
@@ -351,4 +393,5 @@ class Work:
 
     def close(self) -> None:
         """Let go of the topic of states."""
+        self._progress.end()
         self.follower.close()

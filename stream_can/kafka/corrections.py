@@ -44,6 +44,11 @@ class StateBegins:
         """Of a model that has none of its own."""
         return self._begins[None].classes
 
+    def train(self, classes: Classes) -> Array | None:
+        """The training prior, shape (m,), of those with these classes, where it is known."""
+        found = [one.train_prior for one in self._begins.values() if one.classes == classes]
+        return found[0] if found else None
+
     @property
     def alike(self) -> bool:
         """Whether all have the same classes."""

@@ -13,13 +13,14 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from stream_can.app.known import Handled
+from stream_can.app.labelling.asked import REASON_HEADER, RequestMessage
 from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.tally import Tally
@@ -27,25 +28,27 @@ from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import DeniedError, RebuildError
-from stream_can.kafka.memory import Learning, Played, SentRecord, Stored
+from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.memory import Learning, Played, SentRecord, require_identity
+from stream_can.kafka.schemas import Asked
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import TaskStart
+from stream_can.kafka.start import KafkaStart
 from stream_can.kafka.state import (
     CORRECTORS,
     INDEX,
     MARK_HEADER,
     MEMORY,
+    NEXT_HEADER,
+    Play,
     begin_key,
     corrector_key,
     header_of,
-    read_index,
-    read_memory,
 )
+from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
 from stream_can.learner import read_sent
 from stream_can.learner.sent import SentBatch, SentLane
-from stream_can.messages.records import Output, error_headers, headers_of
+from stream_can.messages.records import Header, Output, error_headers, headers_of
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
 
@@ -114,20 +117,20 @@ class Learns:
         The topics and rules, and with what models begin.
     metrics
         Told of what was done.
-    ready
-        Whether a label can be read now; one that cannot holds back what follows it in its
-        partition.
+    asked
+        Says whether a label can be read now, where a registry has to be asked; one that cannot
+        holds back what follows it in its partition.
     """
 
     def __init__(
         self,
         settings: Settings,
-        start: TaskStart,
+        start: KafkaStart,
         metrics: Metrics,
-        ready: Callable[[Any], bool] | None = None,
+        asked: Asked | None = None,
     ) -> None:
         self.settings, self.start, self.metrics = settings, start, metrics
-        self._ready = ready
+        self._asked_registry = asked
         self._tally: Tally | None = None
         self._lag_asked = 0.0
         self.state_topic, self.dead_letters = settings.own_topics
@@ -147,6 +150,8 @@ class Learns:
         self._queues: dict[tuple[str, int], Queue] = {}
         self._due = self._next_poll = 0.0
         self._rows = self._bytes = 0
+        self._looked = 0.0
+        """When it was looked whether partitions were added."""
         self._asked, self._left = -math.inf, True
         """When it was asked whether there is input left; and whether there was."""
         self.foreign = 0
@@ -155,10 +160,9 @@ class Learns:
     def check(self) -> None:
         """Check topics, rights and sizes; make missing topics, where we may."""
         s = self.settings
-        others = {} if s.labels is None else {s.labels: {"READ"}}
         own = topics_of(s, corrects=False, learns=True, state_bytes=self.start.state_bytes)
         self.client.check_topics(
-            others | {s.input: {"DESCRIBE"}}, own, input=s.input, create=s.create_topics
+            {s.input: {"DESCRIBE"}}, own, input=s.input, create=s.create_topics
         )
 
     # -- whose it is -----------------------------------------------------------------------------
@@ -179,8 +183,8 @@ class Learns:
         assignment = member.take_rebalance()
         if assignment is not None and assignment.token is not None:
             for p in assignment.partitions:
-                member.start_at(self.state_topic, p, 0)
-                member.hold(self.state_topic, p, True)
+                member.start_at(p, 0)
+                member.hold(p, True)
             ours = CORRECTORS in assignment.partitions
             if ours and self.learning is None:
                 self._take_over()
@@ -206,27 +210,45 @@ class Learns:
         self._count_requests(learning, self._tally)
         self.metrics.learns(self._tally)
         self.learning = learning
-        reader = Assigned(self.client.options)
-        places = {(self.settings.sent_topic, p): at for p, at in learning.sent.items()}
-        places |= {(self.settings.labels or "", p): at for p, at in learning.labels.items()}
-        reader.start(places)
-        self._reader = reader
-        self._queues = {place: Queue() for place in places}
+        self._queues = {}
+        self._reader = Assigned(self.client.options)
+        self._read_all(learning)
         self._due = self._next_poll = 0.0
         self._rows = self._bytes = 0
-        if self.number < 0:
+        if self.number < 0 or learning.touched or not learning.begins:
             self._write(learning, None)
         log.info(
             "learning from state %d on, which was read in %.2f s", self.number,
             time.monotonic() - begin,
         )  # fmt: skip
 
+    def _read_all(self, learning: Learning) -> None:
+        """Read every partition of what was sent, and of the labels, from where it is learned."""
+        assert self._reader is not None
+        s, readers = self.settings, self.client.readers
+        for topic, at in ((s.sent_topic, learning.sent), (s.labels, learning.labels)):
+            if topic is not None and readers.partitions(topic) > len(at):  # some were added
+                for p, (begin, _) in readers.spans(topic).items():
+                    at.setdefault(p, begin)
+        places = {(s.sent_topic, p): at for p, at in learning.sent.items()}
+        if s.labels is not None:
+            places |= {(s.labels, p): at for p, at in learning.labels.items()}
+        if places.keys() != self._queues.keys():
+            self._reader.start(places)
+            self._queues = {place: Queue() for place in places}
+            self._rows = self._bytes = 0
+        self._looked = time.monotonic()
+
     # -- the newest state ------------------------------------------------------------------------
+
+    def has_state(self) -> bool:
+        """Whether the application has begun."""
+        return newest_index(self.client.readers, self.state_topic) is not None
 
     def _restore(self) -> Learning:
         readers, s = self.client.readers, self.settings
-        record = readers.last(self.state_topic, CORRECTORS, INDEX)
-        if record is None:
+        stored = newest_state(readers, self.state_topic)
+        if stored is None:
             self.number = -1
             sent = {p: end for p, (_, end) in readers.spans(s.sent_topic).items()}
             labels = {}
@@ -234,42 +256,46 @@ class Learns:
                 which = 0 if s.start == "earliest" else 1
                 labels = {p: span[which] for p, span in readers.spans(s.labels).items()}
             return Learning.begin(s, self.start, sent, labels)
-        where = f"offset {record.offset} of {self.state_topic}-{CORRECTORS}"
+        require_identity(stored.index, s, self.start)
+        spans, memory = readers.spans(s.sent_topic), stored.memory
+        first = {p: begin for p, (begin, _) in spans.items()}
+        batches = {}
+        for p, end in memory.sent.items():
+            found = readers.read(s.sent_topic, p, memory.begun.get(p, 0), end)
+            mine = ((one.offset, self._batch(one, stored.index.mark)) for one in found)
+            batches[p] = [SentRecord(at, batch) for at, batch in mine if batch is not None]
         try:
-            stored = self._stored(record)
-            spans = readers.spans(s.sent_topic)
-            memory = stored.memory
-            first = {p: begin for p, (begin, _) in spans.items()}
-            batches = {}
-            for p, end in memory.sent.items():
-                found = readers.read(s.sent_topic, p, memory.begun.get(p, 0), end)
-                mine = ((one.offset, self._batch(one, stored.index.mark)) for one in found)
-                batches[p] = [SentRecord(at, batch) for at, batch in mine if batch is not None]
             learning = Learning.restored(s, self.start, stored, batches, first)
         except SnapshotMismatch as error:
-            raise DeniedError(f"{where}: {error}") from None
-        for p in spans.keys() - learning.sent.keys():  # added since
-            learning.sent[p] = spans[p][0]
-        if s.labels is not None:
-            for p, span in readers.spans(s.labels).items():
-                learning.labels.setdefault(p, span[0])
-        self.number = record.offset
+            raise DeniedError(f"state {stored.number} of {self.state_topic!r}: {error}") from None
+        self.number = stored.number
         return learning
 
-    def _stored(self, record: Any) -> Stored:
-        readers, index = self.client.readers, read_index(record.value or b"")
-        wanted = {one.offset for one in index.lanes} | {one.offset for one in index.begins}
-        found = readers.read_all_at(self.state_topic, CORRECTORS, wanted)
-        memory = readers.read_at(self.state_topic, MEMORY, index.memory)
-        if memory is None or found.keys() != wanted:
-            raise RebuildError("parts of the newest state are gone: there is a newer one")
-        return Stored(
-            record.offset,
-            index,
-            read_memory(memory.value),
-            {one.name: found[one.offset].value for one in index.lanes},
-            {one.model: found[one.offset].value for one in index.begins},
-        )
+    def begin_with(self, learning: Learning, batches: Mapping[int, Sequence[SentRecord]]) -> None:
+        """Make what was learned elsewhere the first state, with the sent batches of its recent
+        predictions, which were numbered from 0."""
+        transaction, topic = self.client.transaction, self.settings.sent_topic
+        self.client.transaction.open()
+        headers = [(MARK_HEADER, learning.mark.encode())]
+        futures = {
+            (p, one.offset): transaction.send(topic, p, None, one.batch.to_bytes(), headers)
+            for p, found in batches.items()
+            for one in found
+        }
+        transaction.deliver()
+        ends = {place: future.value.offset + 1 for place, future in futures.items()}
+        plays = [
+            Play(play.rows, {p: ends[p, end - 1] for p, end in play.ends.items()})
+            for play in learning.plays
+        ]
+        learning.plays = deque(plays)
+        spans = self.client.readers.spans(topic)
+        learning.sent = {p: end for p, (_, end) in spans.items()}
+        learning.begun = dict(learning.sent)
+        for (p, _), end in ends.items():
+            learning.sent[p] = max(learning.sent[p], end)
+            learning.begun[p] = min(learning.begun[p], end - 1)
+        self._write(learning, None)
 
     def _batch(self, record: Any, mark: str) -> SentBatch | None:
         """A sent batch, no row of which is later than it was written; None where the record is
@@ -298,7 +324,10 @@ class Learns:
             time.sleep(min(self._next_poll - now, wait_ms / 1000))
             return
         self._next_poll = time.monotonic() + interval / POLLS
+        if now - self._looked > self.client.options.seconds("metadata_max_age"):
+            self._read_all(learning)
         self._read(learning, 0)
+        self._ask_lag()
         if time.monotonic() < self._due and self._rows < MOST_ROWS:
             return
         if self._behind():  # waited for no longer than a poll
@@ -309,7 +338,6 @@ class Learns:
         played = learning.play(sent, labels)
         self._count(learning, played)
         self._write(learning, played)
-        self._ask_lag()
 
     def _count(self, learning: Learning, played: Played) -> None:
         """Count what was learned."""
@@ -368,12 +396,15 @@ class Learns:
                     queue.add(record.timestamp / 1000, 0, record)
                     continue
                 batch = self._batch(record, learning.mark)
-                if batch is None or not len(batch):
+                if batch is None:
                     self.foreign += 1
                     continue
                 self._rows += len(batch)
-                when = float(batch.times[0])
-                sent = SentRecord(record.offset, batch, size_of(record))
+                when = float(batch.times[0]) if len(batch) else math.nan
+                at = header_of(record.headers, NEXT_HEADER)
+                sent = SentRecord(
+                    record.offset, batch, size_of(record), None if at is None else int(at)
+                )
                 queue.add(-math.inf if math.isnan(when) else when, len(batch), sent)
 
     def _take(self, learning: Learning) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]]]:
@@ -390,6 +421,9 @@ class Learns:
             when, place = heapq.heappop(heads)
             queue = self._queues[place]
             if place[0] != topic and when > until:
+                continue
+            registry = self._asked_registry
+            if place[0] != topic and registry and not registry.ready(queue.waiting[0][2]):
                 continue
             _, n, record = queue.waiting.popleft()
             rows += max(n, 1)
@@ -416,15 +450,23 @@ class Learns:
     def _labels_until(self, learning: Learning) -> float:
         """Up to which time labels may be learned now: where there is input that nobody has sent,
         not far ahead of it, or all of it would be held."""
-        if not self._input_left(learning):
+        until = learning.learner.clock + self.settings.label_wait
+        full, topic = learning.learner.held > SOFT_HELD, self.settings.sent_topic
+        ahead = any(
+            queue.waiting and queue.latest > until
+            for place, queue in self._queues.items()
+            if place[0] != topic
+        )
+        if (full or ahead) and not self._input_left(learning):
             return math.inf
-        if learning.learner.held > SOFT_HELD:
-            return -math.inf
-        return learning.learner.clock + self.settings.label_wait
+        return -math.inf if full else until
 
     def _input_left(self, learning: Learning) -> bool:
-        """Whether there is input that was not learned from; asked for now and then."""
-        if time.monotonic() - self._asked > ASK_SECONDS:
+        """Whether there is input that was not learned from; that there is, is believed for a while.
+
+        That there is none is not: a backlog may have come since.
+        """
+        if not self._left or time.monotonic() - self._asked > ASK_SECONDS:
             self._asked = time.monotonic()
             begins = self.settings.start == "earliest"
             self._left = any(
@@ -488,17 +530,31 @@ class Learns:
             transaction.send_all(self.dead_letters, record.partition % of, [one])
 
     def _send_requests(self, played: Played) -> None:
-        """Label requests."""
-        topic, asked = self.settings.requests_topic, played.found.asked
-        for (partition, offset), reason in zip(played.places, asked, strict=False):
+        """Label requests, each where its prediction lies in the input."""
+        s, batch, places = self.settings, played.sent, played.sent.places()
+        transaction = self.client.transaction
+        now = transaction.clock.now_ms()
+        rows = [(lane.raw, lane.sent) for lane in batch.lanes]
+        requests: dict[int, list[Output]] = {}
+        for i, reason in enumerate(played.found.asked):
             if reason is None:
                 continue
-            says = {"topic": self.settings.input, "partition": partition, "offset": offset,
-                    "reason": reason}  # fmt: skip
-            self.client.transaction.send(
-                topic, partition, None, msgspec.json.encode(says),
-                [("stream-can-reason", reason.encode())],
+            lane, (partition, offset) = int(batch.of[i]), played.places[i]
+            raw, sent = (of[places[i]].tolist() for of in rows[lane])
+            time_ms = -1 if math.isnan(batch.times[i]) else int(1000 * batch.times[i])
+            id = batch.ids[i]
+            says = RequestMessage(
+                id.decode(errors="replace"), reason, time_ms, raw, sent,
+                classes=list(batch.lanes[lane].classes) if s.has_lanes else None,
+                topic=s.input, partition=partition, offset=offset,
             )  # fmt: skip
+            headers: list[Header] = [(REASON_HEADER, reason.encode())]
+            requests.setdefault(partition, []).append(
+                Output(id, msgspec.json.encode(says), headers, now)
+            )
+        for partition, made in requests.items():
+            taken = refusals.accepted(made, s.requests_topic, transaction.accepts, now)
+            transaction.send_all(s.requests_topic, partition, taken)
 
     def commit(self) -> None:
         """Nothing waits: what was played is in a state."""

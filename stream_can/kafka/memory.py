@@ -6,7 +6,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from stream_can.app.models import LearnerModels
 from stream_can.app.reader import Reader
 from stream_can.app.start import Start
 from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
     Begin,
@@ -24,6 +24,7 @@ from stream_can.kafka.state import (
     Memory,
     Play,
 )
+from stream_can.kafka.stored import Stored
 from stream_can.learner import Corrected, LateLabel, State, in_order
 from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
@@ -32,7 +33,7 @@ from stream_can.learner.sent import SentBatch
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Source
 
-__all__ = ["IDENTITY", "Learning", "Played", "SentRecord", "Stored"]
+__all__ = ["IDENTITY", "Learning", "Played", "SentRecord", "identity_of", "require_identity"]
 
 IDENTITY = (
     "application_id", "input", "output", "labels", "probs", "raw", "label", "id", "model",
@@ -48,6 +49,8 @@ class SentRecord(NamedTuple):
     batch: SentBatch
     size: int = 0
     """What it takes in memory, about."""
+    next: int | None = None
+    """The next offset of the input behind it; None: that after its last row."""
 
 
 class Played(NamedTuple):
@@ -62,17 +65,6 @@ class Played(NamedTuple):
     """Of each row its partition and offset of the input; where labels are asked for."""
     bad: list[tuple[Source, StreamCANError]]
     """Labels that cannot be read."""
-
-
-@dataclass
-class Stored:
-    """A state as it was read."""
-
-    number: int
-    index: Index
-    memory: Memory
-    lanes: dict[Name, bytes]
-    begins: dict[str | None, bytes]
 
 
 class Learning:
@@ -104,7 +96,7 @@ class Learning:
     ) -> None:
         self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
         self.sent, self.labels, self.inputs = dict(memory.sent), dict(memory.labels), dict(inputs)
-        self._begun, self._plays = dict(memory.begun), deque(memory.plays)
+        self.begun, self.plays = dict(memory.begun), deque(memory.plays)
         self.models = LearnerModels(
             learner, start, max_lanes=settings.max_lanes,
             only_listed=settings.only_listed_models, clock=time.time,
@@ -156,11 +148,11 @@ class Learning:
         memory = stored.memory
         begins, lanes = stored.begins, stored.lanes
         state = State(begins[None], lanes, memory.learner, list(lanes))
-        plays, batch_of, whole = _plays(memory, batches, first)
+        plays, batch_of = _plays(memory, batches, first)
         learner = Learner.from_state(
             state, batch_of, recent_mb=settings.recent_mb, ask=settings.ask,
             max_lanes=settings.max_lanes,
-            under=lambda name, one: start.under(one.to_bytes(), name[0] or ""), whole=whole,
+            under=lambda name, one: start.under(one.to_bytes(), name[0] or ""), whole=False,
         )  # fmt: skip
         self = cls(
             settings, start, learner, memory._replace(plays=plays.kept, begun=plays.begun),
@@ -168,6 +160,14 @@ class Learning:
         )  # fmt: skip
         self.places = {one.name: one.offset for one in stored.index.lanes}
         self.begins = {one.model: one.offset for one in stored.index.begins}
+        # Settings may be others than those of the state.
+        self.touched = {
+            name for name, one in learner.live.items()
+            if name in lanes and one.corrector.to_bytes() != lanes[name]
+        }  # fmt: skip
+        if self.begin_with != begins:
+            self.begins = {}
+        start.compare_counts(learner.train_prior)
         return self
 
     # -- what came -------------------------------------------------------------------------------
@@ -246,17 +246,19 @@ class Learning:
         for p, found in sent.items():
             if found:
                 ends[p] = self.sent[p] = found[-1].offset + 1
-                self.inputs[p] = int(found[-1].batch.numbers[-1]) + 1
+                last = found[-1]
+                at = int(last.batch.numbers[-1]) + 1 if last.next is None else last.next
+                self.inputs[p] = at
         for p, records in labels.items():
             if records:
                 self.labels[p] = records[-1].offset + 1
         if rows:
-            self._plays.append(Play(rows, ends))
-        at = self.learner.next_number - sum(play.rows for play in self._plays)
-        while self._plays and at + self._plays[0].rows <= self.learner.oldest:
-            gone = self._plays.popleft()
+            self.plays.append(Play(rows, ends))
+        at = self.learner.next_number - sum(play.rows for play in self.plays)
+        while self.plays and at + self.plays[0].rows <= self.learner.oldest:
+            gone = self.plays.popleft()
             at += gone.rows
-            self._begun.update(gone.ends)
+            self.begun.update(gone.ends)
 
     # -- a state ---------------------------------------------------------------------------------
 
@@ -265,14 +267,18 @@ class Learning:
         written yet; keys by `corrector_key` and `begin_key`."""
         live = self.learner.live if self.learner.models else {}
         those = [name for name in live if name in self.touched or name not in self.places]
-        begins: list[tuple[str | None, bytes]] = []
-        if not self.begins:
-            default = self.start.under(self.start.snapshot)
-            begins.append((None, default.to_bytes()))
-            for model in self.settings.models:
-                if (own := self.start.of_model(model)) is not None:
-                    begins.append((model, own.to_bytes()))
+        begins = [] if self.begins else list(self.begin_with.items())
         return [(name, live[name].corrector.to_bytes()) for name in those], begins
+
+    @property
+    def begin_with(self) -> dict[str | None, bytes]:
+        """With what models begin; None: all that have nothing of their own."""
+        start = self.start
+        found: dict[str | None, bytes] = {None: start.under(start.snapshot).to_bytes()}
+        for model in self.settings.models:
+            if (own := start.of_model(model)) is not None:
+                found[model] = own.to_bytes()
+        return found
 
     def gone(self) -> list[Name]:
         """Models and versions whose corrector lies there, and that were dropped."""
@@ -283,34 +289,54 @@ class Learning:
         """What the learner after this one has to know."""
         state = self.learner.state(without=self.learner.models)
         return Memory(
-            state.memory, self.learner.next_number, self.sent, self.labels, self._begun,
-            list(self._plays),
+            state.memory, self.learner.next_number, self.sent, self.labels, self.begun,
+            list(self.plays),
         ).to_bytes()  # fmt: skip
 
     def index(
         self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: int
     ) -> bytes:
-        """The index of a state whose correctors that changed lie at these offsets; they are noted
-        as written."""
+        """:meth:`index_of`; what it names is noted as written."""
         for name in self.gone():
             del self.places[name]
         self.places.update(places)
         self.begins.update(begins)
         self.touched.clear()
+        return self.index_of(self.places, self.begins, memory).to_bytes()
+
+    def index_of(
+        self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: int
+    ) -> Index:
+        """The index of a state whose parts lie at these offsets."""
         live = self.learner.live
-        lanes = [LanePlace(*name, at, live[name].after) for name, at in self.places.items()]
         return Index(
-            1, self.mark, identity_of(self.settings, self.start), self.inputs, lanes,
-            [Begin(model, offset) for model, offset in self.begins.items()],
+            1, self.mark, identity_of(self.settings, self.start), self.inputs,
+            [LanePlace(*name, at, live[name].after) for name, at in places.items()],
+            [Begin(model, offset) for model, offset in begins.items()],
             sorted(self.settings.models), self.settings.only_listed_models,
             self.settings.max_lanes, self.models.full, memory, time.time(),
-        ).to_bytes()  # fmt: skip
+        )  # fmt: skip
 
 
 def identity_of(settings: Settings, start: Start) -> dict[str, Any]:
     """Who an application is."""
     found = {name: getattr(settings, name) for name in IDENTITY}
     return found | {"segments": list(start.segments), "classes": list(start.classes)}
+
+
+def require_identity(index: Index, settings: Settings, start: Start) -> None:
+    """Raise DeniedError where a state is of another application."""
+    s, own = settings, identity_of(settings, start)
+    found = [
+        f"{name} is {index.identity.get(name)!r} there and {here!r} here"
+        for name, here in own.items()
+        if index.identity.get(name) != here
+    ]
+    if found:
+        raise DeniedError(
+            f"topic {s.own_topics[0]!r} holds the state of other settings: {'; '.join(found)}; set"
+            " these back, or begin anew under another application_id"
+        )
 
 
 class _Kept(NamedTuple):
@@ -320,7 +346,7 @@ class _Kept(NamedTuple):
 
 def _plays(
     memory: Memory, batches: Mapping[int, Sequence[SentRecord]], first: Mapping[int, int]
-) -> tuple[_Kept, list[SentBatch], bool]:
+) -> tuple[_Kept, list[SentBatch]]:
     """The plays of a memory of which all batches are there, and these as they were played."""
     plays, last = list(memory.plays), dict(memory.begun)
     spans = []
@@ -354,7 +380,7 @@ def _plays(
             )
         number += play.rows
         found.append(merged)
-    return _Kept(plays[at:], begun), found, not missing
+    return _Kept(plays[at:], begun), found
 
 
 def _labels_in_order(labels: Mapping[int, Sequence[LateLabel]]) -> list[tuple[int, int]]:

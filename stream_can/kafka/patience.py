@@ -106,7 +106,7 @@ class Patience:
         self._restores += 1
         if self._restores > MOST_RESTORES:
             raise RetryError(
-                f"{MOST_RESTORES} restores in a row, and nothing was committed: {error}"
+                f"{MOST_RESTORES} failures in a row, and nothing was committed: {error}"
             ) from error
         if self._restores > 1:
             self.beat()

@@ -17,16 +17,17 @@ from typing import Any
 import msgspec
 from kafka import KafkaProducer, TopicPartition
 
+from stream_can.app.labelling.asked import RequestMessage
 from stream_can.app.labelling.requests import NotOpen, NotWritten, Pending
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
 from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import TaskStart
+from stream_can.kafka.start import KafkaStart
 from stream_can.messages.fields import HEADER
 from stream_can.messages.messages import BadMessage, Messages
-from stream_can.stream.requests import RequestMessage
 
 __all__ = ["PendingRequests"]
 
@@ -57,12 +58,13 @@ class PendingRequests:
             raise DeniedError("labels: name the topic that the answers go to")
         self._requests, self._labels = settings.requests_topic, settings.labels
         self._options = Options(settings.bootstrap_servers, settings.client)
-        start = TaskStart(settings)
+        self._readers = Readers(self._options)
+        start = KafkaStart(settings)
         self.classes, self._formats = start.classes, start.formats
         self._messages = Messages(self.classes, settings.fields, formats=self._formats)
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()
-        self._open: OrderedDict[tuple[int, str], Pending] = OrderedDict()
+        self._open: OrderedDict[str, Pending] = OrderedDict()
         self._producer: Any = None
 
     def first(
@@ -166,14 +168,23 @@ class PendingRequests:
         except (ValueError, RecursionError) as error:  # msgspec's own, no UTF-8, nested too deeply
             self._refuse(record, str(error))
             return
+        key = record.key
+        if says.topic is not None:
+            source = self._readers.read_at(says.topic, says.partition, says.offset)
+            if source is None or source.value is None:
+                return  # the prediction is gone: nobody can say what it is of
+            key = source.key
+            try:
+                says.message = self._formats.predictions.show(source.value, source.headers)
+            except BadMessage as error:
+                self._refuse(record, str(error))
+                return
         classes = self.classes if says.classes is None else says.classes
         if len(says.probs) != len(classes):
             self._refuse(record, f"{len(says.probs)} classes, the settings have {len(classes)}")
             return
         with self._lock:
-            self._open[record.partition, says.id] = Pending(
-                record.partition, record.offset, record.key, says
-            )
+            self._open[says.id] = Pending(record.partition, record.offset, key, says)
             if len(self._open) > MOST:
                 self._open.popitem(last=False)
 
@@ -186,7 +197,7 @@ class PendingRequests:
             id = self._messages.id_of_label(message, record.key, record.headers)
             if id is None:
                 return
-            name = record.partition, id.decode(errors="replace")
+            name = id.decode(errors="replace")
             one = self._open.get(name)
             if one is None:
                 return
@@ -272,14 +283,13 @@ class PendingRequests:
                         **self._options.producer, enable_idempotence=True, acks="all"
                     )
                 producer = self._producer
-            future = producer.send(
-                self._labels, value, pending.key, headers, partition=pending.partition
-            )
+            future = producer.send(self._labels, value, pending.key, headers)
             future.get(timeout=ANSWER_SECONDS)
 
     def close(self) -> None:
         """Close the producer."""
         close(self._producer)
+        self._readers.close()
 
 
 def put(message: dict[str, Any], path: list[str], value: Any) -> None:

@@ -13,8 +13,7 @@ from stream_can.app.logs import set_up_logging
 from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
-from stream_can.kafka.partitions import UnreadableRecord
-from stream_can.kafka.running import Runner
+from stream_can.kafka.correcting import UnreadableRecord
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker
 
@@ -26,7 +25,7 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               1: "a bug, with its traceback",
               2: "settings are wrong",
               3: "refused: topics, rights, sizes, or state that cannot be restored",
-              4: "no broker within connect_seconds, or 20 restores in a row and nothing committed",
+              4: "no broker within connect_seconds, or 20 failures in a row and nothing committed",
               5: "another process runs under the same application_id and instance",
               6: "--errors fail: a record cannot be read"}  # fmt: skip
 """How ``stream-can run`` exits, and why."""
@@ -45,25 +44,12 @@ def run(settings: Settings, *, corrects: bool = True) -> int:
     if names := injected(os.environ):
         log.info("no settings, Kubernetes made them for a Service: %s", ", ".join(names))
     try:
-        worker: Worker | Runner
-        if isinstance(settings.learn, bool) or not corrects:
-            worker = Runner(settings, corrects=corrects)
-        else:
-            worker = Worker(settings)
+        worker = Worker(settings, corrects=corrects)
     except (StreamCANError, ValueError) as error:  # a Corrector says ValueError to its settings
         return _fail(2, error)
     try:
-        if settings.check and isinstance(worker, Runner):
-            worker.check()
-            log.info("all is well: %d classes", len(worker.start.classes))
-            return 0
         if settings.check:
-            assert isinstance(worker, Worker)
             partitions = worker.check()
-            worker.check_schemas()
-            worker.client.look()
-            worker.learned_log.compare()
-            worker.learned_log.close()
             log.info(
                 "all is well: %d partitions, %d classes", partitions, len(worker.start.classes)
             )

@@ -1,22 +1,20 @@
 """Outputs that their topic would refuse for good become dead letters before they are sent.
 
-Sent, such a record would end its transaction, and again after each restore. What the task has
-learned of the prediction stays: whether a timestamp is too far ahead depends on when it is looked
-at, and what is learned must not. Its counts say what was sent: a dead letter, not an output.
+Sent, such a record would end its transaction, and again after each restart. What is learned of the
+prediction stays: whether a timestamp is too far ahead depends on when it is looked at, and what is
+learned must not.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.messages.records import (
-    Counts,
     Output,
-    Result,
     error_headers,
     headers_of,
     place,
@@ -34,15 +32,13 @@ class RefusedOutput(StreamCANError):
     full_name = "stream_can.kafka.RefusedOutput"
 
 
-def divert(result: Result, counts: Counts, output: Accepts, now: int, *, fail: bool) -> None:
-    """Move what ``output`` refuses from the outputs to the dead letters.
+def divert(
+    outputs: list[Output], topic: Accepts, now: int, *, fail: bool
+) -> tuple[list[Output], list[Output]]:
+    """What a topic takes of outputs, and a dead letter for each that it refuses.
 
     Parameters
     ----------
-    result
-        What a task made.
-    counts
-        The task's, corrected with it.
     now
         The brokers' time, in milliseconds.
     fail
@@ -53,16 +49,17 @@ def divert(result: Result, counts: Counts, output: Accepts, now: int, *, fail: b
     DeniedError
         With ``fail``.
     """
-    first, last = output.times(now)
-    keyed, outputs = output.compacted, result.outputs
+    first, last = topic.times(now)
+    keyed = topic.compacted
     suspects = {  # a prediction's size was looked at before it was taken
         n: why
         for n, out in enumerate(outputs)
         if (out.value is None or not first <= out.timestamp <= last or (keyed and out.key is None))
-        and (why := output.refuses(out, now))
+        and (why := topic.refuses(out, now))
     }
     if not suspects:
-        return
+        return outputs, []
+    letters = []
     for n, why in suspects.items():
         record = outputs[n].source
         assert record is not None
@@ -70,18 +67,17 @@ def divert(result: Result, counts: Counts, output: Accepts, now: int, *, fail: b
             raise DeniedError(f"{place(record)}: the output topic refuses it: {why}")
         error = RefusedOutput(f"the output topic refuses it: {why}")
         headers = headers_of(record) + error_headers(record, error)
-        letter = Output(record.key, record.value, headers, record.timestamp, record)
-        result.dead_letters.append(letter)
-        counts.corrected -= outputs[n].value is not None
-        counts.dead_letters += 1
-    result.outputs = [out for n, out in enumerate(outputs) if n not in suspects]
+        letters.append(Output(record.key, record.value, headers, record.timestamp, record))
+    return [out for n, out in enumerate(outputs) if n not in suspects], letters
 
 
-def accepted(requests: Sequence[Output], name: str, topic: Accepts, now: int) -> list[Output]:
+def accepted(
+    requests: Sequence[Output], name: str, topics: Mapping[str, Accepts], now: int
+) -> list[Output]:
     """Without the label requests that their topic refuses, of which a warning tells."""
     taken = []
     for request in requests:
-        if why := topic.refuses(request, now):
+        if why := topics[name].refuses(request, now):
             log.warning("a label request is left out: %s refuses it: %s", name, why)
         else:
             taken.append(request)

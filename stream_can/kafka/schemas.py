@@ -100,7 +100,7 @@ def formats(settings: Settings) -> Formats:
             password=s.schema_registry_password,
             ca=s.schema_registry_ca,
         )
-    fields = {"probs": s.probs, "raw": s.raw, "asks": s.ask is not None}
+    fields = {"probs": s.probs, "raw": s.raw, "asks": False}
     predictions = _codec(s, s.format, registry, s.subject, s.protobuf_message, fields)
     own = s.protobuf_label_message
     if own not in (None, s.protobuf_message):  # it has no probabilities, and is not answered

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
 from typing import (
     Annotated,
     Any,
@@ -14,10 +13,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from stream_can.app.application import ApplicationSettings, Name, described
-from stream_can.kafka.client.options import PRODUCER
+from stream_can.app.application import ApplicationSettings, described
+from stream_can.kafka.client.options import CONSUMER, PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
-from stream_can.stream.identity import Identity
 
 Format = Literal["json", "avro", "protobuf", "json-schema"]
 
@@ -56,12 +54,11 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     ]
     input: Annotated[str, _is("topic of predictions")]
     output: Annotated[str, _is("topic of corrected predictions")]
-    labels: Annotated[str | None, _is("topic of labels, if any; keyed like the predictions")] = None
+    labels: Annotated[str | None, _is("topic of labels, if any")] = None
     state: Annotated[str | None, _is("compacted topic of states (application_id-state)")] = None
     sent: Annotated[
         str | None, _is("topic of what was sent, for the learner (application_id-sent)")
     ] = None
-    learned: Annotated[str | None, _is("log of what is learned (application_id-learned)")] = None
     dead_letters: Annotated[
         str | None, _is("topic of what cannot be read (application_id-dead-letters)")
     ] = None
@@ -107,16 +104,11 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     ] = 20001
 
     learn: Annotated[
-        Literal["together", "apart"] | bool,
-        _is("whether all partitions learn from all labels, or each from its own alone"),
-    ] = "together"
-    learn_share: Annotated[
-        float, _is("share of the labels that are learned, where they are very many", gt=0, le=1)
-    ] = 1.0
-
+        bool, _is("whether this process may be the one that learns for all, beside its partitions")
+    ] = True
     label_wait: Annotated[
         float, _is("seconds that a label waits for its prediction where it comes first", gt=0)
-    ] = 60
+    ] = 90
     lead: Annotated[
         int, _is("in a backlog, rows to correct ahead of what has been learned", ge=1)
     ] = 1000
@@ -127,17 +119,6 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     start: Annotated[
         Literal["earliest", "latest"], _is("where a group begins that has committed nothing")
     ] = "earliest"
-    reset_state: Annotated[
-        bool, _is("begin with fresh state where what is stored cannot be used")
-    ] = False
-    for_everyone: Annotated[
-        bool, _is("let reset_state begin the learned log anew under other workers that are alive")
-    ] = False
-    settings_generation: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
-        _is("number of these settings of the corrector, to bring earlier ones back"),
-    ] = None
-    skip_gap: Annotated[bool, _is("go on behind records that retention has deleted")] = False
     skip_damaged: Annotated[
         bool, _is("make one dead letter of a batch whose bytes are damaged, and go on behind it")
     ] = False
@@ -160,12 +141,19 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
-        named = (self.input, self.output, self.labels, *self.own_topics, self.learned_topic)
+        named = (self.input, self.output, self.labels, *self.own_topics, self.sent_topic)
         asked = None if self.ask is None else self.requests_topic
         topics = [t for t in (*named, asked) if t]
         if len(set(topics)) < len(topics):
             raise ValueError(f"topics must differ: {', '.join(topics)}")
         timeout = int(self.client.get("transaction_timeout_ms", PRODUCER["transaction_timeout_ms"]))
+        session = int(self.client.get("session_timeout_ms", CONSUMER["session_timeout_ms"]))
+        if self.label_wait * 1000 <= timeout + session:
+            raise ValueError(
+                f"label_wait: {self.label_wait:g} s, expected more than transaction and session"
+                f" time-outs together, {(timeout + session) / 1000:g} s: so late a prediction may"
+                " be"
+            )
         if 2 * self.commit_interval_ms > timeout:
             raise ValueError(
                 f"commit_interval_ms: {self.commit_interval_ms}, expected at most half of"
@@ -228,11 +216,6 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         return self.sent or f"{self.application_id}-sent"
 
     @property
-    def learned_topic(self) -> str:
-        """The topic of the learned log."""
-        return self.learned or f"{self.application_id}-learned"
-
-    @property
     def requests_topic(self) -> str:
         """The topic of label requests; as many partitions as the input."""
         return f"{self.application_id}-label-requests"
@@ -244,11 +227,3 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         found = [value for name, value in self.client.items() if "password" in name]
         found += [proxy, self.schema_registry_password, *passwords_in(self.schema_registry or "")]
         return [text for text in found if isinstance(text, str) and text]
-
-    def identity(self, classes: Iterable[Name], segments: Iterable[str] = ()) -> Identity:
-        """Who the application is, as its learned log says it."""
-        return Identity(
-            self.application_id, self.input, self.output, self.labels, self.probs, self.raw,
-            self.label, self.id, tuple(classes), segments=tuple(segments), model=self.model,
-            version=self.version,
-        )  # fmt: skip

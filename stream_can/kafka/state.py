@@ -20,7 +20,7 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.learner.lane import Name
 
 __all__ = [
-    "CORRECTORS", "INDEX", "MARK_HEADER", "MEMORY", "STATE_HEADER",
+    "CORRECTORS", "INDEX", "MARK_HEADER", "MEMORY", "NEXT_HEADER", "STATE_HEADER",
     "Begin", "Index", "LanePlace", "Memory", "Play",
     "begin_key", "corrector_key", "header_of", "read_index", "read_memory",
 ]  # fmt: skip
@@ -31,6 +31,9 @@ INDEX = b"index"
 """The key of the index; of the memory, too, in its own partition."""
 STATE_HEADER, MARK_HEADER = "stream-can-state", "stream-can-mark"
 """Headers: by which state a record was made, and of which birth of the application it is."""
+NEXT_HEADER = "stream-can-next"
+"""The header of a sent batch: the next offset of the input. Of a stretch of dead letters and
+tombstones a batch without rows says it."""
 
 
 class LanePlace(msgspec.Struct, array_like=True, frozen=True):

@@ -24,6 +24,8 @@ class Topic(NamedTuple):
     """Whether it has to be; None where that is all the same."""
     record_bytes: int = 0
     """What one record takes at most, where that is known."""
+    any_number: bool = False
+    """Whether it may have any number of partitions."""
     appended: bool = False
     """Whether its records have to have the time at which they were written."""
 
@@ -31,8 +33,8 @@ class Topic(NamedTuple):
 def topics_of(
     settings: Settings, *, corrects: bool, learns: bool, state_bytes: int
 ) -> dict[str, Topic]:
-    """The topics of an application, but for input and labels, by name; with the rights of a process
-    that does these things."""
+    """The topics of an application, but for the input, by name; with the rights of a process that
+    does these things."""
     s = settings
     state, dead_letters = s.own_topics
     larger = {"max.message.bytes": str(2 * MESSAGE_BYTES)}
@@ -57,6 +59,8 @@ def topics_of(
     }  # fmt: skip
     if corrects:
         found[s.output] = Topic(frozenset(write), None, larger)
+    if learns and s.labels is not None:
+        found[s.labels] = Topic(frozenset(read), None, {}, any_number=True)
     if learns and s.ask is not None:
         found[s.requests_topic] = Topic(frozenset(write), None, {})
     return found

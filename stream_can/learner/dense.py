@@ -148,15 +148,11 @@ class Dense:
     def _observe(self, rows: DenseRows, labels: Sequence[Label]) -> Made:
         """Rows that were corrected elsewhere go by, and labels between them."""
         assert rows.made is not None
-        raw, m, tail = rows.raw, len(self.classes), self.sets is not None
-        data = self._of_this_width(rows.made)
-        if labels or tail:
-            _, receipts = self._play(rows, labels, data[:, 4 * m :])
-            if receipts is not None:  # here alone is known how many rows had gone by
-                data = data.copy()
-                data[:, OF_ROW:] = receipts[:, OF_ROW:]
+        m, data = len(self.classes), self._of_this_width(rows.made)
+        if labels:
+            self._play(rows, labels, data[:, 4 * m :])
         else:
-            self.corrector.observe_many(raw, segments=_named(self.columns, rows.texts))
+            self.corrector.observe_many(rows.raw, segments=_named(self.columns, rows.texts))
         sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
         return Made(sent, blobs_of(data), None)
 
@@ -195,7 +191,7 @@ class Dense:
         """Rows and labels through the corrector; what it makes of them, and receipts.
 
         ``made`` are the receipts of the rows where they were corrected elsewhere: then it makes
-        some with prediction sets alone.
+        none.
         """
         raw, texts, _ = rows
         corrector = self.corrector
@@ -250,9 +246,8 @@ class Dense:
             }
         due = np.array([one.due for one in labels], np.int64)
         played = corrector.play(
-            P, ys, at, due, first=first, known=known,
-            receipt=made is None or self.sets is not None, segments=segments,
-        )  # fmt: skip
+            P, ys, at, due, first=first, known=known, receipt=made is None, segments=segments
+        )
         return played.rows, played.receipts
 
     def successor(self) -> Dense:
@@ -292,8 +287,11 @@ class Dense:
     def load_blobs(self, data: NDArray[Any], of: Dense) -> list[bytes]:
         """Rows, rows as sent and receipts, float32 of shape (n, width / 4) of the other kind."""
         n, m = len(data), len(self.classes)
-        if data.dtype != np.float32 or data.shape != (n, of.width // 4):
+        if data.dtype != np.float32 or data.shape[1] < 4 * m:
             raise ValueError("the size of recent predictions")
+        if data.shape[1] != of.width // 4:  # of a state with other settings
+            was, data = data, np.full((n, of.width // 4), np.nan, np.float32)
+            data[:, : 4 * m] = was[:, : 4 * m]
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         require_rows(rows.reshape(2 * n, m))
         receipts = data[:, 4 * m :]

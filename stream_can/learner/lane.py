@@ -54,8 +54,6 @@ class Call(NamedTuple):
     active: dict[Lane, None]
     """The lanes that have rows or labels of the call."""
     taught: list[Taught]
-    made: bool = False
-    """Whether the rows were corrected elsewhere."""
 
 
 class Lane:
@@ -90,10 +88,11 @@ class Lane:
         self._entries: list[Recent] = []
         self._labels: list[Label] = []
 
-    def tells(self, call: Call) -> bool:
+    @property
+    def tells(self) -> bool:
         """Whether rows at hand are run before a label of theirs: it has to be known what the row
-        was asked for, or how many rows had gone by."""
-        return self.kind.sets is not None and (self.asks is not None or call.made)
+        was asked for."""
+        return self.kind.sets is not None and self.asks is not None
 
     # ---- what goes by
 

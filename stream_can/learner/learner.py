@@ -407,7 +407,7 @@ class Learner:
             rows = like.made(rows, made)
         taken = self._labels(labels, n)
         sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
-        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], made is not None)
+        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [])
         try:
             outcomes = self._take(call, ids, names, name, times, taken)
         except BaseException:  # such as Ctrl-C: what was not finished is not kept
@@ -690,7 +690,7 @@ class Learner:
         self._changed += differs
         if new is None:
             return False
-        if entry.at >= 0 and lane.tells(call):
+        if lane.tells and entry.at >= 0:
             lane.run(call)
         call.active[lane] = None
         entry.known = known

@@ -29,7 +29,7 @@ from stream_can.method.kernel import given_by_each, given_by_one
 
 __all__ = [
     "ROWS", "blank", "brought", "gave", "gave_all", "gave_row", "joined", "kept", "none_known",
-    "sensible", "size",
+    "number", "sensible", "size",
 ]  # fmt: skip
 
 Receipts = NDArray[np.float32]
@@ -75,6 +75,11 @@ def gave_all(
 def thetas_of(receipts: Receipts) -> Receipts:
     """By what the set of each receipt with sets was made, (n,)."""
     return np.ascontiguousarray(receipts[:, -TAIL])
+
+
+def number(receipts: Receipts, n: int) -> None:
+    """Let receipts with sets say that so many rows had been counted before theirs, in place."""
+    receipts[:, OF_ROW:] = n // 2**24, n % 2**24
 
 
 def only_set(receipt: Receipts, m: int) -> Receipts:

@@ -22,7 +22,6 @@ from stream_can.serve.database import StateError
 from stream_can.serve.protocol import Bounded
 from stream_can.serve.service import Service
 from stream_can.serve.settings import ServeSettings
-from stream_can.stream.entry import NewerEntry
 
 __all__ = ["EXIT_CODES", "serve"]
 
@@ -68,7 +67,7 @@ def serve(settings: ServeSettings) -> int:
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         service = Service(settings)
-    except (StateError, NewerEntry) as error:
+    except StateError as error:
         return _fail(3, error)
     except (StreamCANError, ValueError) as error:
         return _fail(2, error)
@@ -79,7 +78,7 @@ def serve(settings: ServeSettings) -> int:
         return _fail(3, _no_port(settings, error))
     try:
         return asyncio.run(_run(service, found))
-    except (StateError, NewerEntry, NoPort) as error:
+    except (StateError, NoPort) as error:
         return _fail(3, error)
     except Exception:
         log.exception("this is a bug; nothing is lost that was acknowledged: start again")

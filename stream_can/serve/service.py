@@ -19,6 +19,7 @@ import numpy as np
 
 from stream_can.app.health import Health
 from stream_can.app.known import Handled, Known, KnownLane
+from stream_can.app.labelling.asked import RequestMessage
 from stream_can.app.labelling.requests import NotOpen, Pending
 from stream_can.app.letters import KEPT, Letter, without_payload
 from stream_can.app.look import Look
@@ -40,7 +41,6 @@ from stream_can.serve.commits import Commits, Unavailable
 from stream_can.serve.database import CannotWrite, StateError
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
-from stream_can.stream.requests import RequestMessage
 
 __all__ = ["MOST_MESSAGES", "STATUSES", "Answers", "Refused", "Service", "Status"]
 
@@ -127,7 +127,6 @@ class Service:
         self.look = Look(
             settings.application_id,
             settings.state,
-            together=True,
             has_labels=True,
             health=self.health,
             metrics=self.metrics,
@@ -283,7 +282,7 @@ class Service:
         asked = [(i, reason) for i, reason in enumerate(found.asked) if reason is not None]
         for i, reason in asked:
             request = RequestMessage(
-                (group.ids[i] or b"").decode(errors="replace"), reason, 1.0, int(1000 * now),
+                (group.ids[i] or b"").decode(errors="replace"), reason, int(1000 * now),
                 group.rows[i].tolist(), sent[i].tolist(), msgspec.Raw(out[i]),
                 None if group.names is None else list(group.messages.classes),
             )  # fmt: skip

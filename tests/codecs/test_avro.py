@@ -21,11 +21,10 @@ from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.codecs.single_object import SchemaFile, single
 from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
 from stream_can.messages.records import Record
-from stream_can.method.asking import LabelRequests
-from stream_can.stream.task import Task
 from tests.codecs.schemas import InMemory, decoded, encoded
 from tests.examples import examples
-from tests.stream.records import whole
+from tests.messages.stream import whole
+from tests.messages.task import Task
 
 pytestmark = pytest.mark.fast
 
@@ -552,38 +551,6 @@ def test_records_of_a_file(tmp_path: Any) -> None:
         SchemaFile(str(path))
 
 
-def test_requests_show_the_record_as_json_and_answers_say_ask() -> None:
-    schemas = InMemory()
-    schema = record_of(field("probs", SHAPES["floats"][0]), field("id", "string"))
-    head = schemas.add(schema)
-    codec = AvroCodec(schemas, asks=True)
-    task = Task(
-        Corrector(CLASSES), fields=Fields(id="id"), formats=Formats(codec, codec),
-        labels_topic="labels", requests=LabelRequests(0.5),
-    )  # fmt: skip
-    rng = np.random.default_rng(0)
-    records = [
-        Record("in", 0, i, i, None, head + encoded(schema, {"probs": row, "id": f"i{i}"}))
-        for i, row in enumerate(rng.dirichlet([1, 1, 1], 200).tolist())
-    ]
-    result = task.handle(records)
-    said = [
-        decoded(schemas.text(one.value), one.value[5:])["ask"]
-        for one in result.outputs
-        if one.value
-    ]
-    assert sum(one is not None for one in said) == len(result.requests) > 20
-    shown = json.loads(result.requests[0].value or b"")
-    assert shown["message"]["ask"] == shown["reason"]
-    assert shown["message"]["id"] == shown["id"]
-    task2 = Task(
-        Corrector(CLASSES), fields=Fields(id="id"), formats=Formats(codec, codec),
-        labels_topic="labels", requests=LabelRequests(0.5),
-    )  # fmt: skip
-    task2.handle(records[:0])
-    assert task.lanes.open_requests[0] == len(result.requests)
-
-
 def test_a_label_is_written_in_the_newest_schema() -> None:
     schemas = InMemory()
     codec = AvroCodec(schemas)
@@ -702,7 +669,7 @@ def test_a_schema_named_by_a_guid_in_a_header() -> None:
         records.append(Record("in", 0, len(records), 0, b"k", body, other))
     result = task.handle(records)
     (output,) = result.outputs
-    assert [name for name, _ in output.headers] == ["h", "stream-can-version"]
+    assert [name for name, _ in output.headers] == ["h", "stream-can-version", "stream-can-state"]
     assert output.value is not None
     assert decoded(schemas.text(output.value), output.value[5:])["probs_raw"] == ROW
     assert [letter.value for letter in result.dead_letters] == [body] * 4

@@ -13,8 +13,8 @@ from stream_can.messages.codecs.framing import SchemaText
 from stream_can.messages.codecs.json_schema import JsonSchemaCodec, output_schema
 from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
 from stream_can.messages.records import Record
-from stream_can.stream.task import Task
 from tests.codecs.schemas import InMemory
+from tests.messages.task import Task
 
 pytestmark = pytest.mark.fast
 

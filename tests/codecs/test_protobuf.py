@@ -25,10 +25,9 @@ from stream_can.messages.codecs.framing import GUID_HEADER, SchemaText
 from stream_can.messages.codecs.protobuf import ProtobufCodec
 from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
 from stream_can.messages.records import Record
-from stream_can.method.asking import LabelRequests
-from stream_can.stream.task import Task
 from tests.codecs.schemas import InMemory
-from tests.stream.records import whole
+from tests.messages.stream import whole
+from tests.messages.task import Task
 
 pytestmark = pytest.mark.fast
 
@@ -695,32 +694,6 @@ def test_the_largest_of_a_map() -> None:
     assert sorted(messages.names_in(prediction.message) or []) == ["cat", "dog"]
     found = make.FromString(messages.write(prediction, np.array([0.125, 0.25, 0.625])))
     assert dict(found.probs) == {"fish": 0.625, "dog": 0.25}
-
-
-def test_requests_show_the_message_as_json_and_answers_say_ask() -> None:
-    for syntax in ("proto2", "proto3"):
-        file = message_file(syntax, "floats")
-        schemas = InMemory()
-        codec = ProtobufCodec(schemas, set_of(file), "p.M", asks=True)
-        head, make = framed(schemas, file), types_of(file)("p.M")
-        options: Any = {"fields": Fields(id="id"), "formats": Formats(codec, codec),
-                        "labels_topic": "labels", "requests": LabelRequests(0.5)}  # fmt: skip
-        rows = np.random.default_rng(0).dirichlet([1, 1, 1], 200).tolist()
-        values = [make(id=f"i{i}", probs=row) for i, row in enumerate(rows)]
-        result = Task(Corrector(CLASSES), **options).handle([
-            Record("in", 0, i, i, None, head + value.SerializeToString())
-            for i, value in enumerate(values)
-        ])  # fmt: skip
-        answers = [
-            registered(schemas, one.value).FromString(one.value[7:])
-            for one in result.outputs
-            if one.value
-        ]
-        assert sum(one.HasField("ask") for one in answers) == len(result.requests) > 20
-        shown = json.loads(result.requests[0].value or b"")
-        assert shown["message"]["ask"] == shown["reason"]
-        assert shown["message"]["id"] == shown["id"]
-        assert shown["message"]["probs_raw"] == pytest.approx(shown["probs_raw"])
 
 
 def test_a_message_is_shown_with_the_names_of_its_fields() -> None:

@@ -3,8 +3,8 @@
     python -m tests.kafka.chaos --seconds 600 --seed 1 --version 4.4.0 --brokers 3
 
 An idempotent producer writes predictions, labels and unreadable records all the while. Afterwards
-the topics are checked from themselves alone: the learned log folded, every output and every entry
-made again, bit by bit; see `offline`. A full disk needs the right to mount one, and is left out by
+the topics are judged from themselves alone: every output and every state made again, bit by bit;
+see `judge`. A full disk needs the right to mount one, and is left out by
 name where that is refused.
 """
 
@@ -37,7 +37,7 @@ with warnings.catch_warnings():
     from kafka.errors import KafkaError
 
 from stream_can.kafka.client.guards import close
-from tests.kafka import faults, fleet, formats
+from tests.kafka import faults, formats
 from tests.kafka.broker.broker import USERS, VERSIONS, Broker, Cluster
 from tests.kafka.broker.registry import Apicurio
 from tests.kafka.faults import SmallDisk
@@ -172,9 +172,10 @@ class Writer(threading.Thread):
             if rng.random() < 0.01:
                 bad = rng.choice(UNREADABLE)
                 values[0] = bad if avro is None else avro.unreadable(rng, values[0])
-            due.append((time.monotonic() + LABEL_DELAY, partition, key, labels[0]))
+            to = rng.randrange(self.app.label_partitions)
+            due.append((time.monotonic() + LABEL_DELAY, to, key, labels[0]))
             if rng.random() < 0.01:
-                due.append((time.monotonic() + LABEL_DELAY, partition, key, labels[1]))
+                due.append((time.monotonic() + LABEL_DELAY, to, key, labels[1]))
             try:
                 producer = producer or KafkaProducer(
                     bootstrap_servers=self.app.servers, linger_ms=20, delivery_timeout_ms=60_000,
@@ -218,7 +219,7 @@ class Chaos:
 
     def __init__(
         self, broker: Broker | Cluster, directory: Path, seed: int, *, partitions: int = 4,
-        rate: float = 300, learn: str = "together", segments: bool = False, lanes: bool = False,
+        rate: float = 300, segments: bool = False, lanes: bool = False,
         registry: Apicurio | None = None, sets: bool = False,
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
@@ -226,15 +227,15 @@ class Chaos:
         self.directory = directory
         columns: dict[str, Any] = (
             {"segments": SEGMENTS, "segments_mb": SEGMENTS_MB} if segments else {}
-        ) | (fleet.FIELDS if lanes else {})
+        ) | ({"model": "model.name", "version": "model.version"} if lanes else {})
         if sets:
             columns["sets"] = 0.9
         self.registry = registry
         if registry is not None:
             columns |= {"format": "avro", "schema_registry": registry.url, **formats.AT}
         self.app = App(
-            broker.bootstrap_servers, partitions=partitions, client=CLIENT, learn=learn, ask=0.05,
-            **columns,
+            broker.bootstrap_servers, partitions=partitions, client=CLIENT, ask=0.05,
+            label_partitions=3, **columns,
         )  # fmt: skip
         self.plain = self.app.settings()
         """For the judge; the workers have only the rights that they need."""
@@ -280,9 +281,7 @@ class Chaos:
                 process.terminate()
             codes = [process.wait(PATIENCE) for process in self.workers.values()]
             assert codes == [0] * len(codes), f"exit codes {codes}"
-            if self.plain.has_lanes:
-                return self.judge()
-            return self.app.verify(self.plain)
+            return self.app.verify(self.plain, **self.reads())
         finally:
             self.app.close()
             self.writer.ended.set()
@@ -290,15 +289,11 @@ class Chaos:
                 process.kill()
                 process.wait()
 
-    def judge(self) -> int:
-        """As `App.verify`, of an application with lanes."""
-        found = fleet.judge(self.app, self.plain)
-        self.app.checked.learned, self.app.checked.entries = found.labels, found.entries
-        self.counts["lanes"] = len(found.replica.lanes)
-        self.counts["letters"], self.counts["unmatched"] = found.letters, found.unmatched
-        for why, n in found.left.items():
-            self.counts[f"left out: {why}"] = n
-        return found.outputs + found.letters
+    def reads(self) -> dict[str, Any]:
+        """How the judge reads messages that are not JSON."""
+        if self.registry is None:
+            return {}
+        return formats.reading(self.app, "avro")
 
     @property
     def mix(self) -> dict[Callable[[], None], float]:
@@ -333,6 +328,17 @@ class Chaos:
             self.directory, name, command=with_clock(ahead) if ahead else COMMAND
         )
 
+    def says(self, names: Sequence[str], text: str) -> None:
+        """Wait until one of these workers, which learns, has said this; all others go on."""
+
+        def said() -> bool:
+            return any(
+                text in (self.directory / f"{name}.log").read_text()[self.seen[name] :]
+                for name in names
+            )
+
+        wait(text, said)
+
     def refused(self, names: Sequence[str], text: str) -> None:
         """Wait until each of these workers has ended with 3 and said this."""
         for name in names:
@@ -345,7 +351,7 @@ class Chaos:
     def wait_for(self, name: str) -> None:
         """Until a worker has joined: before, SIGTERM finds nobody who handles it."""
         log = self.directory / f"{name}.log"
-        wait(f"{log}: joined", lambda: b"restored" in log.read_bytes()[self.seen[name] :])
+        wait(f"{log}: joined", lambda: b"by state" in log.read_bytes()[self.seen[name] :])
 
     def revive(self) -> None:
         """Start again whatever ended, as a supervisor would: 4 is no broker for a minute."""
@@ -444,7 +450,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
-    parser.add_argument("--learn", choices=["together", "apart"], default="together")
     parser.add_argument("--segments", action="store_true", help="predictions have columns")
     parser.add_argument("--lanes", action="store_true", help="predictions are of many models")
     parser.add_argument("--sets", action="store_true", help="outputs have prediction sets")
@@ -467,7 +472,7 @@ def main() -> None:
             print(f"left out, a full disk: {error}", file=sys.stderr)
         broker.start()
         chaos = Chaos(
-            broker, directory, options.seed, learn=options.learn, segments=options.segments,
+            broker, directory, options.seed, segments=options.segments,
             lanes=options.lanes, registry=registry, sets=options.sets,
         )  # fmt: skip
         chaos.disk = disk
@@ -498,8 +503,7 @@ def main() -> None:
     columns += " in Avro" if options.avro else " with sets" if options.sets else ""
     print(
         f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
-        f" {checked.learned} labels in {checked.entries} entries,"
-        f" {checked.unknown} without receipt; {done};"
+        f" {checked.states} states, labels: {dict(checked.labels)}; {done};"
         f" caught up {chaos.behind:.0f} s after the last"
     )
 

@@ -7,20 +7,19 @@ docs/operations.md says, and it is gone when the function returns.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import subprocess
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+import numpy as np
 from kafka.errors import KafkaError
 
-from stream_can.stream import entry
+from stream_can.learner import SentBatch, SentLane
 from tests.kafka.broker.broker import Broker
 from tests.kafka.topics import create, delete, grow, produce, read, until_closed
-from tests.kafka.users import allow, lacks, needed_to_start, rights, take_away
+from tests.kafka.users import allow, lacks, learners, needed_to_start, rights, take_away
 from tests.programs import wait
 
 if TYPE_CHECKING:
@@ -65,22 +64,30 @@ def add_partition(chaos: Chaos) -> None:
 
 
 def revoke_right(chaos: Chaos) -> None:
-    """Every worker that needs it ends and names it; it is given back."""
+    """Every worker that needs it ends and names it, or learns no more where that alone needs it; it
+    is given back."""
     app = chaos.app
     right = chaos.rng.choice(rights(app, *chaos.workers))
     chaos.counts[f"{right[2]} on {right[1].removeprefix(app.id)[1:] or 'group'} revoked"] += 1
     concerned = [
         name
         for name in chaos.workers
-        if right[0] != "TRANSACTIONAL_ID" or right[1] == f"{app.id}-{name}"
+        if right[0] != "TRANSACTIONAL_ID" or right[1] in (f"{app.id}-{name}", f"{app.id}-learner")
     ]
     insist("revoked", lambda: take_away(app.servers, USER, *right))
-    if right in needed_to_start(app):
+    restarts = right in needed_to_start(app) or right in learners(app)
+    if restarts:
         for name in concerned:
             chaos.workers[name].kill()
             chaos.workers[name].wait()
             chaos.begin(name)
-    chaos.refused(concerned, lacks(*right))
+    if right in learners(app):
+        chaos.says(concerned, f"correcting goes on: {lacks(*right)}")
+        for name in concerned:
+            chaos.workers[name].kill()
+            chaos.workers[name].wait()
+    else:
+        chaos.refused(concerned, lacks(*right))
     insist("given back", lambda: allow(app.servers, USER, *right))
     time.sleep(1)  # the brokers tell each other
     for name in concerned:
@@ -102,23 +109,19 @@ def wrong_clocks(chaos: Chaos) -> None:
 
 
 def foreign_records(chaos: Chaos) -> None:
-    """In the learned log and beside the shared records: garbage, and what looks like an entry."""
+    """Among the sent batches and beside the states: garbage, and what looks like a batch."""
     app, rng = chaos.app, chaos.rng
     chaos.counts["foreign records"] += 1
-    part = entry.LogPart(
-        rng.randrange(app.partitions), (0, 10), (0, 10), *map(bytes, (80, 80, 40, 120, 160))
-    )
-    values = [
-        None, b"", rng.randbytes(100), b'{"label": "a"}', json.dumps({"version": 1}).encode(),
-        msgspec.msgpack.encode({"version": 1, "parts": [part]}),
-        msgspec.msgpack.encode({"version": 1, "settings": {"colour": 1}}),
-        msgspec.msgpack.encode({"version": 2, "app": rng.randbytes(16), "parts": [part]}),
-    ]  # fmt: skip
-    log = app.partitions if app.given.get("learn") == "apart" else 1
+    batch = SentBatch(
+        ["x"], np.array([5]), np.array([1.0]),
+        [SentLane((None, None), ("a", "b", "c", "d"), np.zeros((1, 40), np.float32))],
+        np.zeros(1, np.int32), {},
+    ).to_bytes()  # fmt: skip
+    values = [None, b"", rng.randbytes(100), b'{"label": "a"}', batch]
     records: list[tuple[Any, ...]] = []
     for value in rng.sample(values, 4):
-        records.append((f"{app.id}-learned", rng.randrange(log), b"k", value))
-        records.append((f"{app.id}-state", rng.randrange(app.partitions), b"somebody's", value))
+        records.append((f"{app.id}-sent", rng.randrange(app.partitions), b"k", value))
+        records.append((f"{app.id}-state", rng.randrange(2), b"somebody's", value))
     insist("foreign records are written", lambda: produce(app.servers, records))
 
 

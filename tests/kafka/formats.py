@@ -16,6 +16,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.json_format import MessageToDict, ParseDict
 
+from tests.kafka.judge import Label
 from tests.kafka.streams import STAMP, App, prediction
 from tests.kafka.topics import produce
 
@@ -176,3 +177,17 @@ def fill(
         labels.append((app.given["labels"], partition, key, label, [], stamp + delay))
     produce(app.servers, predictions, labels)
     return made
+
+
+def reading(app: App, kind: str) -> dict[str, Any]:
+    """How `App.verify` reads messages of a registry's format."""
+    url, s = app.given["schema_registry"], app.given
+    labels = deserializer(kind, url, s["labels"])
+
+    def read_label(record: Any) -> Label | None:
+        says = labels(record.value)
+        id = str(says["id"]).encode()
+        known = says["label"] in s["classes"]
+        return Label(id, says["label"], None, None, record.timestamp / 1000) if known else None
+
+    return {"read_label": read_label, "parse": deserializer(kind, url, s["input"])}

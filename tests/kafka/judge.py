@@ -8,6 +8,7 @@ have to be kept: a topic of theirs that was compacted cannot be judged.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections import Counter, deque
@@ -54,6 +55,8 @@ class Row:
     receipt: np.ndarray
     columns: dict[str, Any] | None
     size: int
+    fair: bool = True
+    """Whether its label was not asked for because of what is in the row."""
     labelled: bool = False
 
 
@@ -122,9 +125,6 @@ class Plain:
         corrector = self.corrector(row.lane)
         self.last[row.lane] = self.number
         self.number += 1
-        if corrector.sets is not None:
-            n = corrector.set_counts[0]
-            row.receipt[-2:] = n // 2**24, n % 2**24
         corrector.observe_one(row.p, segments=row.columns)
         if row.id is None:
             return
@@ -150,8 +150,12 @@ class Plain:
         corrector = self.correctors[row.lane]
         if other is not None and other != row.p.tolist():
             corrector.learn_one(other, name)
-        else:
-            corrector.learn_one(row.p, name, receipt=row.receipt, segments=row.columns)
+            return
+        receipt = row.receipt
+        if not row.fair and corrector.sets is not None:
+            receipt = receipt.copy()
+            receipt[-2] = -2  # it teaches no sets
+        corrector.learn_one(row.p, name, receipt=receipt, segments=row.columns)
 
     def label(self, one: Label) -> None:
         self.outcomes[self.outcome(one)] += 1
@@ -238,11 +242,11 @@ def json_label(settings: Settings) -> Callable[[Any], Label | None]:
         try:
             says = json.loads(record.value)
             name, row = says[settings.label], says.get(settings.raw)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         lane = None
         if settings.has_lanes:
-            lane = says.get(settings.model or ""), says.get(settings.version or "")
+            lane = at(says, settings.model), at(says, settings.version)
             lane = None if lane == (None, None) else lane
         time = record.timestamp / 1000 if record.timestamp >= 0 else None
         return Label(record.key, name, lane, row, time) if name in known else None
@@ -256,10 +260,17 @@ def judge(
     settings: Settings,
     *,
     read_label: Callable[[Any], Label | None] | None = None,
-    row_of: Callable[[Any], Any] = lambda message: message["probs"],
     parse: Callable[[bytes], Any] = json.loads,
 ) -> Verdict:
-    """Judge all that the topics of an application hold."""
+    """Judge all that the topics of an application hold.
+
+    Parameters
+    ----------
+    read_label
+        Reads the record of a label; None where that is none.
+    parse
+        Reads the message of a prediction, or of an output.
+    """
     s, verdict = settings, Verdict()
     states = states_of(servers, s.own_topics[0])
     sent = partitions_of(servers, s.sent_topic)
@@ -269,8 +280,19 @@ def judge(
     dead = {letter_of(one) for found in letters.values() for one in found}
     assert len(dead) == sum(map(len, letters.values())), "a record has two dead letters"
     verdict.dead_letters = len(dead)
-    judge_states(states, sent, labels, read_label, s, verdict, dead)
-    judge_outputs(servers, s, states, dead, row_of, parse, verdict)
+    random: set[tuple[int, int]] | None = None
+    if s.ask is not None:
+        requests = [one for found in partitions_of(servers, s.requests_topic).values()
+                    for one in found]  # fmt: skip
+        says = [json.loads(one.value) for one in requests]
+        where = [(one.get("partition", 0), one.get("offset", 0)) for one in says]
+        assert len({*where}) == len(where), "a label is asked for twice"
+        verdict.requests = len(where)
+        random = {
+            place for place, one in zip(where, says, strict=True) if one["reason"] == "random"
+        }
+    judge_states(states, sent, labels, read_label, s, verdict, dead, random)
+    judge_outputs(servers, s, states, dead, parse, verdict)
     return verdict
 
 
@@ -301,6 +323,7 @@ def judge_states(
     s: Settings,
     verdict: Verdict,
     dead: set[tuple[str, int, int]],
+    random: set[tuple[int, int]] | None,
 ) -> None:
     """Every state is made of the one before, and nothing comes twice."""
     first = states[0]
@@ -309,7 +332,7 @@ def judge_states(
     plain, before = Plain(s, begins), first
     for state in states[1:]:
         assert state.index.mark == first.index.mark
-        events = list(between(before, state, sent, labels, s, read_label, dead))
+        events = list(between(before, state, sent, labels, s, read_label, dead, random))
         for event in sorted(events, key=lambda one: one[:4]):
             if event.kind == 0:
                 plain.predict(*event.what)
@@ -333,6 +356,7 @@ def between(
     s: Settings,
     read_label: Callable[[Any], Label | None],
     dead: set[tuple[str, int, int]],
+    random: set[tuple[int, int]] | None,
 ) -> Iterator[Event]:
     """The events between the offsets of two states."""
     for p, records in sent.items():
@@ -342,7 +366,7 @@ def between(
         for record in records:
             if not start <= record.offset < stop:
                 continue
-            if (b"%s" % state.index.mark.encode()) != dict(record.headers)["stream-can-mark"]:
+            if dict(record.headers).get("stream-can-mark") != state.index.mark.encode():
                 continue
             batch = read_sent(record.value)
             places = batch.places()
@@ -354,7 +378,8 @@ def between(
                 p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
                 size = OVERHEAD + len(id or b"") + 16 * len(p_) + receipt.nbytes
                 size += sum(len(text or "") for text in (columns or {}).values())
-                row = Row(lane.name, id, p_, receipt, columns, size)
+                fair = random is None or (p, int(batch.numbers[i])) in random
+                row = Row(lane.name, id, p_, receipt, columns, size, fair)
                 yield Event(latest, 0, p, (record.offset, i), (row, time))  # type: ignore[arg-type]
     for p, records in labels.items():
         start, stop = before.memory.labels.get(p, 0), state.memory.labels.get(p, 0)
@@ -377,7 +402,6 @@ def judge_outputs(
     s: Settings,
     states: list[State],
     dead: set[tuple[str, int, int]],
-    row_of: Callable[[Any], Any],
     parse: Callable[[bytes], Any],
     verdict: Verdict,
 ) -> None:
@@ -395,18 +419,21 @@ def judge_outputs(
             assert (made.key, made.timestamp) == (record.key, record.timestamp), where
             headers = dict(made.headers)
             assert [*made.headers[: len(record.headers)]] == [*record.headers], where
+            verdict.outputs += 1
             if record.value is None:
                 assert made.value is None
                 continue
             number = int(headers["stream-can-state"])
             state, was, says = by_number[number], parse(record.value), parse(made.value)
-            p_ = np.array(row_of(was), float)
+            if isinstance(at(was, s.probs), dict):
+                continue  # of another form than the judge knows
+            p_ = np.array(at(was, s.probs), float)
             total = p_.sum()
             if abs(total - 1) > 1e-9 and s.normalise == "always":
                 p_ = p_ / total
             lane: Lane = None, None
             if s.has_lanes:
-                lane = was.get(s.model or "") or None, was.get(s.version or "") or None
+                lane = at(was, s.model), at(was, s.version)
             known = correctors.setdefault(number, {})
             if lane not in known:
                 known[lane] = corrector_of(state, lane)
@@ -414,14 +441,39 @@ def judge_outputs(
             if s.segments:
                 columns = columns_of(was, s)
             row = known[lane].correct_one(p_, segments=columns)
-            assert says["probs"] == row.tolist(), where
-            assert says["probs_raw"] == row_of(was), where
-            rest = {k: v for k, v in says.items() if k not in ("probs", "probs_raw", "set")}
-            assert rest == {k: v for k, v in was.items() if k != "probs"}, where
+            assert at(says, s.probs) == kept_as(row, at(says, s.probs)), where
+            raw = ".".join([*s.probs.split(".")[:-1], s.raw] if s.format != "avro" else [s.raw])
+            assert at(says, raw) == at(was, s.probs), where
+            assert rest_of(says, s.probs, raw, "set") == rest_of(was, s.probs), where
             if s.sets is not None:
                 assert says["set"] == known[lane].predict_set_one(p_, segments=columns), where
-            verdict.outputs += 1
         assert next(out, None) is None, f"more outputs than inputs in partition {p}"
+
+
+def at(message: Any, path: str | None) -> Any:
+    """What a message has at a path; None where it has nothing."""
+    for name in (path or "").split("."):
+        message = message.get(name) if isinstance(message, dict) else None
+    return message
+
+
+def rest_of(message: Any, *paths: str) -> Any:
+    """A copy without what stands at these paths."""
+    copied = copy.deepcopy(message)
+    for path in paths:
+        *outer, last = path.split(".")
+        inner = copied
+        for name in outer:
+            inner = inner.get(name, {})
+        inner.pop(last, None)
+    return copied
+
+
+def kept_as(row: Any, found: Any) -> Any:
+    """A row as a message keeps it: of float32 where its numbers are."""
+    if found == np.array(found, np.float32).tolist():
+        return np.array(row, np.float32).tolist()
+    return row.tolist()
 
 
 def corrector_of(state: State, lane: Lane) -> Corrector:

@@ -16,10 +16,15 @@ import numpy as np
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError, RetriableError
 
+from stream_can import Corrector
 from stream_can.kafka import Settings, Worker
-from stream_can.stream.replica import Replica
-from tests.kafka.offline import Checked, verify
-from tests.kafka.topics import create, produce, read, unique, until_closed
+from stream_can.kafka.client.guards import ClientError
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.memory import Learning
+from stream_can.kafka.stored import Stored, newest_state
+from tests.kafka.judge import Verdict, judge
+from tests.kafka.topics import create, produce, read, unique
 from tests.programs import PATIENCE, wait
 
 STAMP = 1_700_000_000_000
@@ -60,16 +65,50 @@ def label(truth: str) -> bytes:
     return json.dumps({"label": truth}).encode()
 
 
-def fill(app: App, n: int, seed: int = 0, *, delay: int = 40) -> None:
-    """n predictions, a millisecond apart, and a label for each, so many milliseconds later."""
-    rng = random.Random(seed)
-    predictions, labels = [], []
-    for i in range(n):
+def fill(
+    app: App,
+    n: int,
+    seed: int = 0,
+    *,
+    delay: int = 40,
+    first: int = 0,
+    more: Callable[[random.Random, dict[str, Any]], None] | None = None,
+    bad: bool = False,
+) -> None:
+    """n predictions, a millisecond apart, and a label for each, so many milliseconds later, which
+    lies in any partition.
+
+    Parameters
+    ----------
+    first
+        The number of the first, which its key has.
+    more
+        Adds fields to the message of a prediction.
+    bad
+        Whether there are records that cannot be read, tombstones, labels of nothing, and labels
+        that come again.
+    """
+    rng, predictions, labels = random.Random(seed), [], []
+    given = app.given
+    for i in range(first, first + n):
         key, value, truth = prediction(rng, i)
-        partition, stamp = i % app.partitions, STAMP + seed * 1_000_000 + i
-        predictions.append((app.given["input"], partition, key, value, [("h", b"1")], stamp))
-        labels.append((app.given["labels"], partition, key, label(truth), [], stamp + delay))
-    produce(app.servers, predictions, labels if app.given["labels"] else [])
+        stamp, p = STAMP + seed * 1_000_000 + i, i % app.partitions
+        if more is not None:
+            says = json.loads(value)
+            more(rng, says)
+            value = json.dumps(says).encode()
+        predictions.append((given["input"], p, key, value, [("h", b"1")], stamp))
+        for _ in range(1 + (bad and rng.random() < 0.1)):
+            to = i * 7 % app.label_partitions
+            labels.append((given["labels"], to, key, label(truth), [], stamp + delay))
+        if bad and rng.random() < 0.1:
+            junk = rng.choice([None, b"", b"{", b'{"probs":[NaN,1]}', b'{"probs":[1,2,3,4]}'])
+            predictions.append((given["input"], p, b"bad%d" % i, junk, [], stamp))
+        if bad and rng.random() < 0.1:
+            junk = rng.choice([None, b"", b"{", b"{}", label("no class"), label("a")])
+            to = rng.randrange(app.label_partitions)
+            labels.append((given["labels"], to, b"none%d" % i, junk, [], stamp))
+    produce(app.servers, predictions, labels if given["labels"] else [])
 
 
 def write_config(app: App, directory: Path, instance: str = "0") -> str:
@@ -93,14 +132,16 @@ class App:
         *,
         partitions: int = 2,
         labels: bool = True,
+        label_partitions: int | None = None,
         configs: dict[str, Any] | None = None,
         name: str | None = None,
         **settings: Any,
     ) -> None:
         self.servers, self.partitions = servers, partitions
+        self.label_partitions = label_partitions or partitions
         self.id = name or unique("app")
-        self.checked = Checked()
-        self._asking: tuple[Any, Any] | None = None
+        self.checked = Verdict()
+        self._asking: tuple[Any, Any, Any] | None = None
         self.opened.append(self)
         self.given: dict[str, Any] = {
             "bootstrap_servers": servers.split(","),
@@ -112,15 +153,19 @@ class App:
             "connect_seconds": PATIENCE,
             **settings,
         }
-        self.given["client"] = QUICK | settings.get("client", {})
+        client = self.given["client"] = QUICK | settings.get("client", {})
+        outs = client["session_timeout_ms"] + client.get("transaction_timeout_ms", 15_000)
+        self.given.setdefault("label_wait", max(90, 2 * outs / 1000))
         keep = {"retention.ms": "-1"}
-        topics = {f"{self.id}-{kind}": keep for kind in ("in", "out", "dead-letters")}
-        topics[f"{self.id}-state"] = {"cleanup.policy": "compact"}
-        topics[f"{self.id}-learned"] = keep
-        if settings.get("learn") != "apart":
-            topics[f"{self.id}-learned"] = keep | {"partitions": 1}
+        appended = {"message.timestamp.type": "LogAppendTime"}
+        topics: dict[str, dict[str, Any]] = {
+            f"{self.id}-{kind}": keep for kind in ("in", "out", "dead-letters")
+        }
+        topics[f"{self.id}-sent"] = keep | appended
+        # States are kept, to be judged: none is compacted so soon.
+        topics[f"{self.id}-state"] = {"cleanup.policy": "compact", "partitions": 2} | appended
         if labels:
-            topics[f"{self.id}-labels"] = keep
+            topics[f"{self.id}-labels"] = keep | {"partitions": self.label_partitions}
         if settings.get("ask"):
             topics[f"{self.id}-label-requests"] = keep
         for kind, more in (configs or {}).items():
@@ -133,6 +178,10 @@ class App:
     def worker(self, instance: str = "0", **changes: Any) -> Running:
         """One in a thread of this process."""
         return Running(Worker(self.settings(instance, **changes)))
+
+    def learner(self, instance: str = "0", **changes: Any) -> Running:
+        """One that only learns."""
+        return Running(Worker(self.settings(instance, **changes), corrects=False))
 
     def process(
         self, directory: Path, instance: str = "0", *, command: Sequence[str] = COMMAND
@@ -152,46 +201,67 @@ class App:
     @property
     def kinds(self) -> list[str]:
         """Its topics with as many partitions as the input, which is the last."""
-        kinds = ["out", "dead-letters", "state"]
-        kinds += ["learned"] if self.given.get("learn") == "apart" else []
+        kinds = ["out", "dead-letters", "sent"]
         kinds += ["label-requests"] if self.given.get("ask") else []
-        kinds += ["labels"] if self.given["labels"] else []
         return [*kinds, "in"]
 
     def lag(self) -> int:
-        """How many records of input and labels the group has not committed, all at first."""
+        """How many records of input the group has not committed, and how many of labels and of what
+        was sent are in no state; all at first."""
         if self._asking is None:
+            options = Options([self.servers.split(",")[0]], {})
             self._asking = (
                 KafkaAdminClient(bootstrap_servers=self.servers),
-                KafkaConsumer(bootstrap_servers=self.servers),
+                KafkaConsumer(bootstrap_servers=self.servers, isolation_level="read_committed"),
+                Readers(options),
             )
-        admin, consumer = self._asking
-        topics = [t for t in (self.given["input"], self.given["labels"]) if t]
-        tps = [TopicPartition(topic, p) for topic in topics for p in range(self.partitions)]
+        admin, consumer, readers = self._asking
+        topics = [f"{self.id}-sent", *filter(None, [self.given["labels"]])]
         try:
+            counts = {
+                topic: sorted(consumer.partitions_for_topic(topic) or ())
+                for topic in (self.given["input"], *topics)
+            }
+            ends = {
+                TopicPartition(topic, p): consumer.end_offsets([TopicPartition(topic, p)])[
+                    TopicPartition(topic, p)
+                ]
+                for topic, numbers in counts.items()
+                for p in numbers
+            }
             found = admin.list_group_offsets([self.id])[self.id]
-            # Asked for several, it leaves out those whose leader it does not know yet.
-            ends = {tp: consumer.end_offsets([tp])[tp] for tp in tps}
-        except (KafkaTimeoutError, RetriableError):
+            state = newest_state(readers, f"{self.id}-state")
+        except (KafkaTimeoutError, RetriableError, ClientError):
             # No coordinator is known yet; or they go on asking one, or a leader, that is none.
             self.close()
-            return len(tps)
-        return sum(ends[tp] - (found[tp].offset if tp in found else -1) for tp in tps)
+            return 1 << 30
+        if state is None:
+            return 1 << 30
+        lag = 0
+        for tp, end in ends.items():
+            if tp.topic == self.given["input"]:
+                lag += end - (found[tp].offset if tp in found else -1)
+                continue
+            at = state.memory.sent if tp.topic == topics[0] else state.memory.labels
+            # Behind the last record there may be the end of a transaction.
+            if at.get(tp.partition, 0) < end and any(
+                readers.read(tp.topic, tp.partition, at.get(tp.partition, 0), end)
+            ):
+                lag += 1
+        return lag
 
     def close(self) -> None:
         asking, self._asking = self._asking, None
         for client in asking or ():
             client.close()
 
-    def verify(
-        self, settings: Settings | None = None, begun: dict[int, bytes] | None = None
-    ) -> int:
-        """Check all that the topics hold, from them alone, bit by bit; see `offline`.
+    def verify(self, settings: Settings | None = None, **options: Any) -> int:
+        """Check all that the topics hold, from them alone, bit by bit; see `judge`.
 
         Returns the number of outputs and dead letters compared.
         """
-        self.checked = verify(settings or self.settings(), self.partitions, begun or {})
-        return self.checked.compared
+        self.checked = judge(self.servers, settings or self.settings(), **options)
+        return self.checked.outputs + self.checked.dead_letters
 
 
 class Running:
@@ -212,16 +282,21 @@ class Running:
         except BaseException as error:
             self.error = error
 
-    def replica(self, number: int = 0) -> Replica:
-        """Its replica of the learned log, once it has one: it may join when all is done."""
+    def learning(self) -> Learning:
+        """What it learns, once it does."""
 
-        def held() -> Replica | None:
+        def found() -> Learning | None:
             if self.error is not None:
                 raise self.error
-            found = self.worker.learned_log.replicas.get(number)
-            return found if found and found.started else None
+            return self.worker.learns and self.worker.learns.learning
 
-        return wait("a replica of the learned log", held)
+        return wait("it learns", found)
+
+    def corrector(self) -> Corrector:
+        """Of an application without models."""
+        (one,) = self.learning().learner.live.values()
+        assert isinstance(one.corrector, Corrector)
+        return one.corrector
 
     def stop(self) -> None:
         """Stop in order; raises what the worker raised."""
@@ -242,31 +317,33 @@ class Running:
             raise self.error
 
 
+def state_of(app: App) -> Stored | None:
+    """The newest state that an application has written."""
+    readers = Readers(Options([app.servers.split(",")[0]], {}))
+    try:
+        return newest_state(readers, f"{app.id}-state")
+    finally:
+        readers.close()
+
+
+def correctors_of(app: App) -> dict[tuple[str | None, str | None], Corrector]:
+    """Those of the newest state, by model and version."""
+    state = state_of(app)
+    assert state is not None
+    return {name: Corrector.from_bytes(data) for name, data in state.lanes.items()}
+
+
 def caught_up(app: App, *running: Running) -> None:
     """Wait until all that was sent is committed, or a worker ended."""
     wait("all committed", lambda: any(r.error for r in running) or app.lag() == 0)
 
 
 def run_once(app: App, *, learned: int = 0, **changes: Any) -> Worker:
-    """A worker until all that was sent is committed and learned, so many labels if they are given.
-
-    What it wrote to the log comes back later: only then is it in the shared record it ends with.
-    """
+    """A worker until all that was sent is committed and learned, so many labels where given."""
     running = app.worker(**changes)
     caught_up(app, running)
     if learned:
-        running.replica()
-    log = running.worker.learned_log
-    numbers = list(log.replicas)
-    until_closed(app.servers, log.topic, 1 + max(numbers, default=-1))
-    for number in numbers:
-        entries = read(app.servers, log.topic, number)
-
-        def folded(number: int = number, last: int = entries[-1].offset if entries else -1) -> bool:
-            replica = running.replica(number)
-            return replica.offset > last and learned in (0, replica.corrector.n_labels)
-
-        wait("learned", folded)
+        wait("learned", lambda: running.corrector().n_labels == learned)
     running.stop()
     return running.worker
 

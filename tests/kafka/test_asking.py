@@ -6,42 +6,53 @@ import json
 
 import pytest
 
-from stream_can.stream.requests import reason_of
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill, run_once
 from tests.kafka.topics import read
 
 
-def test_each_request_stands_beside_its_output_and_the_budget_holds(broker: Broker) -> None:
+def test_each_request_names_its_prediction_and_the_budget_holds(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, ask=0.1)
     for seed in range(3):  # three workers, one after the other
-        fill(app, 1000, seed)
+        fill(app, 1000, seed, first=1000 * seed)
         worker = run_once(app)
     assert app.verify() == 3000
-    for partition in range(app.partitions):
-        marked = [
-            (record.key, message["ask"])
-            for record in app.outputs(partition)
-            if "ask" in (message := json.loads(record.value))
-        ]
-        requests = read(app.servers, app.settings().requests_topic, partition)
-        assert [(r.key, reason_of(r)) for r in requests] == marked
-        assert {reason for _, reason in marked} == {"random", "margin"}
-        # Of 1,500 rows. At most, with N = 500, (0.05 + 1/N) (1500 + N) for each half.
-        assert 50 < len(marked) <= 208
-    registry = worker.metrics.registry
+    requests = [
+        one for p in range(app.partitions)
+        for one in read(app.servers, app.settings().requests_topic, p)
+    ]  # fmt: skip
+    says = [json.loads(one.value) for one in requests]
+    stored = {
+        (p, one.offset): one
+        for p in range(app.partitions) for one in read(app.servers, app.given["input"], p)
+    }  # fmt: skip
+    for record, one in zip(requests, says, strict=True):
+        source = stored[one.get("partition", 0), one.get("offset", 0)]
+        assert (source.key, one["topic"]) == (one["id"].encode(), app.given["input"])
+        assert json.loads(source.value)["probs"] == one["probs_raw"]
+        assert dict(record.headers)["stream-can-reason"] == one["reason"].encode()
+    assert {one["reason"] for one in says} == {"random", "margin"}
+    assert 100 < len(says) <= 2 * 0.05 * 3000 * 1.2
+    value = worker.metrics.registry.get_sample_value
     asked = [
-        registry.get_sample_value("stream_can_label_requests_total", {"reason": reason})
+        value("stream_can_label_requests_total", {"reason": reason})
         for reason in ("random", "margin")
     ]
-    assert 0 < sum(asked) < app.checked.requests  # of the last worker alone
-    answered = registry.get_sample_value("stream_can_label_requests_answered_total")
-    opened = [
-        registry.get_sample_value("stream_can_open_label_requests", {"partition": str(partition)})
-        for partition in range(app.partitions)
-    ]
-    assert answered > 0
-    assert answered + sum(opened) == sum(asked)
+    assert 0 < sum(asked) < app.checked.requests == len(says)  # of the last worker alone
+    assert value("stream_can_label_requests_answered_total") == sum(asked)
+
+
+def test_requests_that_their_topic_refuses_are_left_out(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Sent, one would end the state's transaction, and again after each restart."""
+    small = {"max.message.bytes": "300"}
+    app = App(broker.bootstrap_servers, ask=0.1, partitions=1, configs={"label-requests": small})
+    fill(app, 400)
+    run_once(app)
+    assert len(app.outputs(0)) == 400
+    assert "a label request is left out" in caplog.text
+    assert read(app.servers, app.settings().requests_topic, 0) == []
 
 
 def test_labels_are_needed(broker: Broker) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaConnectionError
 
+from stream_can.kafka import Settings
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
+from stream_can.kafka.topics import topics_of
 from tests.kafka.broker.broker import CACHE, Broker
 from tests.kafka.topics import create, unique
 from tests.kafka.users import sasl
@@ -21,20 +23,29 @@ def client(servers: str, name: str = "app", **options: Any) -> Client:
     return Client([servers], name, "0", input=f"{name}-in", options=options)
 
 
-def check(client: Client, state_bytes: int = 3000, apart: bool = False, **more: Any) -> int:
+def check(client: Client, state_bytes: int = 3000, create: bool = False) -> int:
     name = client.group
-    return client.check(
-        writes=[f"{name}-out"], state=f"{name}-state",
-        learned=f"{name}-learned", state_bytes=state_bytes, apart=apart, **more,
+    settings = Settings(
+        bootstrap_servers=["a:1"], application_id=name, input=f"{name}-in", output=f"{name}-out",
+        classes=["a", "b"],
     )  # fmt: skip
+    own = topics_of(settings, corrects=True, learns=True, state_bytes=state_bytes)
+    return min(client.check_topics({}, own, create=create).values())
+
+
+APPENDED = {"message.timestamp.type": "LogAppendTime"}
+STATE = {"cleanup.policy": "compact", "partitions": 2} | APPENDED
+
+
+def topics(name: str, **changes: dict[str, Any]) -> dict[str, Any]:
+    kinds: dict[str, Any] = {"in": {}, "out": {}, "dead-letters": {}, "sent": APPENDED}
+    return {f"{name}-{kind}": one for kind, one in (kinds | {"state": STATE} | changes).items()}
 
 
 @pytest.fixture
 def name(broker: Broker) -> str:
     name = unique("check")
-    topics = {f"{name}-in": {}, f"{name}-out": {}, f"{name}-state": {"cleanup.policy": "compact"}}
-    topics[f"{name}-learned"] = {"partitions": 1}
-    create(broker.bootstrap_servers, topics)
+    create(broker.bootstrap_servers, topics(name))
     return name
 
 
@@ -61,8 +72,8 @@ def test_settings_of_a_new_topic_that_a_broker_does_not_know_yet(
 def test_all_is_well(broker: Broker, name: str) -> None:
     c = client(broker.bootstrap_servers, name)
     assert check(c) == 2
-    limits = c.transaction.limits
-    assert limits == {f"{name}-{kind}": 1_048_588 for kind in ("out", "state", "learned")}
+    kinds = ("out", "state", "sent", "dead-letters")
+    assert c.transaction.limits == {f"{name}-{kind}": 1_048_588 for kind in kinds}
 
 
 def test_no_broker_is_worth_a_retry() -> None:
@@ -76,12 +87,10 @@ def test_missing_topics_are_named_and_not_created(broker: Broker) -> None:
     with pytest.raises(DeniedError, match=f"input topic '{name}-in' does not exist"):
         check(c)
     create(broker.bootstrap_servers, {f"{name}-in": {"partitions": 3}})
-    with pytest.raises(DeniedError, match=f"missing topics: {name}-learned, {name}-out, {name}-st"):
+    with pytest.raises(DeniedError, match=f"missing topics: {name}-dead-letters .*{name}-state"):
         check(c)
     assert check(c, create=True) == 3
     assert check(c) == 3
-    with pytest.raises(DeniedError, match=r"learned' has 1 partitions: .*'apart' as many .*, 3"):
-        check(c, apart=True)
 
 
 def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
@@ -90,37 +99,31 @@ def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
     c = client(broker.bootstrap_servers, name)
     check(c, state_bytes=3_000_000, create=True)
     assert c.transaction.limits[f"{name}-state"] == 6_000_000
-    assert c.transaction.limits[f"{name}-learned"] == 6_000_000
 
 
-def test_partition_counts_must_be_equal(broker: Broker) -> None:
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sent": APPENDED | {"partitions": 4}}, "-sent' has 4 partitions, input .* has 2"),
+        ({"out": {"partitions": 1}}, "-out' has 1 partitions, input .* has 2"),
+        ({"state": STATE | {"partitions": 4}}, "-state' has 4 partitions, and needs 2"),
+        ({"state": APPENDED}, r"-state' has cleanup\.policy=delete; set it to compact"),
+        (
+            {"sent": APPENDED | {"cleanup.policy": "compact"}},
+            r"-sent' has cleanup\.policy=compact; set it to delete",
+        ),
+        ({"sent": {}}, r"-sent' has message\.timestamp\.type=CreateTime; set it to LogAppendTime"),
+        ({"dead-letters": {"cleanup.policy": "compact"}}, "-dead-letters' has cleanup.policy=comp"),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_topics_that_are_not_as_they_have_to_be(
+    broker: Broker, changes: dict[str, Any], why: str
+) -> None:
     name = unique("counts")
-    state = {"cleanup.policy": "compact", "partitions": 4}
-    topics = {"in": {}, "out": {}, "state": state, "learned": {"partitions": 2}}
-    create(broker.bootstrap_servers, {f"{name}-{kind}": c for kind, c in topics.items()})
-    with pytest.raises(DeniedError, match=f"'{name}-state' has 4 partitions, input .* has 2"):
-        check(client(broker.bootstrap_servers, name), apart=True)
-    with pytest.raises(DeniedError, match=f"'{name}-learned' has 2 .*'together' needs 1"):
+    create(broker.bootstrap_servers, topics(name, **changes))
+    with pytest.raises(DeniedError, match=f"'{name}{why}"):
         check(client(broker.bootstrap_servers, name))
-
-
-def test_the_state_topic_must_be_compacted(broker: Broker) -> None:
-    name = unique("policy")
-    kinds = ("in", "out", "state", "learned")
-    create(broker.bootstrap_servers, {f"{name}-{kind}": {} for kind in kinds})
-    with pytest.raises(DeniedError, match=r"cleanup\.policy=delete; set it to compact"):
-        check(client(broker.bootstrap_servers, name), apart=True)
-
-
-def test_the_learned_log_must_not_be_compacted(broker: Broker) -> None:
-    name = unique("policy")
-    compact = {"cleanup.policy": "compact"}
-    topics = {"in": {}, "out": {}, "state": compact, "learned": compact}
-    create(broker.bootstrap_servers, {f"{name}-{kind}": c for kind, c in topics.items()})
-    with pytest.raises(
-        DeniedError, match=r"learned' has cleanup\.policy=compact; set it to delete"
-    ):
-        check(client(broker.bootstrap_servers, name), apart=True)
 
 
 def test_a_snapshot_must_fit_the_state_topic(broker: Broker, name: str) -> None:

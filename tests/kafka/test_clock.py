@@ -22,7 +22,7 @@ def test_no_record_is_lost_by_it(broker: Broker, tmp_path: Path, ahead: int, sai
     """Before, two hours behind made every prediction a dead letter, and two ahead ended it."""
     bound = {"message.timestamp.after.max.ms": "3600000"}
     far = {"message.timestamp.after.max.ms": str(1 << 60)}
-    configs = {"in": far, **dict.fromkeys(("out", "dead-letters", "state", "learned"), bound)}
+    configs = {"in": far, **dict.fromkeys(("out", "dead-letters"), bound)}
     app = App(broker.bootstrap_servers, partitions=1, configs=configs)
     rng, now, records = random.Random(0), int(time.time() * 1000), []
     for i in range(80):

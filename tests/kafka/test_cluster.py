@@ -58,7 +58,7 @@ def test_a_coordinator_that_hangs_in_a_rebalance(cluster: Cluster, tmp_path: Pat
         seen = {name: len(log(name)) for name in "12"}
         freeze(coordinator.pid)
         begin = time.monotonic()
-        wait("work goes on", lambda: all("restored" in log(n)[seen[n] :] for n in "12"))
+        wait("work goes on", lambda: all("by state" in log(n)[seen[n] :] for n in "12"))
         print(f"worked again after {time.monotonic() - begin:.1f} s")
         said = log("1")[seen["1"] :] + log("2")[seen["2"] :]
         assert "WARNING" in said

@@ -78,7 +78,7 @@ def test_a_healthy_first_start_warns_of_nothing(tmp_path: Path) -> None:
         with open(log, "wb") as file:
             process = subprocess.Popen(COMMAND, env=env, stderr=file)
         try:
-            wait("restored", lambda: process.poll() is not None or "restored" in log.read_text())
+            wait("restored", lambda: process.poll() is not None or "by state" in log.read_text())
         finally:
             process.terminate()
             assert process.wait(PATIENCE) == 0, log.read_text()
@@ -121,7 +121,7 @@ def test_on_a_terminal_a_line_says_how_far_it_is(broker: Broker, tmp_path: Path)
     with OnTerminal([*COMMAND, config]) as running:
         fill(app, 200)
         produce(app.servers, [(app.given["input"], 0, b"k", b"{")])
-        said = r"401 records, \d+/s, lag 0, 1 dead letters, accuracy \S+% -> \S+% over 200 labels"
+        said = r"201 records, \d+/s, lag 0, 1 dead letters, accuracy \S+% -> \S+% over 200 labels"
         wait("the line", lambda: re.search(said, running.text))
         running.process.terminate()
         assert running.process.wait(PATIENCE) == 0

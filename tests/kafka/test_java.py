@@ -156,7 +156,7 @@ def test_a_compacted_input_has_gaps(our_broker: Broker) -> None:
     wait("the cleaner", lambda: stored() == 800)
     run_once(app)
     assert app.verify() == stored() == 800
-    assert app.checked.learned == 800
+    assert sum(app.checked.labels.values()) >= 800
     for partition in range(app.partitions):
         seen = [told(record) for record in app.outputs(partition) if record.value is None]
         kept = [told(record) for record in read(app.servers, topic, partition)]

@@ -32,7 +32,7 @@ transaction.state.log.min.isr=1
 START = "kafka/bin/kafka-server-start.sh kafka/config/kraft/server.properties\n"
 SAYS_READY = {
     START: "Kafka Server started",
-    "stream-can run app.toml --create-topics\n": "partitions [0, 1], restored",
+    "stream-can run app.toml --create-topics\n": "partitions [0, 1], by state",
 }
 """Commands that stay, in a terminal of their own -> what the page tells to wait for."""
 

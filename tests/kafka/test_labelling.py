@@ -19,13 +19,12 @@ import numpy as np
 import pytest
 from kafka import TopicPartition
 
-from stream_can import Corrector, LabelRequests
+from stream_can.app.labelling.asked import RequestMessage
 from stream_can.app.labelling.server import LabellingServer
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.pending import PendingRequests
 from stream_can.kafka.settings import Settings
-from stream_can.messages.fields import Fields
-from stream_can.stream.task import Record, Task
+from stream_can.messages.records import Record
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import CLASSES, STAMP, App, write_config
@@ -46,25 +45,45 @@ def predictions(n: int, partition: int) -> list[Record]:
     return found
 
 
+def requests_of(
+    records: list[Record], rows: list[list[float]], topic: str | None, ids: list[str]
+) -> list[Record]:
+    """The label requests of a learner that asks for all labels; without a topic with the message,
+    as a server's."""
+    found = []
+    for one, row, id in zip(records, rows, ids, strict=True):
+        says = RequestMessage(
+            id, "random", one.timestamp, row, row, topic=topic, partition=one.partition,
+            offset=one.offset,
+        )  # fmt: skip
+        if topic is None:
+            says.message = msgspec.Raw(one.value or b"")
+        value = msgspec.json.encode(says)
+        found.append(Record("", one.partition, one.offset, one.timestamp, one.key, value))
+    return found
+
+
 class Asking:
-    """An application, and the requests that a task of each partition made."""
+    """An application, its predictions, and a request for the label of each."""
 
     def __init__(self, broker: Broker, n: int = 6, **settings: Any) -> None:
         self.app = App(broker.bootstrap_servers, **settings)
         self.topic = self.app.settings().requests_topic
         create(broker.bootstrap_servers, {self.topic: {"retention.ms": "-1"}}, 2)
-        self.tasks, self.requests = {}, {}
+        self.requests = {}
         for partition in (0, 1):
-            task = Task(
-                Corrector(CLASSES),
-                fields=Fields(id=settings.get("id")),
-                labels_topic=self.app.given["labels"],
-                requests=LabelRequests(1.0),
-            )
             records = predictions(n, partition)
-            self.tasks[partition] = task
-            self.requests[partition] = task.handle(records).requests
-            assert len(self.requests[partition]) > 3
+            topic = self.app.given["input"]
+            produce(
+                self.app.servers,
+                [(topic, partition, one.key, one.value, [], one.timestamp) for one in records],
+            )
+            said = [json.loads(one.value or b"") for one in records]
+            ids = [one["order"] for one in said]
+            if "id" not in settings:
+                ids = [(one.key or b"").decode() for one in records]
+            rows = [one["probs"] for one in said]
+            self.requests[partition] = requests_of(records, rows, topic, ids)
         self.send((0, 1))
 
     def send(self, partitions: tuple[int, ...]) -> None:
@@ -77,8 +96,10 @@ class Asking:
             ],
         )
 
-    def labels(self, partition: int) -> list[Any]:
-        return read(self.app.servers, self.app.given["labels"], partition)
+    def labels(self) -> list[Any]:
+        """Wherever they lie."""
+        topic = self.app.given["labels"]
+        return [one for p in (0, 1) for one in read(self.app.servers, topic, p)]
 
     @property
     def count(self) -> int:
@@ -197,20 +218,14 @@ def test_a_label_is_given_with_the_keyboard_and_learned(
         browser.press("2")
         said = "document.getElementById('progress').textContent"
         browser.until(f"{said} === 'Here: 0 written, 1 waiting, 1 passed over.'")
-        assert asking.labels(0) == asking.labels(1) == []
+        assert asking.labels() == []
         browser.until(f"{said} === 'Here: 1 written, 0 waiting, 1 passed over.'")
         left = asking.count - 1
         browser.until(f"document.getElementById('open').textContent === '{left} open'")
         assert browser.value("document.title") == "Labels"  # what is in a message is text
-        partition = int(order[1])
-        (record,) = asking.labels(partition)
-        assert asking.labels(1 - partition) == []
+        (record,) = asking.labels()
         assert json.loads(record.value)["label"] == chosen
-        task = asking.tasks[partition]
-        before = task.corrector.n_labels
-        task.handle([record])
-        assert task.corrector.n_labels == before + 1
-        assert task.counts.matched == 1
+        assert record.key == b"k" + order[1:].encode()
     finally:
         process.terminate()
         _, said = process.communicate(timeout=PATIENCE)
@@ -218,7 +233,7 @@ def test_a_label_is_given_with_the_keyboard_and_learned(
     assert address.split("/")[3] not in said  # the secret is in no log
 
 
-def test_answers_go_where_their_predictions_are(broker: Broker, serve: Any) -> None:
+def test_answers_have_the_keys_of_their_predictions(broker: Broker, serve: Any) -> None:
     asking = Asking(broker)
     serving = serve(asking.app)
     wait("requests", lambda: opened(serving.server)["open"] == asking.count)
@@ -228,18 +243,15 @@ def test_answers_go_where_their_predictions_are(broker: Broker, serve: Any) -> N
         assert give(serving.server, one, column) == (200, "ok\n")
         assert give(serving.server, one, column)[0] == 409  # once is enough
     assert opened(serving.server)["open"] == 0
-    for partition, requests in asking.requests.items():
-        records = asking.labels(partition)
-        assert [r.key for r in records] == [r.key for r in requests]
-        for record, request in zip(records, requests, strict=True):
-            message, says = json.loads(record.value), json.loads(request.value)
-            assert message == {
-                "label": CLASSES[int(np.argmax(says["probs"]))],
-                "probs_raw": says["probs_raw"],
-            }
-        task = asking.tasks[partition]
-        task.handle(records)
-        assert task.counts.matched == len(requests)
+    requests = {one.key: one for of in asking.requests.values() for one in of}
+    records = asking.labels()
+    assert sorted(r.key for r in records) == sorted(requests)
+    for record in records:
+        message, says = json.loads(record.value), json.loads(requests[record.key].value or b"")
+        assert message == {
+            "label": CLASSES[int(np.argmax(says["probs"]))],
+            "probs_raw": says["probs_raw"],
+        }
 
 
 def test_fields_are_where_the_settings_have_them(broker: Broker, serve: Any) -> None:
@@ -248,7 +260,7 @@ def test_fields_are_where_the_settings_have_them(broker: Broker, serve: Any) -> 
     wait("requests", lambda: opened(serving.server)["open"])
     one = opened(serving.server)["requests"][0]
     assert give(serving.server, one, 2)[0] == 200
-    (record,) = asking.labels(one["partition"])
+    (record,) = asking.labels()
     message = json.loads(record.value)
     assert message["truth"] == {"name": CLASSES[2]}
     assert message["order"] == one["id"]
@@ -346,7 +358,7 @@ HOSTILE = {
 
 
 class Unread(Serving):
-    """The page over requests that a task made, handed over as a broker's records would be."""
+    """The page over requests, handed over as a broker's records would be."""
 
     def __init__(self, values: list[bytes], classes: list[str] = CLASSES) -> None:
         settings = Settings(
@@ -356,18 +368,18 @@ class Unread(Serving):
         self.pending = PendingRequests(settings)
         self.server = LabellingServer(self.pending)
         self._topic, self._classes, self._asked = settings.requests_topic, classes, 0
-        self._task = Task(Corrector(classes), labels_topic="labels", requests=LabelRequests(1.0))
         self.more(values)
 
     def more(self, values: list[bytes]) -> None:
         """Requests for predictions that have these fields."""
-        probs = json.dumps([1 / len(self._classes)] * len(self._classes)).encode()
+        row = [1 / len(self._classes)] * len(self._classes)
+        probs = json.dumps(row).encode()
         records = [
             Record("in", 0, i, -1, b"k%d" % i, b'{"probs": %b, %b}' % (probs, value))
             for i, value in enumerate(values, self._asked)
         ]
-        made = self._task.handle(records).requests
-        assert len(made) == len(values)
+        ids = [f"k{i}" for i, _ in enumerate(values, self._asked)]
+        made = requests_of(records, [row] * len(records), None, ids)
         numbered = enumerate(made, self._asked)
         self._asked += len(values)
         self.ask([Record(self._topic, 0, i, 0, r.key, r.value) for i, r in numbered])
@@ -411,8 +423,8 @@ def test_a_message_that_cannot_be_read_holds_up_no_other(unread: Any) -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
     for offset, message in enumerate((b'{"\xff": "\xff"}', b'{"deep": ' + deep + b"}", b"null"), 1):
         says = msgspec.structs.replace(good.says, message=msgspec.Raw(message))
-        opens[0, str(offset)] = good._replace(offset=offset, says=says)
-    opens.move_to_end((0, "k0"))
+        opens[str(offset)] = good._replace(offset=offset, says=says)
+    opens.move_to_end("k0")
     *bad, last = opened(serving.server)["requests"]
     assert last["message"] == {"text": "good"}
     assert bad[0]["message"] == {"\ufffd": "\ufffd"}

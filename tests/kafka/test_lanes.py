@@ -4,114 +4,74 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from stream_can.app.application import ModelSettings
-from stream_can.kafka import DeniedError, Worker
-from stream_can.kafka.backfill import backfill
-from stream_can.kafka.newest import newest
+from stream_can.kafka import DeniedError
 from stream_can.messages.naming import LaneName
-from stream_can.stream.replica import Replica
 from tests.chromium import Browser
-from tests.cli.command import stream_can as command
+from tests.kafka import streams
 from tests.kafka.broker.broker import Broker
-from tests.kafka.fleet import FIELDS, fill, judge, lane_of, prediction
 from tests.kafka.served import answer, ready, scrape
-from tests.kafka.streams import CLASSES, STAMP, STEADY, App, label, run_once, write_config
-from tests.kafka.topics import create, delete, produce, read, until_closed
+from tests.kafka.streams import (
+    CLASSES,
+    STAMP,
+    STEADY,
+    App,
+    caught_up,
+    correctors_of,
+    fill,
+    label,
+    run_once,
+)
+from tests.kafka.topics import produce, read
 from tests.programs import wait
 
 NAMES_SEEN = "[...document.querySelectorAll('#models bdi')].map(e => e.textContent)"
-NAMES = [LaneName(f"model {i}/{'ä' * (i % 2)}", f"v{j}") for i in range(40) for j in (1, 2)]
+FIELDS: dict[str, Any] = {"model": "model.name", "version": "model.version"}
 
 
-def close(app: App) -> None:
-    for topic in (app.given["output"], f"{app.id}-dead-letters"):
-        until_closed(app.servers, topic, app.partitions)
-    until_closed(app.servers, f"{app.id}-learned", 1)
+def prediction(
+    rng: random.Random, number: int, model: str, version: str
+) -> tuple[bytes, bytes, str]:
+    """Key and message of a prediction of one version, and the true class."""
+    key, value, truth = streams.prediction(rng, number)
+    message = json.loads(value) | {"model": {"name": model, "version": version}}
+    return key, json.dumps(message).encode(), truth
 
 
-def test_a_fleet_is_exact(broker: Broker, tmp_path: Path) -> None:
-    """40 models, 2 versions each, 8 partitions, 3 workers, one of which is killed."""
-    app = App(broker.bootstrap_servers, partitions=8, **FIELDS)
-    fill(app, 2000, NAMES[:30], 1)
-    running = {name: app.process(tmp_path, name) for name in "012"}
-    try:
-        wait("some outputs", lambda: app.outputs(0))
-        running["1"].send_signal(signal.SIGKILL)
-        running["1"].wait()
-        fill(app, 2000, NAMES, 2)  # with models that are new
-        running["1"] = app.process(tmp_path, "1")
-        wait("all committed", lambda: app.lag() == 0)
-    finally:
-        for process in running.values():
-            process.terminate()
-        codes = [process.wait(280) for process in running.values()]
-    assert codes == [0, 0, 0]
-    close(app)
-    found = judge(app)
-    assert found.outputs > 6000
-    assert (found.letters, found.unmatched, dict(found.left)) == (0, 0, {})
-    assert found.labels == found.outputs
-    assert {*found.replica.lanes} == {*NAMES}
-    after = {one.after for name, one in found.replica.lanes.items()}
-    assert after <= {None, "v1", "v2"}
-    assert len(after) > 1
-    # The records of lanes are what the log is up to the shared record's offset.
-    state = newest(f"{app.id}-state", app.servers.split(","))
-    base, said = state.pop("shared")
-    again = Replica()
-    for record in read(app.servers, f"{app.id}-learned", 0):
-        if record.offset < said["learned"]:
-            again.fold(record)
-    assert base.to_bytes() == again.corrector.to_bytes()
-    kept = {(of["model"], of["version"]): (one, of) for one, of in state.values()}
-    assert {*kept} == {*again.lanes}
-    for name, lane in again.lanes.items():
-        corrector, of = kept[name]
-        assert corrector.to_bytes() == lane.corrector.to_bytes()
-        assert (of["begun"], of["last"], of["successor_of"]) == (lane.begun, lane.last, lane.after)
-    assert "shared/0/model%200%2F/v1" in state
+def lane_of(message: dict[str, Any]) -> LaneName:
+    return LaneName(message["model"]["name"], message["model"]["version"])
 
 
-def record_of(app: App, name: LaneName, number: int, stamp: int, **message: Any) -> Any:
+def record_of(app: App, name: LaneName, number: int, stamp: int) -> Any:
     """A record of the input: a prediction of a lane."""
     key, value, _ = prediction(random.Random(number), number, *name)
-    text = json.dumps(json.loads(value) | message).encode()
-    return app.given["input"], number % app.partitions, key, text, [], stamp
+    return app.given["input"], number % app.partitions, key, value, [], stamp
 
 
-def labels_of(worker: Worker) -> dict[LaneName, int]:
-    """How many labels each lane has learned."""
-    (replica,) = worker.learned_log.replicas.values()
-    return {name: lane.corrector.n_labels for name, lane in replica.lanes.items()}
+def labels_of(app: App) -> dict[tuple[str | None, str | None], int]:
+    """How many labels each model and version has learned."""
+    return {name: one.n_labels for name, one in correctors_of(app).items()}
 
 
-def test_a_dropped_lane_comes_back_and_a_flood_is_refused(broker: Broker) -> None:
+def test_a_flood_of_models_is_refused(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, partitions=1, max_lanes=3, **FIELDS)
-    hour = 3_600_000
-    for turn, models in enumerate(["xy", "zw", "xu", "abcdefg"]):
-        for at, model in enumerate(models):
-            stamp = STAMP + 2 * turn * hour + 1000 * at
-            produce(app.servers, [record_of(app, LaneName(model, "1"), 10 * turn + at, stamp)])
-            if turn < 3 or at < 3:
-                key = b"k%d" % (10 * turn + at)
-                produce(app.servers, [(app.given["labels"], 0, key, label("a"), [], stamp + 500)])
-        run_once(app)
-    found = judge(app)
-    assert [name.model for name in found.replica.lanes] == ["a", "b", "c"]
-    assert (found.outputs, found.letters, found.labels, dict(found.left)) == (9, 4, 9, {})
-    assert found.replica.dropped == 6
-    (letters,) = {
-        dict(r.headers)["__connect.errors.exception.message"][8:]
-        for r in read(app.servers, f"{app.id}-dead-letters", 0)
-    }
-    assert letters.startswith(b": 3 models and versions began within an hour, which is max_lanes")
+    running = app.worker()
+    for at, model in enumerate("abcd"):
+        produce(app.servers, [record_of(app, LaneName(model, "1"), at, STAMP + at)])
+        caught_up(app, running)
+    produce(app.servers, [record_of(app, LaneName("a", "1"), 9, STAMP + 9)])
+    caught_up(app, running)
+    running.stop()
+    assert [name for name, _ in labels_of(app)] == ["a", "b", "c"]
+    assert len(app.outputs(0)) == 4
+    (letter,) = read(app.servers, f"{app.id}-dead-letters", 0)
+    reason = dict(letter.headers)["__connect.errors.exception.message"]
+    assert reason.startswith(b"lane d 1: 3 models and versions began within an hour, which is max")
 
 
 def test_tables_headers_and_classes_from_messages(broker: Broker) -> None:
@@ -134,11 +94,11 @@ def test_tables_headers_and_classes_from_messages(broker: Broker) -> None:
         for i in range(20) for model, name in truth.items()
     ]  # fmt: skip
     produce(app.servers, sent, said)
-    worker = run_once(app)
-    assert labels_of(worker) == {LaneName("listed", ""): 20, LaneName("named", ""): 20}
-    (replica,) = worker.learned_log.replicas.values()
-    assert replica.lane(LaneName("listed", "")).corrector.settings["threshold"] == 0.8
-    assert replica.lane(LaneName("named", "")).corrector.classes == ("cat", "dog")
+    run_once(app)
+    assert labels_of(app) == {("listed", None): 20, ("named", None): 20}
+    correctors = correctors_of(app)
+    assert correctors["listed", None].settings["threshold"] == 0.8
+    assert correctors["named", None].classes == ("cat", "dog")
     letters = read(app.servers, f"{app.id}-dead-letters", 0)
     assert len(letters) == 20
     reason = dict(letters[0].headers)["__connect.errors.exception.message"].decode()
@@ -147,59 +107,29 @@ def test_tables_headers_and_classes_from_messages(broker: Broker) -> None:
 
 
 def test_settings_and_models_change_for_everybody(broker: Broker) -> None:
+    """Those of the process that learns are in force everywhere."""
+    app = App(broker.bootstrap_servers, partitions=1, model="model")
+    fill(app, 40, more=lambda rng, says: says.update(model=rng.choice("xy")))
+    run_once(app)
+    before = labels_of(app)
+    changed = {"threshold": 0.7, "max_lanes": 9, "models": {"x": ModelSettings(k=2)}}
+    running = app.learner(**changed)
+    running.learning()
+    wait("a state", lambda: {one.settings["threshold"] for one in correctors_of(app).values()}
+         == {0.7})  # fmt: skip
+    running.stop()
+    assert {name: one.settings["k"] for (name, _), one in correctors_of(app).items()} == {
+        "x": 2, "y": 3
+    }  # fmt: skip
+    assert labels_of(app) == before
+
+
+def test_another_label_field_is_another_application(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, partitions=1, **FIELDS)
-    fill(app, 20, NAMES[:4])
-    before = labels_of(run_once(app))
-    changed = {"threshold": 0.7, "max_lanes": 9, "models": {NAMES[0].model: ModelSettings(k=2)}}
-    running = app.worker(**changed)
-    replica = running.replica()
-    each = [replica, *replica.lanes.values()]  # they change one after the other
-    thresholds = lambda: {one.corrector.settings["threshold"] for one in each}  # noqa: E731
-    wait("the settings", lambda: thresholds() == {0.7})
-    ks = {name.model: one.corrector.settings["k"] for name, one in replica.lanes.items()}
-    assert ks == {NAMES[0].model: 2, NAMES[2].model: 3}
-    assert replica.terms.fleet.max_lanes == 9
-    running.stop()
-    assert labels_of(running.worker) == before
-
-
-def test_a_log_that_begins_anew_keeps_its_lanes(broker: Broker) -> None:
-    app = App(broker.bootstrap_servers, partitions=2, **FIELDS)
-    fill(app, 60, NAMES[:4])
-    before = labels_of(run_once(app))
-    with pytest.raises(DeniedError, match="label is 'label' in the log and 'truth' here"):
+    produce(app.servers, [record_of(app, LaneName("x", "1"), 0, STAMP)])
+    run_once(app)
+    with pytest.raises(DeniedError, match="label is 'label' there and 'truth' here"):
         app.worker(label="truth").join()
-    assert labels_after(app) == before
-    delete(app.servers, f"{app.id}-learned")
-    create(app.servers, {f"{app.id}-learned": {}}, 1)
-    assert labels_after(app) == before
-
-
-def labels_after(app: App) -> dict[LaneName, int]:
-    """What a worker has that begins the log anew."""
-    running = app.worker(label="truth", reset_state=True)
-    running.replica()
-    wait("positions", lambda: len(running.worker.tasks) == 2)
-    running.stop()
-    return labels_of(running.worker)
-
-
-def test_backfill_teaches_lanes(broker: Broker, tmp_path: Path) -> None:
-    app = App(broker.bootstrap_servers, partitions=2, **FIELDS)
-    fill(app, 300, NAMES[:6])
-    found = backfill(app.settings(), start_group=True)
-    assert {*found.lanes} == {*NAMES[:6]}
-    said = found.to_dict()["lanes"]
-    counts = {LaneName(one["model"], one["version"]): one["labels"] for one in said}
-    assert sum(counts.values()) > 500
-    fill(app, 10, NAMES[6:7], 9)
-    learned = labels_of(run_once(app))
-    assert learned.pop(NAMES[6]) == 10
-    assert learned == counts
-    _, said = command(
-        "backfill", write_config(app, tmp_path), "--snapshot", str(tmp_path / "x"), code=1
-    )
-    assert "each model and version has a corrector of its own" in said
 
 
 @pytest.mark.browser

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from stream_can import Corrector
 from stream_can.app.health import Health
 from stream_can.app.history import History, Ring, Slots
-from stream_can.app.known import Committed
+from stream_can.app.known import Committed, Known
 from stream_can.app.letters import KEPT, letter, without_payload
 from stream_can.app.live import live_page
 from stream_can.app.look import Look
@@ -30,14 +30,13 @@ from stream_can.app.port import Port
 from stream_can.app.shown import shown
 from stream_can.app.status import Status
 from stream_can.column_scores import ColumnScores, outcomes
-from stream_can.kafka.known import known
-from stream_can.messages.records import Counts, Output, Record
-from stream_can.stream.replica import Replica
+from stream_can.messages.records import Output, Record
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.served import answer, ready
 from tests.kafka.streams import CLASSES, STAMP, STEADY, App, caught_up, fill, prediction, scores
 from tests.kafka.topics import produce
+from tests.messages.task import Counts
 from tests.programs import wait
 
 fast = pytest.mark.fast
@@ -197,10 +196,10 @@ class Small:
         zero = {"before": 0, "after": 0}
         counts = msgspec.to_builtins(Counts())
         self.metrics.partitions = {0: Committed(counts, 0, zero, {**zero}, None)}
-        self.replicas = {0: Replica(Corrector(classes))}
+        self.known = {0: Known(Corrector(classes), 3, None, None)}
         self.look = Look(
-            "app", "0", together=True, has_labels=has_labels, health=self.health,
-            metrics=self.metrics, known=lambda: known(self.replicas),
+            "app", "0", has_labels=has_labels, health=self.health,
+            metrics=self.metrics, known=lambda: self.known,
         )  # fmt: skip
         self.look._since = BEGIN - 7200
 
@@ -340,15 +339,15 @@ def test_all_dead_letters_are_counted_not_only_those_that_are_shown() -> None:
         small.metrics.partitions[0] = small.metrics.partitions[0]._replace(counts=counts)
         return shown(small.look.status()).letters_note
 
-    assert said(1) == "1 dead letter since the state of these partitions began."
+    assert said(1) == "1 dead letter since this process has its partitions."
     small.metrics.letters += [letter(dead("BadMessage", "x"), BEGIN, []) for _ in range(20)]
-    assert said(1234) == "1,234 dead letters since the state of these partitions began."
+    assert said(1234) == "1,234 dead letters since this process has its partitions."
 
 
 @fast
 def test_silent_classes_and_stale_logs_are_named() -> None:
     small = Small()
-    rng, corrector = np.random.default_rng(0), small.replicas[0].corrector
+    rng, corrector = np.random.default_rng(0), small.known[0].corrector
     for y in rng.integers(3, size=300):
         p = np.full(3, 0.1) + 0.7 * np.eye(3)[y]
         corrector.process_one(p)
@@ -363,11 +362,9 @@ def test_silent_classes_and_stale_logs_are_named() -> None:
     assert sum(c.taken for c in found.classes) == pytest.approx(1)
     assert sum(c.labels or 0 for c in found.classes) == pytest.approx(1)
     assert next(c.labels for c in found.classes if c.name == "refund") == 0
-    small.replicas[0].newest = int(1000 * (BEGIN - 3600))
+    small.known[0] = small.known[0]._replace(newest=int(1000 * (BEGIN - 3600)))
     small.add(5, predictions=10, labels=10)
-    assert small.first() == (
-        "doubt: What corrects was learned 60 minutes ago: the learned log stands still."
-    )
+    assert small.first() == ("doubt: What corrects was learned 60 minutes ago: nobody learns now.")
 
 
 @fast
@@ -444,9 +441,9 @@ def test_labels_of_few_values_are_a_doubt_that_names_them() -> None:
 @fast
 def test_the_document_before_the_first_record_has_no_numbers_that_are_none() -> None:
     small = Small()
-    small.replicas, small.metrics.partitions = {}, {}
+    small.known, small.metrics.partitions = {}, {}
     found = json.loads(small.look.json(), parse_constant=pytest.fail)
-    assert found["version"] == 1
+    assert found["version"] == 2
     assert found["hour"]["accuracy"] is found["lag"] is found["hour"]["delay_to"] is None
     assert found["learned"] == found["partitions"] == found["dead_letters"] == []
     assert len(found["hour_course"]["records"]) == 60
@@ -556,8 +553,8 @@ def test_the_document_is_true(broker: Broker) -> None:
         for i, (topic, value) in enumerate(zip(topics, bad, strict=True))
     ])  # fmt: skip
     caught_up(app, running)
-    corrector = running.replica().corrector
-    wait("all learned", lambda: running.replica().corrector.n_labels == 3000)
+    corrector = running.corrector()
+    wait("all learned", lambda: corrector.n_labels == 3000)
     wait("no lag shown", lambda: status(number)["lag"] == 0)
     found = status(number)
     running.stop()
@@ -610,14 +607,14 @@ def busy(classes: int) -> Small:
             log_loss_before=890.0, log_loss_after=700.0 + 50 * rng.random(), commits=100,
             commit_seconds=3, commit_longest=0.2, lag=int(rng.integers(100)),
         )  # fmt: skip
-    corrector = small.replicas[0].corrector
+    corrector = small.known[0].corrector
     for y in rng.integers(3, size=300):
         p = np.full(classes, 0.4 / classes)
         p[y] += 0.6
         corrector.process_one(p)
         if y < 2:
             corrector.learn_one(p, ODD[y])
-    small.replicas[0].newest = int(1000 * now)
+    small.known[0] = small.known[0]._replace(newest=int(1000 * now))
     small.metrics.letters += [letter(dead("BadMessage", "not JSON"), now, []) for _ in range(20)]
     rows = dict(zip([*ODD, "x" * 200], (123_456, 12_000, 400, 2), strict=True))
     small.metrics.values = {
@@ -739,7 +736,7 @@ def test_a_worker_that_has_just_begun_in_a_browser(browser: Browser) -> None:
 def test_values_of_a_worker_in_a_browser_and_labels_of_one_alone(
     broker: Broker, browser: Browser
 ) -> None:
-    """Counted from the topics themselves; after a restart those that wait for labels are rows."""
+    """Counted from the topics themselves."""
     carriers = [ODD[0], "B6", "AA"]
     app = App(
         broker.bootstrap_servers, http_port=0, http_host="127.0.0.1",
@@ -796,27 +793,6 @@ def test_values_of_a_worker_in_a_browser_and_labels_of_one_alone(
     assert browser.errors == []
     browser.look("about:blank", 1280)
     running.stop()
-
-    again = app.worker("again")
-    number = ready(again).number
-    found = status(number)["columns"]
-    assert [(column["rows"], column["labels"]) for column in found] == [(900, 0), (675, 0)]
-    produce(app.servers, labels[False])
-    wait("the others", lambda: status(number)["columns"][0]["labels"] == 600)
-    found = status(number)
-    carrier = found["columns"][0]
-    assert {v["value"]: (v["rows"], v["labels"], v["scored"]) for v in carrier["values"]} == {
-        ODD[0]: (300, 0, 0), "B6": (300, 300, 300), "AA": (300, 300, 300),
-    }  # fmt: skip
-    assert carrier["few"] is None
-    assert not any("of the rows" in problem["what"] for problem in found["problems"])
-
-    two = app.worker("two")  # which takes a partition over: all begin anew
-    for one in (again, two):
-        other = ready(one).number
-        wait("its half", lambda n=other: [c["rows"] for c in status(n)["columns"][:1]] == [450])
-    again.stop()
-    two.stop()
 
 
 @pytest.mark.browser

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from stream_can import Corrector
-from stream_can.kafka.newest import newest
 from tests.kafka.broker.broker import Broker, free_ports
 from tests.kafka.served import text_at
-from tests.kafka.streams import App, caught_up, fill, run_once, write_config
+from tests.kafka.streams import App, caught_up, correctors_of, fill, run_once, write_config
 from tests.kafka.topics import produce
 from tests.programs import PATIENCE, wait
 
@@ -34,7 +33,8 @@ def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["predictions"] == found["matched"] == found["scored"] == 600
-    assert found["next_offsets"] == {p: {"input": 300, "labels": 300} for p in ("0", "1")}
+    ends = {"0": 300, "1": 300}
+    assert found["next_offsets"] == {"input": ends, "labels": ends}
     assert found["before"].keys() == found["after"].keys() == {"accuracy", "log_loss"}
     assert "1200 records" in done.stderr
     corrector = Corrector.from_bytes(warm.read_bytes())
@@ -44,56 +44,45 @@ def test_backfill_then_run_then_inspect(broker: Broker, tmp_path: Path) -> None:
     for where in (["--topic", state, "--bootstrap-servers", servers], ["--config", config]):
         shown = command("inspect", *where, "--json")
         assert shown.returncode == 0, shown.stderr
-        states = json.loads(shown.stdout)
-        assert states.keys() == {"shared"}
-        (one,) = states.values()
+        one = json.loads(shown.stdout)
         assert one["labels"] == 600
         assert one["prior"] == corrector.prior.tolist()
-        partitions = one["stream"]["partitions"]
-        assert partitions.keys() == {f"{app.id}-in-0", f"{app.id}-in-1"}
-        assert all(stream["next_prediction"] == 300 for stream in partitions.values())
+        assert one["stream"]["inputs"] == ends
     saved = tmp_path / "saved.bin"
     text = command(
         "inspect", "--topic", state, "--save", str(saved), STREAM_CAN_BOOTSTRAP_SERVERS=servers
     )
     assert saved.read_bytes() == warm.read_bytes()
-    assert "shared\n" in text.stdout
-    assert f"{app.id}-in-1" in text.stdout
     assert "labels learned" in text.stdout
 
     fill(app, 200, seed=1)
     running = app.worker()
     caught_up(app, running)
-    replica = running.replica()
-    wait("all learned", lambda: replica.corrector.n_labels == 800)
+    wait("all learned", lambda: running.corrector().n_labels == 800)
     running.stop()
     assert sum(len(app.outputs(p)) for p in (0, 1)) == 200  # and none of the history
-    states = json.loads(command("inspect", "--config", config, "--json").stdout)
-    assert states["shared"]["labels"] == 800
+    assert json.loads(command("inspect", "--config", config, "--json").stdout)["labels"] == 800
 
     again = command("backfill", config, "--start-group")
     assert again.returncode == 1
-    assert "has members or committed offsets" in again.stderr
+    assert "has members or has committed" in again.stderr
 
 
 def test_of_several_states_one_is_chosen_by_its_key(broker: Broker, tmp_path: Path) -> None:
-    app = App(broker.bootstrap_servers, learn="apart")
-    fill(app, 400)
+    app = App(broker.bootstrap_servers, model="model")
+    fill(app, 400, more=lambda rng, says: says.update(model=rng.choice(["a", "b c"])))
     run_once(app)
     config, saved = write_config(app, tmp_path), tmp_path / "saved.bin"
     several = command("inspect", "--config", config, "--save", str(saved))
     assert several.returncode == 1
-    assert "say which to save: --key, one of shared/0, shared/1" in several.stderr
-    unknown = command("inspect", "--config", config, "--key", "shared/2")
+    assert "say which to save: --key, one of " in several.stderr
+    unknown = command("inspect", "--config", config, "--key", "d")
     assert unknown.returncode == 1
-    assert "key 'shared/2' is none of shared/0, shared/1" in unknown.stderr
+    assert "key 'd' is none of " in unknown.stderr
     assert not saved.exists()
-    one = command("inspect", "--config", config, "--key", "shared/1", "--save", str(saved))
+    one = command("inspect", "--config", config, "--key", "b c", "--save", str(saved))
     assert one.returncode == 0, one.stderr
-    assert "shared/1\n" in one.stdout
-    assert "shared/0" not in one.stdout
-    corrector, _ = newest(f"{app.id}-state", [app.servers])["shared/1"]
-    assert saved.read_bytes() == corrector.to_bytes()
+    assert saved.read_bytes() == correctors_of(app)["b c", None].to_bytes()
 
 
 def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
@@ -104,7 +93,7 @@ def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
         ("inspect",): "file of a snapshot, or --topic or --config",
         ("inspect", "x.bin", "--topic", "t"): "file of a snapshot, or --topic or --config",
         ("inspect", "--topic", "t"): "--bootstrap-servers HOST:PORT",
-        ("inspect", "--config", config): f"{app.id}-state: nothing has been committed yet",
+        ("inspect", "--config", config): f"{app.id}-state: no state has been written yet",
         ("inspect", "--topic", "nowhere-x", "--bootstrap-servers", app.servers): "does not exist",
     }.items():
         done = command(*arguments)

@@ -13,7 +13,6 @@ import pytest
 from stream_can.kafka import DeniedError, RebuildError, RetryError
 from stream_can.kafka import patience as patience_module
 from stream_can.kafka.client.accepts import Accepts
-from stream_can.kafka.newest import newest
 from stream_can.kafka.patience import MOST_RESTORES, Patience
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, Running, prediction, run_once
@@ -78,10 +77,6 @@ def test_what_can_be_known_is_a_dead_letter(broker: Broker) -> None:
         if out.value is not None:
             before = json.loads(messages[out.key])
             assert json.loads(out.value).items() >= {"probs_raw": before["probs"]}.items()
-    (state,) = newest(f"{app.id}-state", [app.servers]).values()
-    (positions,) = state[1]["partitions"].values()
-    counts = {"predictions": 32, "corrected": 20, "dead_letters": 10}
-    assert positions["counts"].items() >= counts.items()
 
 
 def test_errors_fail_stops_there(broker: Broker) -> None:
@@ -123,7 +118,9 @@ def test_what_is_refused_all_the_same_is_named(
 
 def test_dead_letters_must_not_replace_each_other(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, configs={"dead-letters": {"cleanup.policy": "compact"}})
-    with pytest.raises(DeniedError, match=r"dead-letter topic .* is compacted"):
+    with pytest.raises(
+        DeniedError, match=r"dead-letters' has cleanup.policy=compact; set it to delete"
+    ):
         app.worker().join()
 
 
@@ -141,7 +138,7 @@ def test_restores_without_a_commit_back_off_and_end(monkeypatch: pytest.MonkeyPa
         assert len(pauses) == MOST_RESTORES - 1
         assert 0.1 < pauses[0] < 1 < pauses[-1]
         pauses.clear()
-    with pytest.raises(RetryError, match=r"20 restores in a row.*: the brokers say no"):
+    with pytest.raises(RetryError, match=r"20 failures in a row.*: the brokers say no"):
         patience.before_restore(error, 10)
     monkeypatch.setattr(patience_module, "CALM_SECONDS", 0.0)  # as if it was long ago
     patience.before_restore(error, 10)

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.stored import newest_state
 from tests.kafka.broker.broker import Served
-from tests.kafka.roles import Application, RoleThread
-from tests.programs import PATIENCE
-
-
-@pytest.fixture(autouse=True)
-def _end() -> Iterator[None]:
-    yield
-    RoleThread.end_all()
-
-
-def test_all_is_corrected_and_learned(broker: Served) -> None:
-    app = Application(broker.bootstrap_servers)
-    learner, worker = app.learner(), app.worker()
-    app.fill(1000)
-    app.wait_until_learned(learner, worker, n=1000)
-    app.fill(1000, seed=1, first=1000)
-    app.wait_until_learned(learner, worker, n=2000)
-    worker.stop()
-    learner.stop()
-    verdict = app.judge()
-    assert (verdict.outputs, verdict.dead_letters) == (2000, 0)
-    assert verdict.states > 1
-    assert verdict.correctors[None, None].n_labels == 2000
+from tests.kafka.streams import COMMAND, STAMP, App, caught_up, fill, label
+from tests.kafka.topics import grow, produce, read
+from tests.programs import PATIENCE, wait
 
 
 def more(rng: random.Random, says: dict[str, Any]) -> None:
@@ -51,57 +34,109 @@ def more(rng: random.Random, says: dict[str, Any]) -> None:
         {"model": "model", "version": "version", "max_lanes": 4},
         {"model": "model", "sets": 0.9, "segments": ["carrier"]},
         {"recent_mb": 0.02},
-        {"label_wait": 0.02},
+        {"label_wait": 2000},
     ],
     ids=str,
 )
 def test_every_state_and_output(broker: Served, settings: dict[str, Any]) -> None:
     """Labels before and after their predictions, twice and of nothing; the learner changes."""
-    app = Application(broker.bootstrap_servers, **settings)
-    learner, worker = app.learner(), app.worker()
-    app.fill(400, more=more, bad=True)
-    app.wait_until_learned(learner, worker, n=400)
+    app = App(broker.bootstrap_servers, label_partitions=3, **settings)
+    learner, worker = app.learner(), app.worker(learn=False)
+    fill(app, 400, more=more, bad=True)
+    caught_up(app, learner, worker)
     learner.stop()
-    app.fill(400, 1, first=400, more=more, bad=True, delay=-10)
-    second, third = app.learner("1"), app.worker("1")
-    app.wait_until_learned(second, worker, third, n=800)
+    fill(app, 400, 1, first=400, more=more, bad=True, delay=-10)
+    second, third = app.learner("1"), app.worker("1", learn=False)
+    caught_up(app, second, worker, third)
     worker.stop()
-    app.fill(200, 2, first=800, more=more, bad=True)
-    app.wait_until_learned(second, third, n=1000)
+    fill(app, 200, 2, first=800, more=more, bad=True)
+    caught_up(app, second, third)
     for one in (second, third):
         one.stop()
-    verdict = app.judge()
-    assert verdict.outputs == 1000
+    app.verify()
+    verdict = app.checked
+    state = newest_state(Readers(Options(app.given["bootstrap_servers"])), f"{app.id}-state")
+    assert state is not None
+    ends = {p: len(read(app.servers, app.given["input"], p)) for p in range(app.partitions)}
+    assert state.index.inputs == ends
+    assert verdict.outputs == 1000 + tombstones(app)
     assert verdict.dead_letters > 20
     assert verdict.states > 2
     assert verdict.labels["repeated"] > 10
-    if settings.get("label_wait"):
-        assert verdict.labels["given up"] > 10
-    elif settings.get("recent_mb"):
+    assert (verdict.labels["given up"] > 10) == ("label_wait" not in settings)
+    if settings.get("recent_mb"):
         assert verdict.labels["held"] > 100
     else:
-        assert sum(one.n_labels for one in verdict.correctors.values()) > 700
+        assert sum(one.n_labels for one in verdict.correctors.values()) > 500
+
+
+def tombstones(app: App) -> int:
+    """How many of the input there are."""
+    return sum(
+        one.value is None
+        for p in range(app.partitions)
+        for one in read(app.servers, app.given["input"], p)
+    )
 
 
 def test_processes_that_are_killed(broker: Served, tmp_path: Path) -> None:
     """Both roles in each of two processes, and a learner of its own; killed at any moment."""
-    app, chance = Application(broker.bootstrap_servers, partitions=3), random.Random(4)
-    commands = {"a": "run", "b": "run", "c": "learn"}
+    app, chance = App(broker.bootstrap_servers, partitions=3, label_partitions=2), random.Random(4)
+    commands = {"a": COMMAND, "b": COMMAND, "c": [*COMMAND[:-1], "learn"]}
     running = {name: app.process(tmp_path, name, command=of) for name, of in commands.items()}
     try:
         for turn in range(8):
-            app.fill(150, turn, first=150 * turn, bad=True)
+            fill(app, 150, first=150 * turn, bad=True)
             time.sleep(chance.uniform(0.2, 2.0))
             name = chance.choice("abc")
             running[name].kill()
             running[name].wait()
             running[name] = app.process(tmp_path, name, command=commands[name])
-        app.wait_until_learned(n=1200)
+        caught_up(app)
     finally:
         for one in running.values():
             one.terminate()
         codes = [one.wait(PATIENCE) for one in running.values()]
     assert codes == [0, 0, 0], (tmp_path / "a.log").read_text()
-    verdict = app.judge()
-    assert verdict.outputs == 1200
+    app.verify()
+    verdict = app.checked
+    assert verdict.outputs == 1200 + tombstones(app)
     assert verdict.labels["learned"] + verdict.labels["learned late"] == 1200
+
+
+def test_labels_are_learned_behind_dead_letters(broker: Served) -> None:
+    """What nobody will send is not waited for, however late its label comes."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    running = app.worker()
+    fill(app, 20)
+    produce(app.servers, [(app.given["input"], 0, b"k", b"{", [], STAMP + 100)] * 20)
+    caught_up(app, running)
+    late = STAMP + 10_000_000  # more than label_wait behind the last prediction
+    produce(app.servers, [(app.given["labels"], 0, b"1", label("a"), [], late)])
+    caught_up(app, running)
+    running.stop()
+    assert app.verify() == 40
+
+
+def test_partitions_are_added_while_it_runs(broker: Served) -> None:
+    """To one topic after the other; and an error's look at the topics comes in between."""
+    app = App(broker.bootstrap_servers, partitions=1, client={"metadata_max_age_ms": 500})
+    running = app.worker()
+    fill(app, 20)
+    caught_up(app, running)
+    work = running.worker.work
+    assert work is not None
+    grow(app.servers, app.given["input"], 2)
+    wait("left alone", lambda: work._left == [1])
+    work._looked = math.inf  # not yet again
+    for name in (app.given["output"], f"{app.id}-dead-letters", f"{app.id}-sent"):
+        grow(app.servers, name, 2)
+    work.check()
+    assert work.known == 2
+    work._looked = 0.0
+    app.partitions = 2
+    app.close()  # what asks for the lag knows of one
+    fill(app, 20, 1, first=20)
+    caught_up(app, running)
+    running.stop()
+    assert app.verify() == 40

@@ -31,10 +31,11 @@ def grep(text: str, *secrets: str) -> None:
 def test_nothing_that_a_worker_prints_or_serves(our_broker: Broker, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     app = App(our_broker.bootstrap_servers, labels=False, http_port=port, http_host="127.0.0.1")
-    for kind in ("in", "out", "state", "learned", "dead-letters"):
+    for kind in ("in", "out", "state", "sent", "dead-letters"):
         allow(app.servers, "alice", "TOPIC", f"{app.id}-{kind}", "ALL")
-    allow(app.servers, "alice", "GROUP", app.id, "ALL")
-    allow(app.servers, "alice", "TRANSACTIONAL_ID", f"{app.id}-0", "ALL")
+    for name in (app.id, f"{app.id}-0", f"{app.id}-learner"):
+        for what in ("GROUP", "TRANSACTIONAL_ID"):
+            allow(app.servers, "alice", what, name, "ALL")
     key, value, _ = prediction(random.Random(0), 0)
     produce(
         app.servers, [(app.given["input"], p, key, text) for p in (0, 1) for text in (value, b"{")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import random
 import signal
 import subprocess
 from pathlib import Path
@@ -16,17 +14,13 @@ from stream_can.kafka.client.admin import Admin
 from tests.kafka.broker.broker import CACHE, USERS, Broker
 from tests.kafka.streams import (
     COMMAND,
-    STAMP,
     App,
     caught_up,
     fill,
-    label,
-    prediction,
-    run_once,
     write_config,
 )
 from tests.kafka.topics import produce
-from tests.kafka.users import allow, lacks, needed_to_start, rights, take_away
+from tests.kafka.users import allow, lacks, learners, needed_to_start, rights, take_away
 from tests.programs import PATIENCE, wait
 
 SCRAM = {
@@ -40,7 +34,7 @@ def test_who_has_no_rights_is_told_so(our_broker: Broker) -> None:
     app = App(our_broker.bootstrap_servers)
     secured = {"client": SCRAM, "bootstrap_servers": [our_broker.listeners["scram"]]}
     said = refused(app, **secured)
-    assert said.startswith(f"rights missing: READ on topic {app.id}-in, READ on topic {app.id}-la")
+    assert said.startswith(f"rights missing: READ on topic {app.id}-in, ")
 
 
 def refused(app: App, **changes: Any) -> str:
@@ -48,11 +42,13 @@ def refused(app: App, **changes: Any) -> str:
     worker = Worker(app.settings(**changes))
     try:
         worker.check()
-        worker.client.look()
     except DeniedError as error:
         return str(error)
     finally:
-        worker.client.close(leave=False)
+        for role in (worker.work, worker.learns):
+            assert role is not None
+            role.close()
+            role.client.close(leave=False)
     return ""
 
 
@@ -86,55 +82,30 @@ def test_each_right_is_needed_and_named_and_together_they_are_enough(
     assert app.verify() == 100
 
 
-def test_without_the_right_to_read_the_output_labels_are_learned_and_not_scored(
-    our_broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Releases before 0.3 did not need it, so a worker goes on without."""
-    app = App(our_broker.bootstrap_servers)
-    secured = {"client": SCRAM, "bootstrap_servers": [our_broker.listeners["scram"]]}
-    rng, given = random.Random(0), app.given
-    made = [prediction(rng, i) for i in range(100)]
-    produce(app.servers, [(given["input"], i % 2, key, value, [], STAMP + i)
-                          for i, (key, value, _) in enumerate(made)])  # fmt: skip
-    run_once(app)
-    produce(app.servers, [(given["labels"], i % 2, key, label(truth), [], STAMP + 1000 + i)
-                          for i, (key, _, truth) in enumerate(made)])  # fmt: skip
-    for right in rights(app):
-        allow(app.servers, "mallory", *right)
-    wait("all rights", lambda: not refused(app, **secured))
-    with caplog.at_level(logging.WARNING, "stream_can"):
-        worker = run_once(app, learned=100, **secured)
-    assert sum(one.scored for one in worker.metrics.partitions.values()) == 0
-    said = [r.getMessage() for r in caplog.records if "not scored" in r.getMessage()]
-    assert said
-    assert all(text.startswith(f"output topic '{app.id}-out' may not be read") for text in said)
-
-
 @pytest.mark.release
 @pytest.mark.long
 def test_a_right_that_is_revoked_while_a_worker_runs_is_named(own_broker: Broker) -> None:
-    """Before, a right to the state or the log was reported under the output's name, and that to
-    the labels now and then as a time-out without any name."""
+    """Where learning alone needs it, correcting goes on."""
     app = App(own_broker.bootstrap_servers, ask=0.2)
     secured = {"client": SCRAM, "bootstrap_servers": [own_broker.listeners["scram"]]}
     for right in rights(app):
         allow(app.servers, "mallory", *right)
-    # Of each id a label is asked for once: while all are new, that is sure.
-    first = ("TOPIC", f"{app.id}-label-requests", "WRITE")
-    restores, starts = needed_to_start(app)
-    order = [first, *(right for right in rights(app) if right not in (first, starts))]
+    order = [right for right in rights(app) if right not in needed_to_start(app)]
     for seed, (kind, name, right) in enumerate(order):
         wait("all rights", lambda: not refused(app, **secured))
         running = app.worker(**secured)
-        fill(app, 5, seed=2 * seed)
+        fill(app, 5, first=200 * seed)
         caught_up(app, running)
         take_away(app.servers, "mallory", kind, name, right)
-        fill(app, 100, seed=2 * seed + 1)
+        fill(app, 100, first=200 * seed + 100)
         produce(app.servers, [(app.given["input"], 0, b"k", b"{")])
-        if (kind, name, right) == restores:
-            running.worker.client.member.ask_again()
-        with pytest.raises(DeniedError, match=f"^{lacks(kind, name, right)}$"):
-            running.join()
+        said = lacks(kind, name, right)
+        if (kind, name, right) in learners(app):
+            wait(said, lambda: said in (running.worker.health.cannot_learn or ""))  # noqa: B023
+            running.stop()
+        else:
+            with pytest.raises(DeniedError, match=f"^{said}$"):
+                running.join()
         allow(app.servers, "mallory", kind, name, right)
 
 
@@ -162,7 +133,7 @@ def test_a_broker_that_has_not_heard_of_it_yet(
             refuse(self, *given)
 
     monkeypatch.setattr(Admin, "_refuse_lacking", late)
-    right = ("TOPIC", f"{app.id}-learned", "WRITE")
+    right = ("TOPIC", f"{app.id}-sent", "WRITE")
     take_away(app.servers, "mallory", *right)
     fill(app, 50, seed=1)
     if not runs:

@@ -9,7 +9,7 @@ import pytest
 
 from stream_can.app.loading import injected
 from stream_can.kafka import SettingsError, load, options
-from stream_can.kafka.start import TaskStart
+from stream_can.kafka.start import KafkaStart
 
 pytestmark = pytest.mark.fast
 
@@ -218,13 +218,13 @@ def test_models_have_tables(path: Path) -> None:
     own = settings.models["fraud-eu"]
     assert (own.classes, own.train_counts, own.corrector) == (["a", "b"], [1, 9], {"half_life": 50})
     assert settings.fields.version == "header:v"
-    start = TaskStart(settings)
-    assert start.fleet is not None
-    assert start.fleet.models == {"fraud-eu": {"half_life": 50}}
-    assert start.identity.model == "model"
+    start = KafkaStart(settings)
+    begun = start.of_model("fraud-eu")
+    assert begun is not None
+    assert (begun.classes, begun.settings["half_life"]) == (("a", "b"), 50)
     path.write_text(path.read_text().replace("[1, 9]", "[1, 9, 8]"))
     with pytest.raises(SettingsError, match=r"models\.fraud-eu: .*train_counts"):
-        TaskStart(load(path, {}, {}))
+        KafkaStart(load(path, {}, {}))
 
 
 def test_options_are_all_settings() -> None:

@@ -21,9 +21,8 @@ def test_smoke(each_broker: Broker) -> None:
     assert app.verify() == 3000
     first = app.outputs(0)[0]
     assert json.loads(first.value).keys() == {"id", "probs", "note", "probs_raw"}
-    assert [name for name, _ in first.headers] == ["h", "stream-can-version", "stream-can-learned"]
-    assert app.checked.learned == 3000
-    assert app.checked.unknown == 0  # what was sent is judged
+    assert [name for name, _ in first.headers] == ["h", "stream-can-version", "stream-can-state"]
+    assert app.checked.labels["learned"] + app.checked.labels["learned late"] == 3000
 
 
 def test_scores_are_divided_by_their_sum_and_counted(broker: Broker) -> None:

@@ -54,29 +54,35 @@ def take_away(servers: str, user: str, kind: str, name: str, right: str) -> None
 
 
 def rights(app: App, *instances: str) -> list[Right]:
-    """Those of docs/operations.md."""
-    topics = [("in", "READ"), ("labels", "READ"), ("out", "WRITE"), ("dead-letters", "WRITE"),
-              ("state", "READ"), ("state", "WRITE"), ("state", "DESCRIBE_CONFIGS"),
-              ("learned", "READ"), ("learned", "WRITE")]  # fmt: skip
-    topics += [("label-requests", "WRITE")] if app.given.get("ask") else []
+    """Those of docs/operations.md, for a process that corrects and may learn."""
     ids = [("TRANSACTIONAL_ID", f"{app.id}-{name}", "WRITE") for name in instances or "0"]
-    return [
-        *(("TOPIC", f"{app.id}-{kind}", right) for kind, right in topics),
-        ("GROUP", app.id, "READ"),
-        *ids,
-    ]
+    topics = [("in", "READ"), ("out", "WRITE"), ("dead-letters", "WRITE"), ("state", "READ"),
+              ("sent", "WRITE"), ("state", "DESCRIBE_CONFIGS"),
+              ("sent", "DESCRIBE_CONFIGS")]  # fmt: skip
+    return [*_of(app, topics), ("GROUP", app.id, "READ"), *ids, *learners(app)]
+
+
+def learners(app: App) -> list[Right]:
+    """Those of them that learning alone needs."""
+    topics = [("labels", "READ"), ("sent", "READ"), ("state", "WRITE")]
+    topics += [("label-requests", "WRITE")] if app.given.get("ask") else []
+    name = f"{app.id}-learner"
+    return [*_of(app, topics), ("GROUP", name, "READ"), ("TRANSACTIONAL_ID", name, "WRITE")]
+
+
+def _of(app: App, topics: list[tuple[str, str]]) -> list[Right]:
+    return [("TOPIC", f"{app.id}-{kind}", right) for kind, right in topics]
 
 
 def better(app: App) -> list[Right]:
     """Those without which a worker works too, and says what it does without."""
-    written = ["out", "dead-letters", "learned", *["label-requests"] * bool(app.given.get("ask"))]
-    given = [("out", "READ"), *((kind, "DESCRIBE_CONFIGS") for kind in written)]
-    return [("TOPIC", f"{app.id}-{kind}", right) for kind, right in given]
+    written = ["out", "dead-letters", *["label-requests"] * bool(app.given.get("ask"))]
+    return _of(app, [(kind, "DESCRIBE_CONFIGS") for kind in written])
 
 
 def needed_to_start(app: App) -> list[Right]:
-    """Those that a worker does not use all the time: the first as it restores, too."""
-    return [("TOPIC", f"{app.id}-state", right) for right in ("READ", "DESCRIBE_CONFIGS")]
+    """Those that a worker does not use all the time."""
+    return _of(app, [(kind, "DESCRIBE_CONFIGS") for kind in ("state", "sent")])
 
 
 def lacks(kind: str, name: str, right: str) -> str:

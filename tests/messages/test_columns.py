@@ -11,9 +11,8 @@ from stream_can import Corrector
 from stream_can.messages.columns import LONGEST
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Messages
-from stream_can.stream.recent import RecentPredictions
-from stream_can.stream.task import Task
-from tests.stream.records import label, prediction
+from tests.messages.stream import label, prediction
+from tests.messages.task import Task
 
 pytestmark = pytest.mark.fast
 
@@ -136,19 +135,3 @@ def test_the_predictions_values_count_and_not_those_that_came_with_its_label():
     assert list(task.corrector.segment_values("x")) == ["then", "echoed"]
     task.handle([label(3, "b", b"gone", x="nothing")])
     assert list(task.corrector.segment_values("x")) == ["then", "echoed"]
-
-
-def test_values_count_among_the_bytes_of_recent_predictions():
-    """8 m + the id + the texts; so two processes drop the same ones."""
-    task = Task(
-        Corrector(["a", "b"], segments=["x"]), labels_topic="labels", recent_bytes=2 * (16 + 1 + 9)
-    )
-    task.handle([prediction(i, ROW, b"%d" % i, x="123456789") for i in range(3)])
-    assert task.oldest == 1
-    task.handle([prediction(3, ROW, b"3")])  # 17 bytes: of the 52 it leaves room for one of 26
-    assert task.oldest == 2
-    task.handle([prediction(4, ROW, b"3", x="1" * 9)])  # the same id, and longer now
-    assert task.oldest == 2
-    task.handle([prediction(5, ROW, b"3", x="1" * 10)])
-    assert task.oldest == 5
-    assert isinstance(task.lane.recent, RecentPredictions)

@@ -14,7 +14,7 @@ from stream_can.messages.fields import Fields
 from stream_can.messages.forms import Forms
 from stream_can.messages.messages import Messages
 from stream_can.method.rows import divided, rounded
-from stream_can.stream.task import Record, Task
+from tests.messages.task import Record, Task
 
 pytestmark = pytest.mark.fast
 

@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, StreamCANError
 from stream_can.method import checks, uncertainty
-from stream_can.method.receipts import gave_all
-from stream_can.stream import entry
-from stream_can.stream.replica import Replica
-from stream_can.stream.task import Record, Task
 from tests.examples import examples
+from tests.messages.task import Record, Task
 
 pytestmark = pytest.mark.fast
 
@@ -259,34 +256,6 @@ def test_sums_added_to_themselves_are_those_of_the_rows_twice():
     corrector.merge_sums(one, later)
     corrector.merge_sums(twice, twice)
     assert twice.tobytes() == one.tobytes()
-
-
-def record(offset, value):
-    return Record("log", 0, offset, 1000 + offset, None, value)
-
-
-@settings(max_examples=examples(60))
-@given(st.data())
-def test_an_entry_of_any_corrector_is_folded_or_refused_with_nothing_changed(data):
-    replica = Replica()
-    replica.fold(record(0, entry.start(SNAPSHOTS[data.draw(owners)])))
-    for offset in range(1, 4):
-        other = corrector_of(*data.draw(owners))
-        m = len(other.classes)
-        part = entry.OpenPart(other, 0, 0)
-        P = np.random.default_rng(offset).dirichlet(np.ones(m), 5)
-        _, receipts = other.correct_and_sum(P, part.sums, receipt=True)
-        for i, p in enumerate(P):
-            y = data.draw(st.sampled_from([0, m - 1, m]))
-            known = gave_all(receipts[i : i + 1], np.array([min(y, m - 1)]), other.n_sent)
-            known *= data.draw(st.sampled_from([1, np.nan]))
-            part.add(i, i, y, known.tobytes(), data.draw(st.sampled_from([p.tobytes(), None])))
-        before = replica.corrector.to_bytes()
-        for one in entry.entries(other, 0, [(0, part, (5, 5))]):
-            if replica.fold(record(offset, one)) is not None:
-                assert replica.corrector.to_bytes() == before
-                break
-    looked_at(replica.corrector)
 
 
 @settings(max_examples=examples(40))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from stream_can.app.labelling.asked import RequestMessage
 from stream_can.errors import StreamCANError
-from stream_can.stream.requests import RequestMessage
 
 __all__ = ["NotOpen", "NotWritten", "OpenRequests", "Pending"]
 

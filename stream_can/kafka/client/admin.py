@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,9 +25,6 @@ NO_COORDINATOR_YET = (
     kafka_errors.CoordinatorNotAvailableError,
     kafka_errors.CoordinatorLoadInProgressError,
     kafka_errors.NotCoordinatorError,
-)
-_OTHER_MODE = (
-    "topic {!r} has {} partitions: learn = 'together' needs 1, 'apart' as many as the input, {}"
 )
 COORDINATOR_SECONDS = 8.0
 """How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
@@ -81,60 +78,6 @@ class Admin:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def check(
-        self, *, reads: Sequence[str], writes: Sequence[str], state: str, learned: str,
-        apart: bool, state_bytes: int, create: bool,
-    ) -> tuple[dict[str, int], dict[str, Accepts]]:  # fmt: skip
-        """Check rights, topics and sizes; make missing topics where ``create`` says so.
-
-        Parameters
-        ----------
-        reads
-            The input topic, then the others that are read.
-        writes, state, learned
-            The topics of outputs, that of positions and shared records, and the learned log.
-        apart
-            Whether the log has as many partitions as the input, instead of one.
-        state_bytes
-            What one shared record takes.
-
-        Returns
-        -------
-        How many partitions each topic has that has one for each of the input, and what each topic
-        that is written takes.
-        """
-        needed = {name: {"READ"} for name in reads} | {name: {"WRITE"} for name in writes}
-        needed |= {name: {"READ", "WRITE"} for name in (state, learned)}
-        names, first = set(needed), reads[0]
-        topics = self._found(needed)
-        if first not in topics:  # Trap: who only subscribes to one creates it, with one partition
-            raise DeniedError(f"input topic {first!r} does not exist; create it first")
-        partitions = len(topics[first]["partitions"])
-        missing = names - topics.keys()
-        if missing and not create:
-            raise DeniedError(
-                f"missing topics: {', '.join(sorted(missing))}; create them with"
-                f" {partitions} partitions (state: cleanup.policy=compact; learned:"
-                f" {partitions if apart else 1})"
-                " or use --create-topics"
-            )
-        if missing:
-            counts = dict.fromkeys(missing, partitions)
-            if not apart:
-                counts |= dict.fromkeys(missing & {learned}, 1)
-            self._create(counts, writes, state, learned, state_bytes)
-            topics = self._found(needed)
-        if create:
-            topics = self._extend(needed, topics, partitions, set() if apart else {learned})
-        self._check_rights(needed, topics)
-        counts = {name: len(topic["partitions"]) for name, topic in topics.items()}
-        if not apart and counts.pop(learned) != 1:
-            count = len(topics[learned]["partitions"])
-            raise DeniedError(_OTHER_MODE.format(learned, count, partitions))
-        self._require_no_fewer(counts, first, learned)
-        written = {name: topics[name] for name in (*writes, state, learned)}
-        return counts, self._accepts(written, state, learned, state_bytes)
-
     def check_topics(
         self,
         input: str,
@@ -184,18 +127,18 @@ class Admin:
                 for name in missing
             })  # fmt: skip
             topics = self._found(needed)
-        fixed = {name for name, topic in own.items() if topic.partitions is not None}
+        fixed = {name for name, topic in own.items() if topic.partitions or topic.any_number}
         if create:
             topics = self._extend(needed, topics, partitions, fixed | set(others))
         self._check_rights(needed, topics)
         found = {name: len(topic["partitions"]) for name, topic in topics.items()}
         for name in fixed:
-            if found[name] != own[name].partitions:
+            if not own[name].any_number and found[name] != own[name].partitions:
                 raise DeniedError(
                     f"topic {name!r} has {found[name]} partitions, and needs {own[name].partitions}"
                 )
         alike = {name: n for name, n in found.items() if name not in fixed and name not in others}
-        self._require_no_fewer(alike | {input: partitions}, input, "")
+        self._require_no_fewer(alike | {input: partitions}, input)
         return alike | {input: partitions}, self._takes({name: topics[name] for name in own}, own)
 
     def _takes(self, topics: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Accepts]:
@@ -205,15 +148,15 @@ class Admin:
             configs = found.get(name, {})
             if not configs and (topic.compacted or topic.appended):
                 raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {name}")
-            if not configs:
+            if not configs and "WRITE" in topic.rights:
                 log.warning(
                     "topic %r: its settings may not be read (DESCRIBE_CONFIGS); taken to be deleted"
                     " by time, without bounds on timestamps, of records up to %d bytes: one that it"
                     " refuses stops the worker", name, MESSAGE_BYTES
                 )  # fmt: skip
             accepts[name] = takes = Accepts.of(configs)
-            if topic.compacted is not None and takes.compacted is not topic.compacted:
-                policy = configs["cleanup.policy"]["value"]
+            policy = configs.get("cleanup.policy", {}).get("value", "delete")
+            if topic.compacted is not None and ("compact" in policy) is not topic.compacted:
                 wanted = "compact" if topic.compacted else "delete"
                 raise DeniedError(f"topic {name!r} has cleanup.policy={policy}; set it to {wanted}")
             kind = configs.get("message.timestamp.type", {}).get("value")
@@ -221,7 +164,7 @@ class Admin:
                 raise DeniedError(
                     f"topic {name!r} has message.timestamp.type={kind}; set it to LogAppendTime"
                 )
-            if topic.record_bytes + OVERHEAD_BYTES > takes.max_bytes:
+            if topic.record_bytes and topic.record_bytes + OVERHEAD_BYTES > takes.max_bytes:
                 raise DeniedError(
                     f"what is learned takes {topic.record_bytes} bytes, but topic {name!r} has"
                     f" max.message.bytes={takes.max_bytes}; raise it, or leave out the matrix"
@@ -229,35 +172,7 @@ class Admin:
                 )
         return accepts
 
-    def check_single(
-        self, *, labels: str, state: str, learned: str, state_bytes: int, create: bool
-    ) -> None:
-        """Check rights and sizes of topics of one partition each, as a server's replicas have them;
-        make missing ones where ``create`` says so.
-
-        Raises
-        ------
-        DeniedError
-            One is missing, may not be used, or has several partitions.
-        """
-        needed = {name: {"READ", "WRITE"} for name in (labels, state, learned)}
-        topics = self._found(needed)
-        missing = sorted(needed.keys() - topics.keys())
-        if missing and not create:
-            raise DeniedError(
-                f"missing topics: {', '.join(missing)}; create them with 1 partition each (state:"
-                " cleanup.policy=compact) or set create_topics"
-            )
-        if missing:
-            self._create(dict.fromkeys(missing, 1), (), state, learned, state_bytes)
-            topics = self._found(needed)
-        self._check_rights(needed, topics)
-        for name, topic in topics.items():
-            if (count := len(topic["partitions"])) != 1:
-                raise DeniedError(f"topic {name!r} has {count} partitions, and replicas need 1")
-        self._accepts(topics, state, learned, state_bytes)
-
-    def _require_no_fewer(self, counts: Mapping[str, int], first: str, learned: str) -> None:
+    def _require_no_fewer(self, counts: Mapping[str, int], first: str) -> None:
         """Raise DeniedError where topics differ and no partitions are being added.
 
         They are added to one topic after the other, so that one may have more for a while: not
@@ -271,8 +186,6 @@ class Admin:
         worked = [tp.partition for tp in offsets if tp.topic == first]
         lost = min(counts.values()) <= max(worked, default=-1)
         if lost or not (worked or group.get("members")):
-            if learned in odd:
-                raise DeniedError(_OTHER_MODE.format(learned, counts[learned], counts[first]))
             raise DeniedError(
                 f"topic {odd[0]!r} has {counts[odd[0]]} partitions, input {first!r} has"
                 f" {counts[first]}; they must be equal"
@@ -305,22 +218,6 @@ class Admin:
             elif error is not kafka_errors.UnknownTopicOrPartitionError:
                 raise classify(error(f"topic {topic['name']!r}"), RetryError)
         return found
-
-    def _create(
-        self, counts: Mapping[str, int], writes: Sequence[str], state: str, learned: str,
-        state_bytes: int,
-    ) -> None:  # fmt: skip
-        """Create topics with these numbers of partitions, and wait until all brokers know them."""
-        # Outputs and dead letters are larger than the records that they are made from.
-        configs = {name: {"max.message.bytes": str(2 * MESSAGE_BYTES)} for name in writes}
-        largest = {"max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes))}
-        segment = {"segment.bytes": str(max(64 << 20, 4 * state_bytes))}
-        configs[state] = {"cleanup.policy": "compact"} | segment | largest
-        configs[learned] = {"cleanup.policy": "delete"} | largest
-        self._make({
-            name: {"num_partitions": count, "configs": configs.get(name, {})}
-            for name, count in counts.items()
-        })  # fmt: skip
 
     def _make(self, new: Mapping[str, Any]) -> None:
         """Create topics, and wait until all brokers know them."""
@@ -407,50 +304,6 @@ class Admin:
                 raise RetryError(f"a broker does not know yet: {', '.join(unknown)}")
             time.sleep(0.2)
 
-    def _accepts(
-        self, topics: Mapping[str, Any], state: str, learned: str, state_bytes: int
-    ) -> dict[str, Accepts]:
-        """What each topic that is written takes, by its settings.
-
-        Raises
-        ------
-        DeniedError
-            The settings of the state topic may not be read, it is not compacted, the log is not
-            deleted by time, or one of the two does not take a record of ``state_bytes``.
-        """
-        found, accepts = self._settings(topics), {}
-        for name in topics:
-            configs = found.get(name, {})
-            if not configs and name == state:
-                raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {state}")
-            if not configs:
-                log.warning(
-                    "topic %r: its settings may not be read (DESCRIBE_CONFIGS); taken to be deleted"
-                    " by time, without bounds on timestamps, of records up to %d bytes: one that it"
-                    " refuses stops the worker", name, MESSAGE_BYTES
-                )  # fmt: skip
-            accepts[name] = Accepts.of(configs)
-        policy = found[state]["cleanup.policy"]["value"]
-        if policy != "compact":
-            raise DeniedError(
-                f"state topic {state!r} has cleanup.policy={policy}; set it to compact"
-            )
-        policy = found.get(learned, {}).get("cleanup.policy", {}).get("value", "delete")
-        if policy != "delete":
-            raise DeniedError(
-                f"topic {learned!r} has cleanup.policy={policy}; set it to delete: its records"
-                " have no keys to compact by"
-            )
-        for name in (state, learned):
-            limit = accepts[name].max_bytes
-            if state_bytes + OVERHEAD_BYTES > limit:
-                raise DeniedError(
-                    f"what is learned takes {state_bytes} bytes, but topic {name!r} has"
-                    f" max.message.bytes={limit}; raise it, or leave out the matrix paths, or take"
-                    " less segments_mb where columns are declared"
-                )
-        return accepts
-
     # -- the group -------------------------------------------------------------------------------
 
     def group_is_new(self) -> bool:
@@ -458,14 +311,6 @@ class Admin:
         groups = self.ask(15, "describe_groups", [self.group])
         offsets = self.ask(15, "list_group_offsets", [self.group])
         return not groups[self.group].get("members") and not offsets.get(self.group)
-
-    def members(self) -> list[str]:
-        """Each member's name, its instance id where it is a static one.
-
-        One that was killed is among them until its session times out.
-        """
-        group = self.ask(15, "describe_groups", [self.group])[self.group]
-        return [member["group_instance_id"] or member["client_host"] for member in group["members"]]
 
     def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of a group that has no members."""

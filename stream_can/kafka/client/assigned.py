@@ -32,12 +32,14 @@ class Assigned:
     def __init__(self, options: Options) -> None:
         self._consumer: Any = open_consumer(options)
         self._ends = Ends(self._consumer)
+        self._held: set[TopicPartition] = set()
 
     def start(self, places: Mapping[Place, int]) -> None:
         """Read these, each from an offset on, and no others."""
         self._consumer.assign([TopicPartition(*place) for place in places])
         for place, offset in places.items():
             self._consumer.seek(TopicPartition(*place), offset)
+            self._ends.forget(TopicPartition(*place))
 
     def poll(self, wait_ms: int) -> dict[Place, list[Any]]:
         """What came, by partition.
@@ -68,7 +70,7 @@ class Assigned:
             end = self._ends.of(tp)
             with errors_as(RetryError):
                 at = self._consumer.position(tp, timeout_ms=0)
-            if end is None or at is None or at < end.offset:
+            if end is None or at is None or at < end:
                 found.append(place)
         return found
 
@@ -80,13 +82,18 @@ class Assigned:
             with errors_as(RetryError):
                 at = self._consumer.position(tp, timeout_ms=0)
             if end is not None and at is not None:
-                found[tp.topic, tp.partition] = max(0, end.offset - at)
+                found[tp.topic, tp.partition] = max(0, end - at)
         return found
 
     def hold(self, place: Place, held: bool) -> None:
         """Stop or go on reading a partition."""
         tp = TopicPartition(*place)
         (self._consumer.pause if held else self._consumer.resume)(tp)
+        if held:
+            self._held.add(tp)
+        elif tp in self._held:  # it was not fetched for a while
+            self._held.remove(tp)
+            self._ends.forget(tp)
 
     def close(self) -> None:
         """Close it."""

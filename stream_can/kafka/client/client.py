@@ -6,7 +6,7 @@ Nothing outside this folder imports kafka-python.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -17,7 +17,7 @@ from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.client.transaction import Offset, Transaction, positions
+from stream_can.kafka.client.transaction import Transaction, positions
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +33,12 @@ class Client:
         Consumer group; with ``instance`` the transactional id and the static member's name.
     instance
         Name of this process, the same after a restart and unique among those that are alive.
-    input, labels
-        The topics to read; ``labels`` may be None.
+    input
+        The topic to read.
     compression, skip_damaged
         See `Options`.
     transactional_id
-        Where it is not of this instance alone: whoever opens it last has it.
+        Where it is not of this instance alone; ``transaction.open`` takes it over.
     """
 
     def __init__(
@@ -48,7 +48,6 @@ class Client:
         instance: str,
         *,
         input: str,
-        labels: str | None = None,
         options: Mapping[str, Any] | None = None,
         compression: str = "none",
         skip_damaged: bool = False,
@@ -58,46 +57,12 @@ class Client:
             bootstrap_servers, options, compression=compression, skip_damaged=skip_damaged
         )
         self.group = application_id
-        self.input, self.labels = input, labels
+        self.input = input
         identity = f"{application_id}-{instance}"
-        self._topics = [input, labels] if labels else [input]
-        self._told: dict[str, int] = {}
-        """How many partitions each topic had at the last `check`."""
-        self.member = Member(self.options, application_id, identity, self._topics)
+        self._shared_id = transactional_id is not None
+        self.member = Member(self.options, application_id, identity, input)
         self.transaction = Transaction(self.options, application_id, transactional_id or identity)
         self.readers = Readers(self.options)
-
-    def check(
-        self, *, writes: Sequence[str], state: str, learned: str, apart: bool, state_bytes: int,
-        create: bool = False,
-    ) -> int:  # fmt: skip
-        """Check addresses, rights, topics and sizes; make missing topics where ``create`` says so.
-
-        Returns
-        -------
-        The number of partitions that all topics have; the learned log may have one instead. While
-        some are being added, some topics have more, which is said once. `Transaction.accepts` then
-        holds what each topic takes.
-
-        Raises
-        ------
-        RetryError, DeniedError
-            See `Admin`.
-        """
-        with Admin(self.options, self.group) as admin:
-            counts, self.transaction.accepts = admin.check(
-                reads=self._topics, writes=writes, state=state, learned=learned, apart=apart,
-                state_bytes=state_bytes, create=create,
-            )  # fmt: skip
-        most, common = max(counts.values()), min(counts.values())
-        if most > common and counts != self._told:
-            log.warning(
-                "topics have different numbers of partitions (%s): working the %d that all have,"
-                " and the others as soon as all have them",
-                ", ".join(f"{name} {count}" for name, count in sorted(counts.items())), common,
-            )  # fmt: skip
-        self._told = counts
-        return common
 
     def check_topics(
         self, others: Mapping[str, set[str]], own: Mapping[str, Any], *,
@@ -113,7 +78,7 @@ class Client:
         return counts
 
     def look(self) -> None:
-        """Check what only reading shows: the codecs of input and labels, and the right to the name.
+        """Check what only reading shows: the codecs of the input, and the right to the name.
 
         It reads the newest batch of every partition and asks how the last transaction ended. That
         leaves no trace, so it may be done beside a running worker of the same name.
@@ -123,8 +88,7 @@ class Client:
         RetryError, DeniedError
             See `Admin`.
         """
-        for topic in self._topics:
-            self.readers.newest(topic)
+        self.readers.newest(self.input)
         self.require_identity()
 
     def require_identity(self) -> None:
@@ -133,11 +97,16 @@ class Client:
             last_ended(admin, self.transaction.identity)
 
     def open(self) -> None:
-        """Join the group, take over the transactional id: what an earlier owner left is settled."""
+        """Join the group, take over the transactional id: what an earlier owner left is settled.
+
+        One that is not of this instance alone is not taken over: it is its owner's until who joins
+        has been given what there is to own.
+        """
         try:
             with errors_as(RetryError):
                 self.member.open()
-                self.transaction.open()
+                if not self._shared_id:
+                    self.transaction.open()
         except ClientError:
             self.transaction.close()
             raise
@@ -164,7 +133,7 @@ class Client:
         self.readers.close()
         self.member.close(leave=leave)
 
-    def commit(self, offsets: Mapping[tuple[str, int], Offset], token: Any) -> None:
+    def commit(self, offsets: Mapping[tuple[str, int], int], token: Any) -> None:
         """Commit the transaction together with the offsets of what it was made from.
 
         Raises
@@ -182,28 +151,12 @@ class Client:
                 self.member.drop()
             raise
 
-    def others(self) -> list[str]:
-        """The instances of the other members of the group."""
-        with Admin(self.options, self.group) as admin:
-            members = admin.members()
-        return [
-            name.removeprefix(f"{self.group}-")
-            for name in sorted(members)
-            if name != self.transaction.identity
-        ]
-
     def group_is_new(self) -> bool:
         """Whether the group has no members and has committed nothing."""
         with Admin(self.options, self.group) as admin:
             return admin.group_is_new()
 
-    def start_group(
-        self, records: Iterable[tuple[str, int, bytes | None, bytes]],
-        offsets: Callable[[list[int]], Mapping[tuple[str, int], Offset]],
-    ) -> None:  # fmt: skip
-        """For a group without members: write records, then commit ``offsets(their offsets)``."""
-        self.transaction.open()
-        sent = [self.transaction.send(*record) for record in records]
-        self.transaction.commit({}, None)
+    def set_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets for a group without members."""
         with Admin(self.options, self.group) as admin:
-            admin.set_offsets(positions(offsets([future.value.offset for future in sent])))
+            admin.set_offsets(positions(offsets))

@@ -38,7 +38,6 @@ class Ends:
     def __init__(self, consumer: Any) -> None:
         # Written by the client's I/O thread alone.
         self._told: dict[TopicPartition, End] = {}
-        self._asked: dict[TopicPartition, End] = {}
         self._forgotten: dict[TopicPartition, float] = {}
         try:
             handle = consumer._fetcher._handle_fetch_response
@@ -77,15 +76,8 @@ class Ends:
         """Believe nothing that was heard until now: it was not fetched for a while."""
         self._forgotten[tp] = time.monotonic()
 
-    def asked(self, offsets: Mapping[TopicPartition, int], at: float) -> None:
-        """What the brokers answered when they were asked, at that moment."""
-        self._asked.update((tp, End(offset, at)) for tp, offset in offsets.items())
-
-    def of(self, tp: TopicPartition) -> End | None:
-        """The furthest end that is known of a partition; None where all that is known is too old.
-
-        Offset and moment may come from different answers: an end never moves back.
-        """
+    def of(self, tp: TopicPartition) -> int | None:
+        """The end of a partition; None where what is known of it is too old."""
         after = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
-        ends = [end for end in (self._told.get(tp), self._asked.get(tp)) if end and end.at > after]
-        return End(*map(max, zip(*ends, strict=True))) if ends else None
+        end = self._told.get(tp)
+        return end.offset if end is not None and end.at > after else None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, TopicPartition
@@ -15,7 +14,6 @@ from kafka import errors as kafka_errors
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.consumer import open_consumer
-from stream_can.kafka.client.ends import Ends
 from stream_can.kafka.client.guards import (
     ClientError,
     RebuildError,
@@ -25,7 +23,6 @@ from stream_can.kafka.client.guards import (
 )
 from stream_can.kafka.client.joining import STABLE, JoinClock
 from stream_can.kafka.client.options import Options
-from stream_can.kafka.client.transaction import Offset
 
 log = logging.getLogger(__name__)
 
@@ -62,16 +59,14 @@ class Member:
         The brokers and the client options.
     group, identity
         The consumer group, and the static member's name in it.
-    topics
-        What to read: the input, then the labels if there are any.
+    topic
+        What to read.
     """
 
-    def __init__(self, options: Options, group: str, identity: str, topics: list[str]) -> None:
-        self.group, self.identity = group, identity
-        self._options, self._topics = options, topics
+    def __init__(self, options: Options, group: str, identity: str, topic: str) -> None:
+        self.group, self.identity, self.topic = group, identity, topic
+        self._options = options
         self._consumer: Any = None
-        self._ends: Any = None
-        self._held: set[TopicPartition] = set()
         self._rebalanced = threading.Event()
         self._joining = JoinClock(options.session_seconds)
 
@@ -83,8 +78,7 @@ class Member:
             self._consumer = open_consumer(
                 self._options, group_id=self.group, group_instance_id=self.identity
             )
-            self._ends = Ends(self._consumer)
-            self._consumer.subscribe(self._topics, listener=_Flag(self._rebalanced.set))
+            self._consumer.subscribe([self.topic], listener=_Flag(self._rebalanced.set))
 
     def drop(self) -> None:
         """Close the consumer; the group waits for the session, or for us to come back."""
@@ -131,20 +125,7 @@ class Member:
             # Between joining and being assigned, the generation is new and the partitions are old.
             self._rebalanced.set()
             return Assignment((), None)
-        sides = [sorted(tp.partition for tp in owned if tp.topic == name) for name in self._topics]
-        if any(side != sides[0] for side in sides):
-            # The member that assigns may have asked a broker that knew only part of the topics.
-            self._rebalanced.set()
-            raise RetryError(
-                f"assigned partitions differ: {dict(zip(self._topics, sides, strict=True))}; all"
-                " members of the group must read the same topics with the same partition count"
-            )
-        return Assignment(tuple(sides[0]), token)
-
-    def uneven(self) -> bool:
-        """Whether a topic has partitions that another one lacks: those are assigned to nobody."""
-        known = (self._consumer.partitions_for_topic(name) or () for name in self._topics)
-        return len(set(map(len, known))) > 1
+        return Assignment(tuple(sorted(tp.partition for tp in owned)), token)
 
     def require(self, token: Any) -> None:
         """Raise RebuildError unless the assignment with this token still holds."""
@@ -169,7 +150,7 @@ class Member:
             timeout_ms = min(timeout_ms, 20)
         try:
             self.open()
-            if self._joining.overdue(self._consumer, self._topics):
+            if self._joining.overdue(self._consumer, [self.topic]):
                 log.warning("joining again with a new consumer")
                 self.drop()
                 self._rebalanced.set()
@@ -189,44 +170,34 @@ class Member:
             raise
         return {} if self._rebalanced.is_set() else dict(found)
 
-    def start_at(self, topic: str, partition: int, offset: int) -> None:
+    def start_at(self, partition: int, offset: int) -> None:
         """Read on from an offset. (Trap: positions survive a rebalance: call it after each one.)"""
-        tp = TopicPartition(topic, partition)
-        self._consumer.seek(tp, offset)
-        self._ends.forget(tp)
+        self._consumer.seek(TopicPartition(self.topic, partition), offset)
+        self.hold(partition, False)  # as it may have been until now
 
     def leave_alone(self, partitions: Iterable[int]) -> None:
         """Read nothing of these, though they are ours. (Trap: a poll raises as long as any
         partition has no position, even one that is not fetched.)"""
-        for topic in self._topics:
-            for partition in partitions:
-                self._consumer.seek(TopicPartition(topic, partition), 0)
-                self.hold(topic, partition, True)
+        for partition in partitions:
+            self.start_at(partition, 0)
+            self.hold(partition, True)
 
-    def hold(self, topic: str, partition: int, held: bool) -> None:
+    def hold(self, partition: int, held: bool) -> None:
         """Stop or resume fetching from a partition."""
-        tp = TopicPartition(topic, partition)
+        tp = TopicPartition(self.topic, partition)
         (self._consumer.pause if held else self._consumer.resume)(tp)
-        if held:
-            self._held.add(tp)
-        elif tp in self._held:  # it was not fetched for a while
-            self._held.remove(tp)
-            self._ends.forget(tp)
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    def committed(self, partition: int) -> dict[str, Offset | None]:
-        """What the group has committed, by topic; waits for a transaction that is being settled."""
+    def committed(self, partition: int) -> int | None:
+        """The offset that the group has committed, if any; waits for a transaction that is being
+        settled."""
         budget = self._options.seconds("transaction_timeout") + 10
-        answer: dict[str, Offset | None] = {}
         with errors_as(RebuildError), self._given_up():
-            for topic in self._topics:
-                found = self._consumer.committed(
-                    TopicPartition(topic, partition), metadata=True, timeout_ms=budget * 1000
-                )
-                known = found is not None and found.offset >= 0
-                answer[topic] = Offset(found.offset, found.metadata or "") if known else None
-        return answer
+            found: int | None = self._consumer.committed(
+                TopicPartition(self.topic, partition), timeout_ms=budget * 1000
+            )
+        return found
 
     @contextlib.contextmanager
     def _given_up(self) -> Iterator[None]:
@@ -240,59 +211,31 @@ class Member:
             self.drop()
             raise
 
-    def span(self, topic: str, partition: int) -> tuple[int, int]:
+    def span(self, partition: int) -> tuple[int, int]:
         """The first offset still held and the next to be read (read_committed)."""
-        tp = TopicPartition(topic, partition)
+        tp = TopicPartition(self.topic, partition)
         with errors_as(RebuildError):
             begin = self._consumer.beginning_offsets([tp], timeout_ms=10_000)[tp]
             return begin, self._consumer.end_offsets([tp], timeout_ms=10_000)[tp]
 
-    def lag(
-        self, pairs: Iterable[tuple[str, int]], since: Mapping[tuple[str, int], float] | None = None
-    ) -> dict[tuple[str, int], int]:
+    def lag(self, partitions: Iterable[int]) -> dict[int, int]:
         """How many offsets lie between our position and the last stable offset, by partition.
 
-        The ends come from the answers to fetches. The brokers are asked only for the others.
-
-        Parameters
-        ----------
-        since
-            A lag of 0 counts only if the end was asked for after this moment. Where it is older,
-            the brokers are asked again.
+        Raises
+        ------
+        RetryError
+            That cannot be told now.
         """
-        tps = [TopicPartition(*pair) for pair in pairs]
+        tps = [TopicPartition(self.topic, partition) for partition in partitions]
         with errors_as(RetryError):
-            known = {tp: end for tp in tps if (end := self._ends.of(tp))}
-            ends = {tp: end.offset for tp, end in known.items()}
-            ends |= self._ask_ends([tp for tp in tps if tp not in known])
+            ends = self._ask_ends(tps)
             at = {tp: self._consumer.position(tp, timeout_ms=5_000) for tp in tps}
             if None in at.values():  # Trap: what "no position within the time-out" looks like
                 raise RetryError(f"no position in {[tuple(tp) for tp in tps if at[tp] is None]}")
-            read = (tp for tp, end in known.items() if end.offset <= at[tp])
-            ends |= self._ask_ends([tp for tp in read if known[tp].at <= (since or {}).get(tp, 0)])
-        return {(tp.topic, tp.partition): ends[tp] - at[tp] for tp in tps}
-
-    def ended(self, pairs: Iterable[tuple[str, int]]) -> dict[tuple[str, int], float]:
-        """Of these partitions those read to their end, as far as the answers to fetches tell.
-
-        Never waits. With the moment after which the end was asked for.
-        """
-        found = {}
-        for pair in pairs:
-            tp = TopicPartition(*pair)
-            end = self._ends.of(tp)
-            if end is not None:
-                with errors_as(RetryError):
-                    at = self._consumer.position(tp, timeout_ms=0)
-                if at is not None and end.offset <= at:
-                    found[pair] = end.at
-        return found
+        return {tp.partition: ends[tp] - at[tp] for tp in tps}
 
     def _ask_ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The last stable offsets, by a request; `Ends` remembers the answer."""
-        if not tps:
-            return {}
-        begin = time.monotonic()
+        """The last stable offsets."""
         try:
             ends: dict[TopicPartition, int] = self._consumer.end_offsets(tps, timeout_ms=5_000)
         except KeyError as error:
@@ -301,5 +244,4 @@ class Member:
             if error.args[0] not in tps:
                 raise
             raise RetryError(f"no leader is known of {tuple(error.args[0])}") from error
-        self._ends.asked(ends, begin)
         return ends

@@ -18,6 +18,7 @@ MESSAGE_BYTES = 1_048_588
 ADMIN = {"bootstrap_timeout_ms": 5_000, "request_timeout_ms": 10_000}
 CONSUMER = {
     "reconnect_backoff_max_ms": 1_000,
+    "session_timeout_ms": 45_000,
     "bootstrap_timeout_ms": 5_000,
     "request_timeout_ms": 10_000,  # a heartbeat to a broker that hangs is waited for so long
     # Trap: a poll brings 500 records, all of the first partition that has so many.
@@ -132,7 +133,7 @@ class Options:
     @property
     def session_seconds(self) -> float:
         """After how long without a word the group gives a member up."""
-        default = KafkaConsumer.DEFAULT_CONFIG["session_timeout_ms"]
+        default = CONSUMER["session_timeout_ms"]
         return float(self.given.get("session_timeout_ms", default)) / 1000
 
     def seconds(self, name: str) -> float:

@@ -112,13 +112,6 @@ class Readers:
                 reader.end_offsets([tp], timeout_ms=10_000)[tp],
             )
 
-    def offset_at(self, topic: str, partition: int, timestamp: int) -> int | None:
-        """The first offset whose record is not older than a timestamp; None where there is none."""
-        reader, tp = self._reader("read_committed"), TopicPartition(topic, partition)
-        with errors_as(RetryError):
-            found = reader.offsets_for_times({tp: timestamp}, timeout_ms=10_000).get(tp)
-        return None if found is None else int(found.offset)
-
     def newest(self, topic: str) -> None:
         """Fetch and unpack the newest batch of every partition that has one."""
         spans = self.spans(topic)

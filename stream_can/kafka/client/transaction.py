@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -31,18 +31,10 @@ from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 from stream_can.messages.records import Output
 
 
-class Offset(NamedTuple):
-    """A committed offset and the text committed with it."""
-
-    offset: int
-    metadata: str
-
-
-def positions(offsets: Mapping[tuple[str, int], Offset]) -> dict[TopicPartition, OffsetAndMetadata]:
+def positions(offsets: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets by (topic, partition), as kafka-python wants them."""
     return {
-        TopicPartition(*pair): OffsetAndMetadata(offset, text, -1)
-        for pair, (offset, text) in offsets.items()
+        TopicPartition(*pair): OffsetAndMetadata(offset, "", -1) for pair, offset in offsets.items()
     }
 
 
@@ -264,7 +256,7 @@ class Transaction:
 
     # -- its end ---------------------------------------------------------------------------------
 
-    def commit(self, offsets: Mapping[tuple[str, int], Offset], token: Any) -> None:
+    def commit(self, offsets: Mapping[tuple[str, int], int], token: Any) -> None:
         """Commit the records together with the offsets of what they were made from, if any.
 
         Raises

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import combinations
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.change import Changes, change
-from stream_can.messages.naming import LaneName
-from stream_can.scores import FLOOR
-from stream_can.stream.recent import Recent
 
-__all__ = ["Comparison", "Pair", "Versions"]
+__all__ = ["MOST_PAIRS", "Comparison", "Pair"]
 
 Array = NDArray[np.float64]
 PARTS = 240
@@ -72,46 +68,3 @@ class Comparison:
 
     def _sums(self) -> Array:
         return np.array([*self._parts, self._open])
-
-
-class Versions:
-    """The comparisons of a partition."""
-
-    def __init__(self) -> None:
-        self._found: dict[Pair, Comparison] = {}
-        self._judged: list[list[tuple[LaneName, int, Recent]]] = []
-
-    def judge(self, found: Iterable[tuple[LaneName, int, Recent]]) -> None:
-        """A label came for predictions of several lanes; of each its name, the column of the class
-        there, and the prediction, whose rows are known by the next :meth:`score`."""
-        self._judged.append(list(found))
-
-    def score(self) -> None:
-        """Add those that are known as they were sent."""
-        for found in self._judged:
-            known = sorted(
-                (name, _scores(entry.raw, sent, y))
-                for name, y, entry in found
-                if (sent := entry.sent) is not None
-            )
-            for (one, scores), (two, others) in combinations(known, 2):
-                pair = Pair(one.model, one.version, two.version)
-                if one.model == two.model and (
-                    pair in self._found or len(self._found) < MOST_PAIRS
-                ):
-                    self._found.setdefault(pair, Comparison()).add(scores, others)
-        self._judged.clear()
-
-    def take(self) -> dict[Pair, Comparison]:
-        """What was added since the last call."""
-        found, self._found = self._found, {}
-        return found
-
-
-def _scores(raw: bytes, sent: bytes, y: int) -> list[float]:
-    """Hit and log loss of a row as it came, then as it was sent."""
-    rows = np.frombuffer(raw + sent).reshape(2, -1)
-    rows = rows / rows.sum(axis=1, keepdims=True)
-    hits, losses = rows.argmax(axis=1) == y, -np.log(np.maximum(rows[:, y], FLOOR))
-    found: list[float] = np.column_stack([hits, losses]).ravel().tolist()
-    return found

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from stream_can import Corrector
-from stream_can.stream.task import Record, Task
+from tests.messages.task import Record, Task
 
 CLASSES = ["a", "b", "c"]
 M = len(CLASSES)
@@ -29,17 +29,9 @@ def new(corrector=None, **options):
     return Task(corrector or Corrector(CLASSES), labels_topic="labels", **options)
 
 
-def kept(task):
-    """The recent predictions, each with all that is known of it."""
-    return [
-        (id, one.offset, one.timestamp, one.rows, one.given, one.labelled, one.fair)
-        for id, one in task.lane.recent
-    ]
-
-
 def whole(task):
     """All that a task would go on from."""
-    return task.to_bytes(), kept(task)
+    return task.learner.to_bytes()
 
 
 def bare(outputs):

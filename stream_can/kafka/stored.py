@@ -1,0 +1,83 @@
+"""The newest state that a topic holds, read from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stream_can.errors import SnapshotMismatch
+from stream_can.kafka.client.guards import DeniedError, RebuildError
+from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.state import (
+    CORRECTORS,
+    INDEX,
+    MEMORY,
+    Index,
+    Memory,
+    read_index,
+    read_memory,
+)
+from stream_can.learner.lane import Name
+
+__all__ = ["Stored", "newest_index", "newest_state"]
+
+
+@dataclass
+class Stored:
+    """A state as it was read."""
+
+    number: int
+    index: Index
+    memory: Memory
+    lanes: dict[Name, bytes]
+    begins: dict[str | None, bytes]
+
+
+def newest_index(readers: Readers, topic: str) -> tuple[Any, Index] | None:
+    """The record of the newest index, and what it says; None before the first.
+
+    Raises
+    ------
+    DeniedError
+        It cannot be read, as one of a newer release.
+    """
+    if not readers.partitions(topic):
+        raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
+    record = readers.last(topic, CORRECTORS, INDEX)
+    if record is None:
+        return None
+    try:
+        return record, read_index(record.value or b"")
+    except SnapshotMismatch as error:
+        raise DeniedError(f"offset {record.offset} of {topic}-{CORRECTORS}: {error}") from None
+
+
+def newest_state(readers: Readers, topic: str) -> Stored | None:
+    """The newest state of a topic; None before the first.
+
+    Raises
+    ------
+    DeniedError
+        It cannot be read.
+    RebuildError
+        Another one took its place meanwhile.
+    """
+    found = newest_index(readers, topic)
+    if found is None:
+        return None
+    record, index = found
+    wanted = {one.offset for one in index.lanes} | {one.offset for one in index.begins}
+    parts = readers.read_all_at(topic, CORRECTORS, wanted)
+    memory = readers.read_at(topic, MEMORY, index.memory)
+    if memory is None or parts.keys() != wanted:
+        raise RebuildError("parts of the newest state are gone: there is a newer one")
+    try:
+        return Stored(
+            record.offset,
+            index,
+            read_memory(memory.value),
+            {one.name: parts[one.offset].value for one in index.lanes},
+            {one.model: parts[one.offset].value for one in index.begins},
+        )
+    except SnapshotMismatch as error:
+        raise DeniedError(f"offset {memory.offset} of {topic}-{MEMORY}: {error}") from None

@@ -1,1 +1,0 @@
-"""One partition of a stream: records in, records out, no I/O."""
