@@ -257,15 +257,18 @@ class Work:
         self._progress.show(self.committed, self._lag, self.more_to_show)
 
     def _look_for_more(self) -> None:
-        """Whether all topics have more partitions now, where some of ours wait for that; begin
-        with them. Asked between transactions, as often as a client looks at its topics."""
+        """Begin with partitions of ours that all topics have by now, and see that each of the input
+        is somebody's. Asked between transactions, as often as a client looks at its topics."""
         age = time.monotonic() - self._looked
-        if not self._left or self._open or age < self.client.options.seconds("metadata_max_age"):
+        between = self._token is not None and not self._open
+        if not between or age < self.client.options.seconds("metadata_max_age"):
             return
         self._looked = time.monotonic()
-        self.check()  # which others ask too, after an error
-        if self._left[0] < self.known:
-            self.client.member.ask_again()
+        self.client.member.share_out()
+        if self._left:
+            self.check()  # which others ask too, after an error
+            if self._left[0] < self.known:
+                self.client.member.ask_again()
 
     def _ask_lag(self) -> None:
         """For /metrics and the page."""

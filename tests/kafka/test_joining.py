@@ -1,7 +1,9 @@
-"""The clock of joining, without a broker."""
+"""Joining a group: its clock, and partitions that nobody was given."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +11,13 @@ import pytest
 from kafka.structs import MemberState
 
 from stream_can.kafka.client import joining
+from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.guards import RetryError
-
-pytestmark = pytest.mark.fast
+from stream_can.kafka.client.member import Member
+from stream_can.kafka.client.options import Options
+from tests.kafka.broker.broker import Served
+from tests.kafka.topics import create, grow, unique
+from tests.programs import PATIENCE, wait
 
 
 def consumer(state: Any, coordinator: str | None, *known: str) -> Any:
@@ -26,6 +32,7 @@ def consumer(state: Any, coordinator: str | None, *known: str) -> Any:
     )
 
 
+@pytest.mark.fast
 def test_joining_that_takes_long_names_the_coordinator_and_ends(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -44,6 +51,7 @@ def test_joining_that_takes_long_names_the_coordinator_and_ends(
     assert not clock.overdue(consumer(MemberState.REBALANCING, None))  # from the beginning
 
 
+@pytest.mark.fast
 def test_a_topic_that_is_gone_is_named_before_the_coordinator_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -59,3 +67,77 @@ def test_a_topic_that_is_gone_is_named_before_the_coordinator_is(
     now[0] = 12.0
     assert not clock.overdue(asked, ["in"])
     assert [r.getMessage()[:16] for r in caplog.records] == ["waiting for 12 s"]
+
+
+class Polled(threading.Thread):
+    """A member that is polled until it is stopped."""
+
+    def __init__(self, broker: Served, group: str, name: str, topic: str) -> None:
+        super().__init__(daemon=True)
+        options = Options([broker.bootstrap_servers], {"metadata_max_age_ms": 300})
+        self.member = Member(options, group, name, topic)
+        self.owned: tuple[int, ...] = ()
+        self.times = 0
+        """How often it was given partitions."""
+        self.asks = self.knows = 0
+        """How often it looks whether all are somebody's; and how many it knows."""
+        self.ended = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        member = self.member
+        while not self.ended.is_set():
+            with contextlib.suppress(RetryError):
+                member.poll(200)
+            assignment = member.take_rebalance()
+            if assignment is not None and assignment.token is not None:
+                member.leave_alone(assignment.partitions)
+                self.owned, self.times = assignment.partitions, self.times + 1
+            self.knows = len(member._consumer.partitions_for_topic(member.topic) or ())
+            if self.asks:
+                member.share_out()
+                self.asks -= 1
+        member.drop()
+
+    def ask(self) -> None:
+        """Have it look, and wait for that."""
+        self.asks += 1
+        wait("asked", lambda: not self.asks)
+
+    def stop(self) -> None:
+        """End it; the group does not hear of it."""
+        self.ended.set()
+        self.join(PATIENCE)
+
+
+def test_a_partition_that_was_added_while_the_leader_was_down_is_somebodys(broker: Served) -> None:
+    """A leader that comes back as the same static member is given what it had, and does not know
+    that it leads: nobody assigns anew. Before, the partition was nobody's."""
+    topic, group = unique("grown"), unique("group")
+    create(broker.bootstrap_servers, {topic: {}})
+    leads = Polled(broker, group, "leads", topic)
+    wait("it leads", lambda: leads.owned == (0, 1))
+    follows = Polled(broker, group, "follows", topic)
+
+    def shared(partitions: int) -> bool:
+        return sorted(leads.owned + follows.owned) == [*range(partitions)]
+
+    try:
+        with Admin(follows.member._options, group) as admin:
+            wait("both", lambda: admin.owned(topic) == {0, 1} and shared(2) and follows.owned)
+        leads.stop()
+        grow(broker.bootstrap_servers, topic, 3)
+        leads = Polled(broker, group, "leads", topic)
+        wait("known", lambda: shared(2) and leads.knows == follows.knows == 3)
+        leads.ask()
+        follows.ask()
+        wait("all three", lambda: shared(3))
+        times = leads.times, follows.times
+        leads.ask()  # which changes nothing where all are somebody's
+        follows.ask()
+        assert not leads.member.rebalanced
+        assert not follows.member.rebalanced
+        assert times == (leads.times, follows.times)
+    finally:
+        leads.stop()
+        follows.stop()

@@ -173,7 +173,7 @@ def test_a_damaged_file_is_refused_or_the_same(tmp_path, stopped):
     """Bits that change, and ends that are missing."""
     whole = tmp_path / "whole"
     whole.mkdir()
-    killed(whole / "state", 12)
+    told = killed(whole / "state", 12)
     store, learner = again(shutil.copytree(whole, tmp_path / "copy") / "state")
     store.close()
     if stopped == "in order":
@@ -181,7 +181,8 @@ def test_a_damaged_file_is_refused_or_the_same(tmp_path, stopped):
         (tmp_path / "copy").rename(whole)
         shutil.copytree(whole, tmp_path / "copy")
     of = "state" if stopped == "in order" else "state-wal"
-    right, refused, rng = learner.to_bytes(), 0, np.random.default_rng(4)
+    right = learner.to_bytes(), expected(told).to_bytes()  # one more may be there than was told of
+    refused, rng = 0, np.random.default_rng(4)
     data, tries = (whole / of).read_bytes(), examples(300)
     for turn in range(tries):
         shutil.rmtree(tmp_path / "copy")
@@ -200,7 +201,7 @@ def test_a_damaged_file_is_refused_or_the_same(tmp_path, stopped):
             refused += 1
             continue
         store.close()
-        assert found.to_bytes() == right, (turn, at)
+        assert found.to_bytes() in right, (turn, at)
     assert refused > tries / 3
 
 

@@ -312,6 +312,19 @@ class Admin:
         offsets = self.ask(15, "list_group_offsets", [self.group])
         return not groups[self.group].get("members") and not offsets.get(self.group)
 
+    def owned(self, topic: str) -> set[int] | None:
+        """Which partitions of a topic its members have; None while it shares them out."""
+        group = self.ask(15, "describe_groups", [self.group])[self.group]
+        if group["group_state"] != "Stable":
+            return None
+        return {
+            partition
+            for member in group["members"]
+            for one in member["member_assignment"]["assigned_partitions"]
+            if one["topic"] == topic
+            for partition in one["partitions"]
+        }
+
     def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of a group that has no members."""
         done = within(15, self._admin.alter_group_offsets, self.group, positions)

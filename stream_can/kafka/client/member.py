@@ -127,6 +127,21 @@ class Member:
             return Assignment((), None)
         return Assignment(tuple(sorted(tp.partition for tp in owned)), token)
 
+    def share_out(self) -> None:
+        """Join again where a partition that we know of is nobody's.
+
+        Trap: a leader that comes back as the same static member is given what it had before, and is
+        not told that it leads: of partitions that were added meanwhile nobody takes notice. Who
+        leads brings a new assignment about by joining again, which others do in vain.
+        """
+        with errors_as(RetryError):
+            known = self._consumer.partitions_for_topic(self.topic) or set()
+        with Admin(self._options, self.group) as admin:
+            owned = admin.owned(self.topic)
+        if owned is not None and known - owned:
+            log.info("partitions %s are nobody's: joining again", sorted(known - owned))
+            self._consumer._coordinator.request_rejoin()
+
     def require(self, token: Any) -> None:
         """Raise RebuildError unless the assignment with this token still holds."""
         if self._rebalanced.is_set() or token is None or token.generation_id < 0:
