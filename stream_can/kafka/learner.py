@@ -26,6 +26,7 @@ from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.tally import Tally
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
+from stream_can.kafka.behind import Behind
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError
@@ -68,8 +69,6 @@ WAITING_BYTES = 64 << 20
 """Of records that were read and not played."""
 LAG_SECONDS = 5.0
 """How old the lag of /metrics may be."""
-ASK_SECONDS = 1.0
-"""Between two questions whether there is input left."""
 SOFT_HELD = 20_000
 """Labels on hold; with more none are read while there are predictions to come."""
 
@@ -152,8 +151,9 @@ class Learns:
         self._rows = self._bytes = 0
         self._looked = 0.0
         """When it was looked whether partitions were added."""
-        self._asked, self._left = -math.inf, True
-        """When it was asked whether there is input left; and whether there was."""
+        self._begun_at: dict[int, int] = {}
+        """Of each partition of the input, where learning begins."""
+        self._behind_input: Behind | None = None
         self.foreign = 0
         """Records of sent batches that are none of this application."""
 
@@ -210,7 +210,13 @@ class Learns:
         self._count_requests(learning, self._tally)
         self.metrics.learns(self._tally)
         self.learning = learning
-        self._queues = {}
+        self._queues, self._begun_at = {}, {}
+        readers, topic = self.client.readers, self.settings.input
+        self._behind_input = Behind(
+            lambda partitions: readers.ends(topic, partitions),
+            lambda partitions, time: readers.before(topic, partitions, time),
+            self.settings.label_wait,
+        )
         self._reader = Assigned(self.client.options)
         self._read_all(learning)
         self._due = self._next_poll = 0.0
@@ -237,6 +243,10 @@ class Learns:
             self._reader.start(places)
             self._queues = {place: Queue() for place in places}
             self._rows = self._bytes = 0
+        if s.labels is not None:
+            which = 0 if s.start == "earliest" else 1
+            for p, span in readers.spans(s.input).items():
+                self._begun_at.setdefault(p, span[which])
         self._looked = time.monotonic()
 
     # -- the newest state ------------------------------------------------------------------------
@@ -332,10 +342,12 @@ class Learns:
             return
         if self._behind():  # waited for no longer than a poll
             self._read(learning, 50)
-        sent, labels = self._take(learning)
+        until = self._until(learning)
+        full = learning.learner.held > SOFT_HELD and until < math.inf
+        sent, labels = self._take(-math.inf if full else until + self.settings.label_wait)
         if not sent and not labels:
             return
-        played = learning.play(sent, labels)
+        played = learning.play(sent, labels, until)
         self._count(learning, played)
         self._write(learning, played)
 
@@ -353,9 +365,8 @@ class Learns:
         delays, answered = list[int](), 0
         for one in found.taught:
             answered += one.prediction.asked is not None
-            if one.label >= 0 and not math.isnan(one.prediction.time):
-                made = played.labels[one.label].timestamp
-                delays.append(made - int(1000 * one.prediction.time))
+            if one.time is not None and not math.isnan(one.prediction.time):
+                delays.append(round(1000 * (one.time - one.prediction.time)))
         self._count_requests(learning, tally)
         now, ours = time.time(), self.settings.field_names
         letters = [
@@ -407,8 +418,9 @@ class Learns:
                 )
                 queue.add(-math.inf if math.isnan(when) else when, len(batch), sent)
 
-    def _take(self, learning: Learning) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]]]:
-        """What to play: of what was read the oldest first, while nothing older can come."""
+    def _take(self, until: float) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]]]:
+        """What to play: of what was read the oldest first, while nothing older can come; labels no
+        later than this, or of a backlog all would be held."""
         sent: dict[int, list[SentRecord]] = {}
         labels: dict[int, list[Any]] = {}
         rows, topic = 0, self.settings.sent_topic
@@ -416,7 +428,6 @@ class Learns:
             (queue.waiting[0][0], place) for place, queue in self._queues.items() if queue.waiting
         ]
         heapq.heapify(heads)
-        until = self._labels_until(learning)
         while heads and rows < MOST_ROWS:
             when, place = heapq.heappop(heads)
             queue = self._queues[place]
@@ -447,33 +458,18 @@ class Learns:
             self._reader.behind(p for p, queue in self._queues.items() if not queue.waiting)
         )
 
-    def _labels_until(self, learning: Learning) -> float:
-        """Up to which time labels may be learned now: where there is input that nobody has sent,
-        not far ahead of it, or all of it would be held."""
-        until = learning.learner.clock + self.settings.label_wait
-        full, topic = learning.learner.held > SOFT_HELD, self.settings.sent_topic
-        ahead = any(
-            queue.waiting and queue.latest > until
+    def _until(self, learning: Learning) -> float:
+        """See :meth:`Behind.until`."""
+        assert self._behind_input is not None
+        labels = [
+            queue.latest
             for place, queue in self._queues.items()
-            if place[0] != topic
-        )
-        if (full or ahead) and not self._input_left(learning):
+            if queue.waiting and place[0] != self.settings.sent_topic
+        ]
+        if not labels and not learning.learner.held:
             return math.inf
-        return -math.inf if full else until
-
-    def _input_left(self, learning: Learning) -> bool:
-        """Whether there is input that was not learned from; that there is, is believed for a while.
-
-        That there is none is not: a backlog may have come since.
-        """
-        if not self._left or time.monotonic() - self._asked > ASK_SECONDS:
-            self._asked = time.monotonic()
-            begins = self.settings.start == "earliest"
-            self._left = any(
-                learning.inputs.get(p, begin if begins else end) < end
-                for p, (begin, end) in self.client.readers.spans(self.settings.input).items()
-            )
-        return self._left
+        inputs = self._begun_at | learning.inputs
+        return self._behind_input.until(inputs, learning.times, max(labels, default=-math.inf))
 
     def _write(self, learning: Learning, played: Played | None) -> None:
         """Write a state, and what else came of what was played, in one transaction."""

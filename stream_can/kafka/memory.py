@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,8 +59,6 @@ class Played(NamedTuple):
     found: Corrected
     sent: SentBatch
     """The rows, in the order in which they were learned."""
-    labels: Sequence[Source]
-    """The records of labels that were learned from, as ``found`` numbers them."""
     places: list[tuple[int, int]]
     """Of each row its partition and offset of the input; where labels are asked for."""
     bad: list[tuple[Source, StreamCANError]]
@@ -97,6 +95,7 @@ class Learning:
         self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
         self.sent, self.labels, self.inputs = dict(memory.sent), dict(memory.labels), dict(inputs)
         self.begun, self.plays = dict(memory.begun), deque(memory.plays)
+        self.times = dict(memory.times)
         self.models = LearnerModels(
             learner, start, max_lanes=settings.max_lanes,
             only_listed=settings.only_listed_models, clock=time.time,
@@ -122,7 +121,7 @@ class Learning:
             recent_mb=settings.recent_mb, ask=settings.ask, label_wait=settings.label_wait,
             max_lanes=settings.max_lanes,
         )  # fmt: skip
-        memory = Memory(b"", 0, dict(sent), dict(labels), dict(sent), [])
+        memory = Memory(b"", 0, dict(sent), dict(labels), dict(sent), [], {})
         return cls(settings, start, learner, memory, mark=secrets.token_hex(8), inputs={})
 
     @classmethod
@@ -173,7 +172,10 @@ class Learning:
     # -- what came -------------------------------------------------------------------------------
 
     def play(
-        self, sent: Mapping[int, Sequence[SentRecord]], labels: Mapping[int, Sequence[Source]]
+        self,
+        sent: Mapping[int, Sequence[SentRecord]],
+        labels: Mapping[int, Sequence[Source]],
+        until: float = math.inf,
     ) -> Played:
         """Learn what topics hold behind the positions, in order of time.
 
@@ -183,15 +185,15 @@ class Learning:
             Of each partition the sent batches.
         labels
             And the records of labels.
+        until
+            As for :meth:`Learner.play_sent`.
         """
         strange = self._admit(one.batch for found in sent.values() for one in found)
-        read, records, bad = self._read(labels)
+        read, bad = self._read(labels)
         batches = {p: [one.batch for one in found] for p, found in sent.items()}
         first = self.learner.next_number
         events = in_order(batches, read, first)
-        # As in_order has them: the order of labels of one partition stays.
-        order = _labels_in_order(read)
-        found = self.learner.play_sent(events, without=strange)
+        found = self.learner.play_sent(events, without=strange, until=until)
         n = len(events.sent)
         self._note(sent, labels, n)
         names = {lane.name for lane in events.sent.lanes} | {one.name for one in found.taught}
@@ -200,7 +202,7 @@ class Learning:
         if not self._reader.named:
             self.touched |= set(self.learner.models)
         places = places_in_order(batches) if self.settings.ask is not None else []
-        return Played(found, events.sent, [records[p][i] for p, i in order], places, bad)
+        return Played(found, events.sent, places, bad)
 
     def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
         """Let models begin of which there are rows, as those that corrected them did; those that
@@ -223,19 +225,17 @@ class Learning:
 
     def _read(
         self, labels: Mapping[int, Sequence[Source]]
-    ) -> tuple[
-        dict[int, list[LateLabel]], dict[int, list[Source]], list[tuple[Source, StreamCANError]]
-    ]:
-        read, records = dict[int, list[LateLabel]](), dict[int, list[Source]]()
+    ) -> tuple[dict[int, list[LateLabel]], list[tuple[Source, StreamCANError]]]:
+        read = dict[int, list[LateLabel]]()
         bad = list[tuple[Source, StreamCANError]]()
         for p, found in labels.items():
             says = self._reader.labels(found)
             bad += [(found[i], why) for i, why in says.bad]
-            records[p] = [found[i] for i in says.places]
-            for one, record in zip(says.labels, records[p], strict=True):
-                one.time = record.timestamp / 1000 if record.timestamp >= 0 else None
+            for one, i in zip(says.labels, says.places, strict=True):
+                made = found[i].timestamp
+                one.time = made / 1000 if made >= 0 else None
             read[p] = says.labels
-        return read, records, bad
+        return read, bad
 
     def _note(
         self, sent: Mapping[int, Sequence[SentRecord]], labels: Mapping[int, Sequence[Source]],
@@ -249,6 +249,11 @@ class Learning:
                 last = found[-1]
                 at = int(last.batch.numbers[-1]) + 1 if last.next is None else last.next
                 self.inputs[p] = at
+                times = np.concatenate([one.batch.times for one in found])
+                if len(times):  # of rows without any, nothing is later
+                    known = times[~np.isnan(times)].max(initial=-math.inf)
+                    latest = math.inf if known == -math.inf else float(known)
+                    self.times[p] = max(self.times.get(p, -math.inf), latest)
         for p, records in labels.items():
             if records:
                 self.labels[p] = records[-1].offset + 1
@@ -290,7 +295,7 @@ class Learning:
         state = self.learner.state(without=self.learner.models)
         return Memory(
             state.memory, self.learner.next_number, self.sent, self.labels, self.begun,
-            list(self.plays),
+            list(self.plays), self.times,
         ).to_bytes()  # fmt: skip
 
     def index(
@@ -381,13 +386,3 @@ def _plays(
         number += play.rows
         found.append(merged)
     return _Kept(plays[at:], begun), found
-
-
-def _labels_in_order(labels: Mapping[int, Sequence[LateLabel]]) -> list[tuple[int, int]]:
-    """Of each label in the order of `in_order` its partition and which of its labels it is."""
-    found = [(p, i) for p in sorted(labels) for i in range(len(labels[p]))]
-    keys = list[float]()
-    for p in sorted(labels):
-        times = [-np.inf if one.time is None else one.time for one in labels[p]]
-        keys += accumulate(times, max)
-    return [found[i] for i in np.argsort(np.array(keys), kind="stable").tolist()]

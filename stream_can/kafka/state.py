@@ -110,6 +110,8 @@ class Memory(NamedTuple):
     """From which offset of each partition of sent batches on ``plays`` has them."""
     plays: Sequence[Play]
     """The last ones, as far as recent predictions are of them."""
+    times: dict[int, float]
+    """Of each partition of sent batches the latest time of its rows, in seconds."""
 
     def to_bytes(self) -> bytes:
         """The memory, compressed and checksummed."""
@@ -121,7 +123,9 @@ class Memory(NamedTuple):
             for p, end in play.ends.items():
                 moved[i, at[p]] = end - last.get(p, 0)
                 last[p] = end
-        head = _MemoryHead(1, self.sent, self.labels, self.begun, self.number, self.learner)
+        head = _MemoryHead(
+            1, self.sent, self.labels, self.begun, self.number, self.learner, self.times
+        )
         arrays: dict[str, NDArray[Any]] = {
             "rows": np.array([play.rows for play in self.plays], np.int32), "moved": moved,
         }  # fmt: skip
@@ -136,6 +140,7 @@ class _MemoryHead(msgspec.Struct):
     begun: dict[int, int]
     number: int
     learner: bytes
+    times: dict[int, float]
 
 
 def read_index(data: bytes) -> Index:
@@ -158,7 +163,7 @@ def read_memory(data: bytes) -> Memory:
             if by:
                 last[p] = ends[p] = last.get(p, 0) + by
         plays.append(Play(rows, ends))
-    return Memory(head.learner, head.number, head.sent, head.labels, head.begun, plays)
+    return Memory(head.learner, head.number, head.sent, head.labels, head.begun, plays, head.times)
 
 
 def corrector_key(name: Name) -> bytes:

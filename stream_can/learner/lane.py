@@ -39,6 +39,8 @@ class Taught(NamedTuple):
     name: Name
     prediction: Recent
     """With the label, in ``known``; and, in ``blob``, the row, what was sent, and the receipt."""
+    time: float | None = None
+    """When the label was made, in seconds, where it says so."""
 
 
 class Call(NamedTuple):

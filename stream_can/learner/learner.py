@@ -171,7 +171,7 @@ class Learner:
         self._size = self._number = self._lone_bytes = 0
         self._begun = -1
         """The serial number of the last lane."""
-        self._clock = -math.inf
+        self._clock, self._until = -math.inf, math.inf
         self._changed = self._dropped = 0
         self._max_lanes = int(max_lanes)
 
@@ -586,7 +586,7 @@ class Learner:
             if times is not None:
                 time = times[i]
                 if time is not None and (time > self._clock or held):
-                    self._now(time, call)
+                    self._now(min(time, self._until), call)
             if kind.columns:
                 given = kind.given(rows, i)
             size = 0 if id is None else size_of(id, kind.width, given)
@@ -603,7 +603,7 @@ class Learner:
             self._size += size
             if held and (late := self._held.take(id, lane.name)) is not None:
                 with contextlib.suppress(UnknownClass):  # of another model's
-                    self._teach(lane, entry, kind.label(late.label, id), call)
+                    self._teach(lane, entry, kind.label(late.label, id), call, time=late.time)
             if self._size > self._bound:
                 self._forget()
 
@@ -638,7 +638,11 @@ class Learner:
             its = rows[one.of]
             of = self._serials.get(its.lane)  # none where it was dropped since
             mine = None if of is None else self._y(taken, of)
-            learned = of is not None and mine is not None and self._teach(of, its, mine, call, k)
+            learned = (
+                of is not None
+                and mine is not None
+                and self._teach(of, its, mine, call, k, time=one.time)
+            )
             return "learned" if learned else "repeated"
         named = name != ONLY
         found = [
@@ -652,7 +656,9 @@ class Learner:
                 if (mine := self._y(taken, lane)) is None:
                     continue
                 brings = row is not None and row != lane.raw_of(kept, call)
-                learned |= self._teach(lane, kept, mine, call, k, row if brings else None, given)
+                learned |= self._teach(
+                    lane, kept, mine, call, k, row if brings else None, given, one.time
+                )
             return "learned" if learned else "repeated"
         if row is not None:
             self._learn(self._lane(name, call), y, call, row, given)
@@ -684,6 +690,7 @@ class Learner:
         k: int = -1,
         row: bytes | None = None,
         given: Given | None = None,
+        time: float | None = None,
     ) -> bool:
         """A label of a prediction has come; False where it says nothing new."""
         new, known, differs = lane.kind.news(entry.known, y)
@@ -694,7 +701,7 @@ class Learner:
             lane.run(call)
         call.active[lane] = None
         entry.known = known
-        call.taught.append(Taught(k, lane.name, entry))
+        call.taught.append(Taught(k, lane.name, entry, time))
         lane.learn(new, entry, row, given)
         return True
 
@@ -780,7 +787,9 @@ class Learner:
             self._play_batch(events, sent=False)
 
     @one_at_a_time
-    def play_sent(self, events: Events, *, without: Collection[Name] = ()) -> Corrected:
+    def play_sent(
+        self, events: Events, *, without: Collection[Name] = (), until: float = math.inf
+    ) -> Corrected:
         """Observe rows that other correctors sent, keep them as they were sent, and learn labels
         between them: so one learner serves many that correct.
 
@@ -795,14 +804,21 @@ class Learner:
             classes than those of their model here are passed over.
         without
             Models and versions whose rows are passed over.
+        until
+            Labels wait for predictions as if no row had been later than this, in seconds: where
+            other correctors are behind, what they are about to send is older.
 
         Raises
         ------
         SnapshotMismatch
             The predictions are of other columns.
         """
-        with saved.refused():
-            return self._play_batch(events, sent=True, without=without)
+        self._until = until
+        try:
+            with saved.refused():
+                return self._play_batch(events, sent=True, without=without)
+        finally:
+            self._until = math.inf
 
     def _play_batch(
         self, events: Events, *, sent: bool, without: Collection[Name] = ()

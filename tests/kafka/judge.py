@@ -22,6 +22,7 @@ from stream_can import Corrector
 from stream_can.kafka import Settings
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.learner import read_sent
+from stream_can.learner.saved import opened
 from tests.kafka.topics import read
 
 OVERHEAD = 480
@@ -96,7 +97,7 @@ class Plain:
         self.size = 0
         self.held: dict[Any, Label] = {}
         self.alone: dict[Any, None] = {}
-        self.clock = -math.inf
+        self.clock, self.until = -math.inf, math.inf
         self.outcomes: Counter[str] = Counter()
         self.last: dict[Lane, int] = {}
         """Of each lane the number of its last prediction, or of the next one when it began."""
@@ -114,11 +115,10 @@ class Plain:
         return self.correctors[lane]
 
     def predict(self, row: Row, time: float) -> None:
-        if not math.isnan(time) and time > self.clock:
-            self.clock = time
-            due = [
-                x for x in self.held.items() if (x[1].time or 0) + self.settings.label_wait < time
-            ]
+        if not math.isnan(time):
+            self.clock = max(self.clock, min(time, self.until))
+            before = self.clock - self.settings.label_wait
+            due = [x for x in self.held.items() if (x[1].time or 0) < before]
             for key, one in sorted(due, key=lambda x: x[1].time or 0):
                 del self.held[key]
                 self.prior(one)
@@ -332,6 +332,8 @@ def judge_states(
     plain, before = Plain(s, begins), first
     for state in states[1:]:
         assert state.index.mark == first.index.mark
+        clock = opened(state.memory.learner)[0].clock
+        plain.until = -math.inf if clock is None else clock
         events = list(between(before, state, sent, labels, s, read_label, dead, random))
         for event in sorted(events, key=lambda one: one[:4]):
             if event.kind == 0:
@@ -342,6 +344,7 @@ def judge_states(
         assert both[0] == both[1], state.number
         for lane, data in state.lanes.items():
             assert plain.correctors[lane].to_bytes() == data, (state.number, lane)
+        assert plain.clock == plain.until, state.number
         before = state
         verdict.states += 1
     verdict.labels, verdict.number = plain.outcomes, before.number

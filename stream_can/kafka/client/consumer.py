@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, TopicPartition
 
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.assigning import CommonRange
@@ -25,3 +25,20 @@ def open_consumer(options: Options, isolation: str = "read_committed", **more: A
         create_no_topics(consumer)
         unpacking.install(consumer, skip_damaged=options.skip_damaged)
         return consumer
+
+
+def ends_of(consumer: Any, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """The last stable offsets.
+
+    Raises
+    ------
+    RetryError
+        Of one of them no leader is known. (Trap: those are left out, and then looked up.)
+    """
+    try:
+        ends: dict[TopicPartition, int] = consumer.end_offsets(tps, timeout_ms=5_000)
+    except KeyError as error:
+        if error.args[0] not in tps:
+            raise
+        raise RetryError(f"no leader is known of {tuple(error.args[0])}") from error
+    return ends

@@ -13,7 +13,7 @@ from kafka import errors as kafka_errors
 
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
-from stream_can.kafka.client.consumer import open_consumer
+from stream_can.kafka.client.consumer import ends_of, open_consumer
 from stream_can.kafka.client.guards import (
     ClientError,
     RebuildError,
@@ -243,20 +243,8 @@ class Member:
         """
         tps = [TopicPartition(self.topic, partition) for partition in partitions]
         with errors_as(RetryError):
-            ends = self._ask_ends(tps)
+            ends = ends_of(self._consumer, tps)
             at = {tp: self._consumer.position(tp, timeout_ms=5_000) for tp in tps}
             if None in at.values():  # Trap: what "no position within the time-out" looks like
                 raise RetryError(f"no position in {[tuple(tp) for tp in tps if at[tp] is None]}")
         return {tp.partition: ends[tp] - at[tp] for tp in tps}
-
-    def _ask_ends(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The last stable offsets."""
-        try:
-            ends: dict[TopicPartition, int] = self._consumer.end_offsets(tps, timeout_ms=5_000)
-        except KeyError as error:
-            # Trap: asked for several, it leaves out those whose leader it does not know yet, and
-            # then looks them up in its own answer.
-            if error.args[0] not in tps:
-                raise
-            raise RetryError(f"no leader is known of {tuple(error.args[0])}") from error
-        return ends

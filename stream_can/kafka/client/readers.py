@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from stream_can.kafka.client.consumer import open_consumer
+from stream_can.kafka.client.consumer import ends_of, open_consumer
 from stream_can.kafka.client.guards import (
     DeniedError,
     RebuildError,
@@ -101,6 +101,22 @@ class Readers:
             if not tps:
                 raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
             return {tp.partition: self.span(*tp) for tp in tps}
+
+    def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """The next offsets to be read of some partitions, in one request to each broker."""
+        tps = [TopicPartition(topic, partition) for partition in partitions]
+        with errors_as(RetryError):
+            found = ends_of(self._reader("read_committed"), tps)
+        return {tp.partition: end for tp, end in found.items()}
+
+    def before(self, topic: str, partitions: Iterable[int], time: float) -> dict[int, int | None]:
+        """Of some partitions the first offset of this time, in seconds, or later; None where there
+        is none."""
+        at = max(0, int(1000 * time))
+        asked = {TopicPartition(topic, partition): at for partition in partitions}
+        with errors_as(RetryError):
+            found = self._reader("read_committed").offsets_for_times(asked, timeout_ms=5_000)
+        return {tp.partition: one and one.offset for tp, one in found.items()}
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
         """The same of one partition, which exists."""

@@ -1,0 +1,128 @@
+"""Labels wait for partitions that are behind others."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from stream_can.kafka import behind
+from stream_can.kafka.behind import Behind
+from stream_can.kafka.correcting import Work
+from tests.kafka.broker.broker import Served
+from tests.kafka.streams import STAMP, App, caught_up, label, prediction
+from tests.kafka.topics import produce
+from tests.programs import wait
+
+WAIT = 100.0
+ROWS = 400
+
+
+class Input:
+    """Partitions of records by their times, learned up to some offset of each."""
+
+    def __init__(self, *times: list[float]) -> None:
+        self.times, self.asked = times, 0
+        self.inputs = dict.fromkeys(range(len(times)), 0)
+        self.behind = Behind(self._ends, self._before, WAIT)
+
+    def _ends(self, partitions: list[int]) -> dict[int, int]:
+        self.asked += 1
+        return {p: len(self.times[p]) for p in partitions}
+
+    def _before(self, partitions: list[int], time: float) -> Mapping[int, int | None]:
+        late = {p: [i for i, one in enumerate(self.times[p]) if one >= time] for p in partitions}
+        return {p: found[0] if found else None for p, found in late.items()}
+
+    def until(self, label: float = 1e9) -> float:
+        learned = {p: self.times[p][:n] for p, n in self.inputs.items()}
+        latest = {p: max(some) for p, some in learned.items() if some}
+        return self.behind.until(self.inputs, latest, label)
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(behind.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.fast
+def test_until_is_where_the_slowest_is(now: list[float]) -> None:
+    found = Input([0.0, 500, 1000, 1500], [10.0, 510, 910], [20.0])
+    assert found.until() == -math.inf  # nothing is learned
+    found.inputs = {0: 3, 1: 1, 2: 1}
+    assert found.until() == 10  # of partition 2 nothing is left
+    found.inputs = {0: 3, 1: 2, 2: 1}
+    assert found.until() == 510
+    found.inputs = {0: 4, 1: 3, 2: 1}
+    assert found.until() == math.inf  # nothing is left at all
+
+
+@pytest.mark.fast
+def test_a_partition_of_little_traffic_is_not_behind(now: list[float]) -> None:
+    found = Input([float(t) for t in range(1000)], [10.0, 999])
+    found.inputs = {0: 1000, 1: 1}  # one record, which has just come
+    assert found.until() == 999 - WAIT / 2
+    found = Input([float(t) for t in range(1000)], [10.0, 900])
+    found.inputs = {0: 1000, 1: 1}
+    assert found.until() == 10
+
+
+@pytest.mark.fast
+def test_a_partition_that_nobody_corrects_is_not_waited_for(now: list[float]) -> None:
+    found = Input([float(t) for t in range(1000)], [10.0, 20, 30])
+    found.inputs = {0: 500, 1: 1}
+    assert found.until() == 10
+    now[0] += 10 * WAIT  # nor is anything learned of the others
+    assert found.until() == 10
+    found.inputs = {0: 600, 1: 1}
+    assert found.until() == 599 - WAIT / 2
+    found.inputs = {0: 600, 1: 2}
+    assert found.until() == 20
+
+
+@pytest.mark.fast
+def test_brokers_are_asked_no_more_than_is_needed(now: list[float]) -> None:
+    found = Input([0.0, 500, 1000, 1500], [10.0, 510, 910])
+    found.inputs = {0: 3, 1: 2}
+    assert [found.until(label) for label in (600.0, 610, 610, 611)] == [510] * 4
+    assert found.asked == 2  # at first, and for the last one, which is ahead
+    now[0] += 2
+    assert found.until(600.0) == 510
+    assert found.asked == 3
+
+
+def test_no_label_is_given_up_while_a_partition_is_behind(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is corrected first, to its end, and the other then: 400 s later, where labels wait for
+    90 s. Before, those of the second came too late."""
+    app = App(broker.bootstrap_servers)
+    rng, predictions, labels = random.Random(1), [], []
+    for i in range(ROWS):
+        key, message, truth = prediction(rng, i)
+        stamp = STAMP + 1000 * i
+        predictions.append((app.given["input"], i % 2, key, message, [], stamp))
+        labels.append((app.given["labels"], i % 2, key, label(truth), [], stamp + 5000))
+    produce(app.servers, predictions, labels)
+    released, step = threading.Event(), Work.step
+
+    def first_the_one(self: Work, wait_ms: int) -> None:
+        if self._at:
+            self.client.member.hold(1, not released.is_set())
+        step(self, wait_ms)
+
+    monkeypatch.setattr(Work, "step", first_the_one)
+    running = app.worker()
+    wait("the one is learned", lambda: running.learning().inputs.get(0) == ROWS // 2)
+    released.set()
+    caught_up(app, running)
+    running.stop()
+    app.verify()
+    found = app.checked.labels
+    assert found["learned"] + found["learned late"] == ROWS
+    assert found["given up"] == 0
