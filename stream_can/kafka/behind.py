@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["Behind"]
+__all__ = ["BACKLOG_SECONDS", "Behind"]
 
-ASK_SECONDS = 1.0
-"""How long an answer is good enough, as long as no label is ahead of it."""
+BACKLOG_SECONDS = 10.0
+"""Predictions older than this, by their own time, are of a backlog."""
 
 
 class Behind:
@@ -33,11 +33,10 @@ class Behind:
         wait: float,
     ) -> None:
         self._ends, self._before, self._wait = ends, before, wait
-        self._until, self._asked = math.inf, -math.inf
         self._moved: dict[int, tuple[int, float]] = {}
         """The next offset to be learned of each, and since when it is that one."""
 
-    def until(self, inputs: Mapping[int, int], times: Mapping[int, float], label: float) -> float:
+    def until(self, inputs: Mapping[int, int], times: Mapping[int, float]) -> float:
         """The time before which all that was to be corrected has been learned; ``inf`` where that
         is all there is.
 
@@ -47,21 +46,13 @@ class Behind:
             Of each partition the next offset to be learned.
         times
             And the latest time that was.
-        label
-            The time of the latest label that waits.
         """
         now = time.monotonic()
         for p, at in inputs.items():
-            if self._moved.get(p, (None,))[0] != at:
+            if p not in self._moved or self._moved[p][0] != at:
                 self._moved[p] = at, now
-        enough = label <= self._until + self._wait < math.inf
-        if not enough or now - self._asked > ASK_SECONDS:
-            self._asked, self._until = now, self._find(inputs, times)
-        return self._until
-
-    def _find(self, inputs: Mapping[int, int], times: Mapping[int, float]) -> float:
         ends = self._ends(list(inputs))
-        last = max((when for _, when in self._moved.values()), default=0)
+        last = max((since for _, since in self._moved.values()), default=0.0)
         left = [
             p for p, at in inputs.items()
             if at < ends.get(p, 0) and last - self._moved[p][1] < self._wait
@@ -74,7 +65,9 @@ class Behind:
         # One that has little traffic may have learned nothing new for long, and not be behind.
         recent = furthest - self._wait / 2
         before = self._before(left, recent)
-        behind = [
-            p for p in left if inputs[p] < (ends[p] if (at := before.get(p)) is None else at)
-        ]  # fmt: skip
-        return min([recent, *(times.get(p, -math.inf) for p in behind)])
+
+        def is_behind(p: int) -> bool:
+            offset = before.get(p)
+            return inputs[p] < (ends[p] if offset is None else offset)
+
+        return min([recent, *(times.get(p, -math.inf) for p in left if is_behind(p))])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from stream_can.app.metrics import Metrics
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
+from stream_can.kafka.behind import BACKLOG_SECONDS
 from stream_can.kafka.client.accepts import OVERHEAD_BYTES, weight
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
@@ -42,8 +44,6 @@ __all__ = ["UnreadableRecord", "Work"]
 
 log = logging.getLogger(__name__)
 
-BACKLOG_SECONDS = 10.0
-"""Records older than this are of a backlog."""
 LAG_SECONDS = 5.0
 """How old the lag of /metrics may be."""
 ALIVE_SECONDS = 3.0
@@ -118,6 +118,8 @@ class Work:
         self._token: Any = None
         self._at: dict[int, int] = {}
         """Partition -> the next offset to read, where it is ours."""
+        self._from: dict[int, int] = {}
+        """And the first one that was read."""
         self._open: set[int] = set()
         """Partitions with something that is not committed."""
         self._handled = 0
@@ -125,6 +127,10 @@ class Work:
         self._blocked: float | None = None
         self._held: dict[int, list[Any]] = {}
         """Records that were read and wait until they can be read into."""
+        self._times: dict[int, float] = {}
+        """Of partitions of ours the latest time that was corrected."""
+        self._ahead: set[int] = set()
+        """Those of which nothing is read, since others are behind."""
 
     def check(self) -> None:
         """Check topics, rights and sizes; make missing topics, where we may."""
@@ -153,6 +159,7 @@ class Work:
         self.metrics.given_up("aborted")
         self.health.ready = False
         self._token, self._at, self._held = None, {}, {}
+        self._times, self._ahead = {}, set()
         self._open, self._handled, self._written = set(), 0, 0
 
     def take_over(self, assignment: Assignment) -> None:
@@ -173,7 +180,7 @@ class Work:
                 continue
             at = self._begin_at(partition, state)
             self.client.member.start_at(partition, at)
-            self._at[partition] = at
+            self._at[partition] = self._from[partition] = at
         self._token = assignment.token
         self._tallies = {p: self._new_tally() for p in self._at}
         skew = self.client.transaction.clock.skew
@@ -217,14 +224,31 @@ class Work:
     def room(self, state: CurrentState) -> int:
         """How many records may be read now: in a backlog the learner keeps up."""
         room = self.settings.commit_every - self._handled
-        if self._blocked is None:
+        waits = self._waits
+        self._hold_ahead(state.index.until if waits else None)
+        if not waits:
             return room
+        if self._at.keys() <= self._ahead:
+            return 0
         learned, lead = state.index.inputs, self.settings.lead
-        ahead = sum(max(0, at - learned.get(p, at)) for p, at in self._at.items())
-        if ahead < lead:
-            return min(room, max(lead - ahead, 1))
-        since = max(self._blocked, self.follower.at)
-        return 0 if time.monotonic() - since < ALIVE_SECONDS else room
+        ahead = sum(max(0, at - learned.get(p, self._from[p])) for p, at in self._at.items())
+        return max(0, min(room, lead - ahead))
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the learner is waited for: in a backlog, while there is one."""
+        if self._blocked is None:
+            return False
+        return time.monotonic() - max(self._blocked, self.follower.at) < ALIVE_SECONDS
+
+    def _hold_ahead(self, until: float | None) -> None:
+        """Read nothing of partitions that are further than those that are furthest behind, by as
+        much as labels do not wait; ``until`` says where these are."""
+        limit = math.inf if until is None else until + self.settings.label_wait / 2
+        ahead = {p for p in self._at if self._times.get(p, -math.inf) > limit}
+        for p in ahead ^ self._ahead:
+            self.client.member.hold(p, p in ahead or p in self._held)
+        self._ahead = ahead
 
     def step(self, wait_ms: int) -> None:
         """Poll once; correct what comes, and commit when it is time."""
@@ -238,7 +262,7 @@ class Work:
         if room > 0:
             found = member.poll(wait_ms, min(room, self.settings.lead))
         else:
-            time.sleep(min(wait_ms / 1000, 0.01))
+            time.sleep(min(wait_ms / 1000, 0.002))
             found = {}
         if (assignment := member.take_rebalance()) is not None:
             self.take_over(assignment)
@@ -248,7 +272,9 @@ class Work:
                 self._handle(partition, records, state)
         for partition in list(self._held):
             self._handle(partition, [], state)
-        if self._open and (not self.left or self._handled >= self.settings.commit_every):
+        # Where the learner is waited for, it waits for this.
+        full = self._handled >= self.settings.commit_every
+        if self._open and (not self.left or full or self.room(state) == 0):
             self.commit()
         if self._asked is not None:
             self.health.waits_for = self._asked.trouble
@@ -288,7 +314,7 @@ class Work:
             n = next((i for i, one in enumerate(records) if not ready(one)), len(records))
             if n < len(records):
                 self._held[partition] = records[n:]
-            self.client.member.hold(partition, n < len(records))
+            self.client.member.hold(partition, n < len(records) or partition in self._ahead)
             records = records[:n]
         if not records:
             return
@@ -314,6 +340,9 @@ class Work:
             transaction.send_all(s.output, partition, made.outputs)
             transaction.send_all(self.dead_letters, partition, made.dead_letters)
             self._send(partition, made.sent or NO_ROWS, last + 1, state)
+        if made.sent is not None:
+            latest = np.nanmax(made.sent.times, initial=-math.inf)
+            self._times[partition] = max(self._times.get(partition, latest), latest)
         self._open.add(partition)
         self._at[partition] = last + 1
         n = len(made.outputs) + len(made.dead_letters)

@@ -26,7 +26,7 @@ from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.tally import Tally
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
-from stream_can.kafka.behind import Behind
+from stream_can.kafka.behind import BACKLOG_SECONDS, Behind
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError
@@ -89,6 +89,8 @@ class Queue:
 
 def size_of(record: Any) -> int:
     """What a record takes in memory, about."""
+    if isinstance(record, SentRecord):
+        return record.size
     return len(record.value or b"") + len(record.key or b"") + 300
 
 
@@ -153,7 +155,7 @@ class Learns:
         """When it was looked whether partitions were added."""
         self._begun_at: dict[int, int] = {}
         """Of each partition of the input, where learning begins."""
-        self._behind_input: Behind | None = None
+        self._input: Behind | None = None
         self.foreign = 0
         """Records of sent batches that are none of this application."""
 
@@ -212,7 +214,7 @@ class Learns:
         self.learning = learning
         self._queues, self._begun_at = {}, {}
         readers, topic = self.client.readers, self.settings.input
-        self._behind_input = Behind(
+        self._input = Behind(
             lambda partitions: readers.ends(topic, partitions),
             lambda partitions, time: readers.before(topic, partitions, time),
             self.settings.label_wait,
@@ -329,7 +331,7 @@ class Learns:
 
     def _learn(self, learning: Learning, wait_ms: int) -> None:
         """Read on, and now and then play what was read and write a state."""
-        now, interval = time.monotonic(), self.settings.commit_interval_ms / 1000
+        now, interval = time.monotonic(), self._interval(learning)
         if now < self._next_poll and self._rows < MOST_ROWS:
             time.sleep(min(self._next_poll - now, wait_ms / 1000))
             return
@@ -341,15 +343,20 @@ class Learns:
         if time.monotonic() < self._due and self._rows < MOST_ROWS:
             return
         if self._behind():  # waited for no longer than a poll
-            self._read(learning, 50)
-        until = self._until(learning)
-        full = learning.learner.held > SOFT_HELD and until < math.inf
-        sent, labels = self._take(-math.inf if full else until + self.settings.label_wait)
+            self._read(learning, int(1000 * interval / POLLS))
+        sent, labels, until = self._take(learning)
         if not sent and not labels:
+            self._due = time.monotonic() + interval
             return
         played = learning.play(sent, labels, until)
         self._count(learning, played)
         self._write(learning, played)
+
+    def _interval(self, learning: Learning) -> float:
+        """Seconds between two states: fewer in a backlog, where workers wait for each."""
+        latest = max(learning.times.values(), default=0.0)
+        backlog = time.time() - latest > BACKLOG_SECONDS
+        return self.settings.commit_interval_ms / (10_000 if backlog else 1000)
 
     def _count(self, learning: Learning, played: Played) -> None:
         """Count what was learned."""
@@ -418,38 +425,55 @@ class Learns:
                 )
                 queue.add(-math.inf if math.isnan(when) else when, len(batch), sent)
 
-    def _take(self, until: float) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]]]:
-        """What to play: of what was read the oldest first, while nothing older can come; labels no
-        later than this, or of a backlog all would be held."""
-        sent: dict[int, list[SentRecord]] = {}
-        labels: dict[int, list[Any]] = {}
-        rows, topic = 0, self.settings.sent_topic
-        heads = [
-            (queue.waiting[0][0], place) for place, queue in self._queues.items() if queue.waiting
-        ]
+    def _take(
+        self, learning: Learning
+    ) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]], float]:
+        """What to play of what was read: the oldest first, while nothing older can come; and how
+        far all of the input is learned then. Labels no later than that, and than rows that are left
+        over: of a backlog all would be held."""
+        topic, wait = self.settings.sent_topic, self.settings.label_wait
+        queues = {place: queue for place, queue in self._queues.items() if queue.waiting}
+        if not queues:
+            return {}, {}, math.inf
+        sent = self._oldest({at for at in queues if at[0] == topic}, math.inf)
+        until = math.inf
+        if self.settings.labels is not None and self._input is not None:
+            inputs, times = learning.behind(sent)
+            until = self._input.until(self._begun_at | inputs, times)
+        if learning.learner.held > SOFT_HELD and until < math.inf:
+            return sent, {}, until
+        left = [self._queues[at].waiting for at in queues if at[0] == topic]
+        last = min([until + wait, *(waiting[0][0] for waiting in left if waiting)])
+        return sent, self._oldest({at for at in queues if at[0] != topic}, last), until
+
+    def _oldest(self, places: set[tuple[str, int]], last: float) -> dict[int, list[Any]]:
+        """Records of some partitions of a topic, no later than this."""
+        found, rows, ready = dict[int, list[Any]](), 0, self._ready
+        heads = [(self._queues[place].waiting[0][0], place) for place in places]
         heapq.heapify(heads)
         while heads and rows < MOST_ROWS:
             when, place = heapq.heappop(heads)
-            queue = self._queues[place]
-            if place[0] != topic and when > until:
+            waiting = self._queues[place].waiting
+            _, n, record = waiting[0]
+            if when > last:
+                break
+            if not ready(place[0], record):
                 continue
-            registry = self._asked_registry
-            if place[0] != topic and registry and not registry.ready(queue.waiting[0][2]):
-                continue
-            _, n, record = queue.waiting.popleft()
+            waiting.popleft()
             rows += max(n, 1)
-            if place[0] == topic:
-                sent.setdefault(place[1], []).append(record)
-                self._rows -= n
-                self._bytes -= record.size
-            else:
-                labels.setdefault(place[1], []).append(record)
-                self._bytes -= size_of(record)
-            if queue.waiting:
-                heapq.heappush(heads, (queue.waiting[0][0], place))
+            self._rows -= n
+            self._bytes -= size_of(record)
+            found.setdefault(place[1], []).append(record)
+            if waiting:
+                heapq.heappush(heads, (waiting[0][0], place))
             elif self._reader is not None and self._reader.behind([place]):
                 break  # what follows there may be older than what others have
-        return sent, labels
+        return found
+
+    def _ready(self, topic: str, record: Any) -> bool:
+        """Whether a label can be read now."""
+        registry = self._asked_registry
+        return topic == self.settings.sent_topic or registry is None or registry.ready(record)
 
     def _behind(self) -> bool:
         """Whether there is more to read of a partition of which nothing waits."""
@@ -457,19 +481,6 @@ class Learns:
         return bool(
             self._reader.behind(p for p, queue in self._queues.items() if not queue.waiting)
         )
-
-    def _until(self, learning: Learning) -> float:
-        """See :meth:`Behind.until`."""
-        assert self._behind_input is not None
-        labels = [
-            queue.latest
-            for place, queue in self._queues.items()
-            if queue.waiting and place[0] != self.settings.sent_topic
-        ]
-        if not labels and not learning.learner.held:
-            return math.inf
-        inputs = self._begun_at | learning.inputs
-        return self._behind_input.until(inputs, learning.times, max(labels, default=-math.inf))
 
     def _write(self, learning: Learning, played: Played | None) -> None:
         """Write a state, and what else came of what was played, in one transaction."""
@@ -506,8 +517,7 @@ class Learns:
             self.metrics.committed({LEARNER: self._tally}, time.monotonic() - begin, size)
         self.number = written.value.offset
         self.committed += 1
-        pause = max(self.settings.commit_interval_ms / 1000, size / MOST_BYTES_A_SECOND)
-        self._due = begin + pause
+        self._due = begin + max(self._interval(learning), size / MOST_BYTES_A_SECOND)
 
     def _send_letters(self, played: Played) -> None:
         """Dead letters of labels."""

@@ -96,6 +96,8 @@ class Learning:
         self.sent, self.labels, self.inputs = dict(memory.sent), dict(memory.labels), dict(inputs)
         self.begun, self.plays = dict(memory.begun), deque(memory.plays)
         self.times = dict(memory.times)
+        self.until = math.inf
+        """How far all of the input is learned, in seconds."""
         self.models = LearnerModels(
             learner, start, max_lanes=settings.max_lanes,
             only_listed=settings.only_listed_models, clock=time.time,
@@ -196,6 +198,7 @@ class Learning:
         found = self.learner.play_sent(events, without=strange, until=until)
         n = len(events.sent)
         self._note(sent, labels, n)
+        self.until = until
         names = {lane.name for lane in events.sent.lanes} | {one.name for one in found.taught}
         names |= {(one.model, one.version) for one in events.labels if one.row is not None}
         self.touched |= names
@@ -237,23 +240,33 @@ class Learning:
             read[p] = says.labels
         return read, bad
 
+    def behind(
+        self, sent: Mapping[int, Sequence[SentRecord]]
+    ) -> tuple[dict[int, int], dict[int, float]]:
+        """``inputs`` and ``times`` as they are behind these."""
+        inputs, times = dict(self.inputs), dict(self.times)
+        for p, found in sent.items():
+            if not found:
+                continue
+            last = found[-1]
+            inputs[p] = int(last.batch.numbers[-1]) + 1 if last.next is None else last.next
+            its = np.concatenate([one.batch.times for one in found])
+            if len(its):  # of rows without any, nothing is later
+                known = its[~np.isnan(its)].max(initial=-math.inf)
+                latest = math.inf if known == -math.inf else float(known)
+                times[p] = max(times.get(p, -math.inf), latest)
+        return inputs, times
+
     def _note(
         self, sent: Mapping[int, Sequence[SentRecord]], labels: Mapping[int, Sequence[Source]],
         rows: int,
     ) -> None:  # fmt: skip
         """Move the positions behind what was played."""
         ends = {}
+        self.inputs, self.times = self.behind(sent)
         for p, found in sent.items():
             if found:
                 ends[p] = self.sent[p] = found[-1].offset + 1
-                last = found[-1]
-                at = int(last.batch.numbers[-1]) + 1 if last.next is None else last.next
-                self.inputs[p] = at
-                times = np.concatenate([one.batch.times for one in found])
-                if len(times):  # of rows without any, nothing is later
-                    known = times[~np.isnan(times)].max(initial=-math.inf)
-                    latest = math.inf if known == -math.inf else float(known)
-                    self.times[p] = max(self.times.get(p, -math.inf), latest)
         for p, records in labels.items():
             if records:
                 self.labels[p] = records[-1].offset + 1
@@ -319,7 +332,8 @@ class Learning:
             [LanePlace(*name, at, live[name].after) for name, at in places.items()],
             [Begin(model, offset) for model, offset in begins.items()],
             sorted(self.settings.models), self.settings.only_listed_models,
-            self.settings.max_lanes, self.models.full, memory, time.time(),
+            self.settings.max_lanes, self.models.full, memory,
+            None if self.until == math.inf else self.until, time.time(),
         )  # fmt: skip
 
 

@@ -25,22 +25,21 @@ class Input:
     """Partitions of records by their times, learned up to some offset of each."""
 
     def __init__(self, *times: list[float]) -> None:
-        self.times, self.asked = times, 0
+        self.times = times
         self.inputs = dict.fromkeys(range(len(times)), 0)
         self.behind = Behind(self._ends, self._before, WAIT)
 
     def _ends(self, partitions: list[int]) -> dict[int, int]:
-        self.asked += 1
         return {p: len(self.times[p]) for p in partitions}
 
     def _before(self, partitions: list[int], time: float) -> Mapping[int, int | None]:
         late = {p: [i for i, one in enumerate(self.times[p]) if one >= time] for p in partitions}
         return {p: found[0] if found else None for p, found in late.items()}
 
-    def until(self, label: float = 1e9) -> float:
+    def until(self) -> float:
         learned = {p: self.times[p][:n] for p, n in self.inputs.items()}
         latest = {p: max(some) for p, some in learned.items() if some}
-        return self.behind.until(self.inputs, latest, label)
+        return self.behind.until(self.inputs, latest)
 
 
 @pytest.fixture
@@ -83,17 +82,6 @@ def test_a_partition_that_nobody_corrects_is_not_waited_for(now: list[float]) ->
     assert found.until() == 599 - WAIT / 2
     found.inputs = {0: 600, 1: 2}
     assert found.until() == 20
-
-
-@pytest.mark.fast
-def test_brokers_are_asked_no_more_than_is_needed(now: list[float]) -> None:
-    found = Input([0.0, 500, 1000, 1500], [10.0, 510, 910])
-    found.inputs = {0: 3, 1: 2}
-    assert [found.until(label) for label in (600.0, 610, 610, 611)] == [510] * 4
-    assert found.asked == 2  # at first, and for the last one, which is ahead
-    now[0] += 2
-    assert found.until(600.0) == 510
-    assert found.asked == 3
 
 
 def test_no_label_is_given_up_while_a_partition_is_behind(

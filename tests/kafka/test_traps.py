@@ -37,6 +37,7 @@ from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError
 from stream_can.kafka.client.member import Assignment, Member
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.transaction import Transaction
+from stream_can.kafka.client.unpacking import unpark
 from stream_can.kafka.patience import Patience
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, caught_up, fill, run_once
@@ -606,6 +607,35 @@ def test_a_producer_with_undelivered_records_leaves_no_thread(broker: Broker) ->
     producer.send(topic, b"x", partition=0)
     close(producer, 0)
     wait("its thread has ended", lambda: not producer._sender.is_alive())
+
+
+def test_a_partition_that_is_read_again_gives_what_was_fetched_for_it(broker: Broker) -> None:
+    """Before, the poll that found another one paused waited for new records instead."""
+    topic, given = unique("resumed"), set[int]()
+    create(broker.bootstrap_servers, {topic: {}})
+    produce(broker.bootstrap_servers, [(topic, i % 2, b"k", b"v") for i in range(20)])
+    consumer = member_module.open_consumer(Options([broker.bootstrap_servers], {}))
+    both = [TopicPartition(topic, partition) for partition in (0, 1)]
+    try:
+        consumer.assign(both)
+        consumer.seek_to_beginning()
+
+        def one_of() -> set[int]:
+            unpark(consumer)
+            return {tp.partition for tp in consumer.poll(0, max_records=1)}
+
+        while given != {0, 1}:  # both are fetched
+            given |= {tp.partition for tp in consumer.poll(100, max_records=1)}
+            for tp in both:
+                (consumer.pause if tp.partition in given else consumer.resume)(tp)
+        for _ in range(3):  # to and fro
+            paused, other = both
+            consumer.pause(paused)
+            consumer.resume(other)
+            assert one_of() == {other.partition}
+            both.reverse()
+    finally:
+        close(consumer)
 
 
 def test_a_server_that_hangs_is_not_waited_for(

@@ -63,11 +63,19 @@ def unpark(consumer: Any) -> None:
     """Before each poll: give a partition that is read again the records that were fetched for it.
 
     Trap: the fetcher parks the records of a paused partition until its slot is None. A slot whose
-    records have all been taken is not None, so they would stay parked for ever.
+    records have all been taken is not None, so they would stay parked for ever; and one of a
+    partition that was paused since is parked only when the poll looks for others no more.
     """
     fetcher = consumer._fetcher
-    if fetcher._next_partition_records is not None and not fetcher._next_partition_records:
-        fetcher._next_partition_records = None
+    part = fetcher._next_partition_records
+    if part is None:
+        return
+    tp = part.topic_partition
+    if part and fetcher._subscriptions.is_paused(tp):
+        fetcher._paused_partition_records[tp] = part
+    elif part:
+        return
+    fetcher._next_partition_records = None
 
 
 def _plain(part: Any) -> list[tuple[Any, ...]]:
