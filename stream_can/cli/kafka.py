@@ -44,7 +44,14 @@ def run(config: Config = None, *, given: Settings = NOTHING) -> int:
     return kafka.run(settings)
 
 
-def learn(config: Config = None, *, given: Settings = NOTHING) -> int:
+def learn(
+    config: Config = None,
+    *,
+    reset: Annotated[
+        bool, Parameter(help="forget what was learned, and begin at the topics' ends", negative="")
+    ] = False,
+    given: Settings = NOTHING,
+) -> int:
     """Learn for the workers of an application, and do nothing else.
 
     Settings are those of `run`, and come from the same places. Of all that may learn one does; the
@@ -55,7 +62,7 @@ def learn(config: Config = None, *, given: Settings = NOTHING) -> int:
     except kafka.SettingsError as error:
         print(f"stream-can learn: {error}", file=sys.stderr)
         return 2
-    return kafka.run(settings, corrects=False)
+    return kafka.run(settings, corrects=False, reset=reset)
 
 
 def backfill(

@@ -14,7 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ from stream_can.kafka import refusals
 from stream_can.kafka.behind import BACKLOG_SECONDS, Behind
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.memory import Learning, Played, SentRecord, require_identity
 from stream_can.kafka.schemas import Asked
 from stream_can.kafka.settings import Settings
@@ -40,6 +40,7 @@ from stream_can.kafka.state import (
     MARK_HEADER,
     MEMORY,
     NEXT_HEADER,
+    STATE_HEADER,
     Play,
     begin_key,
     corrector_key,
@@ -262,12 +263,7 @@ class Learns:
         stored = newest_state(readers, self.state_topic)
         if stored is None:
             self.number = -1
-            sent = {p: end for p, (_, end) in readers.spans(s.sent_topic).items()}
-            labels = {}
-            if s.labels is not None:
-                which = 0 if s.start == "earliest" else 1
-                labels = {p: span[which] for p, span in readers.spans(s.labels).items()}
-            return Learning.begin(s, self.start, sent, labels)
+            return self._new(s.start)
         require_identity(stored.index, s, self.start)
         spans, memory = readers.spans(s.sent_topic), stored.memory
         first = {p: begin for p, (begin, _) in spans.items()}
@@ -282,6 +278,32 @@ class Learns:
             raise DeniedError(f"state {stored.number} of {self.state_topic!r}: {error}") from None
         self.number = stored.number
         return learning
+
+    def _new(self, start: Literal["earliest", "latest"]) -> Learning:
+        """One that has learned nothing, at the end of what was sent, and there in the labels."""
+        s, readers = self.settings, self.client.readers
+        sent = {p: end for p, (_, end) in readers.spans(s.sent_topic).items()}
+        labels = {}
+        if s.labels is not None:
+            which = 0 if start == "earliest" else 1
+            labels = {p: span[which] for p, span in readers.spans(s.labels).items()}
+        return Learning.begin(s, self.start, sent, labels)
+
+    def begin_anew(self) -> None:
+        """Forget what was learned: write a first state, at the ends of all topics.
+
+        Who learns now is fenced and goes on from it, as workers do; sent batches of before are
+        passed over.
+        """
+        self.check()
+        before = newest_index(self.client.readers, self.state_topic)
+        if before is None:
+            return
+        learning = self._new("latest")
+        learning.places = {one.name: one.offset for one in before[1].lanes}  # which go
+        self.client.transaction.open()
+        self._write(learning, None)
+        log.info("began anew: state %d knows nothing", self.number)
 
     def begin_with(self, learning: Learning, batches: Mapping[int, Sequence[SentRecord]]) -> None:
         """Make what was learned elsewhere the first state, with the sent batches of its recent
@@ -406,6 +428,7 @@ class Learns:
         assert self._reader is not None
         if self._bytes > WAITING_BYTES:
             return
+        newer = False
         for (topic, p), records in self._reader.poll(wait_ms).items():
             queue = self._queues[topic, p]
             for record in records:
@@ -415,6 +438,8 @@ class Learns:
                     continue
                 batch = self._batch(record, learning.mark)
                 if batch is None:
+                    by = header_of(record.headers, STATE_HEADER) or ""
+                    newer |= by.isdigit() and int(by) > self.number
                     self.foreign += 1
                     continue
                 self._rows += len(batch)
@@ -424,6 +449,10 @@ class Learns:
                     record.offset, batch, size_of(record), None if at is None else int(at)
                 )
                 queue.add(-math.inf if math.isnan(when) else when, len(batch), sent)
+        if newer:
+            newest = newest_index(self.client.readers, self.state_topic)
+            if newest is not None and newest[1].mark != learning.mark:
+                raise RebuildError("the application was begun anew by another process")
 
     def _take(
         self, learning: Learning

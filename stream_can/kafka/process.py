@@ -31,8 +31,13 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
 """How ``stream-can run`` exits, and why."""
 
 
-def run(settings: Settings, *, corrects: bool = True) -> int:
+def run(settings: Settings, *, corrects: bool = True, reset: bool = False) -> int:
     """What ``stream-can run`` does, or ``learn``: set up logging, work until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    settings, corrects, reset
+        See `Worker`.
 
     Returns
     -------
@@ -44,7 +49,7 @@ def run(settings: Settings, *, corrects: bool = True) -> int:
     if names := injected(os.environ):
         log.info("no settings, Kubernetes made them for a Service: %s", ", ".join(names))
     try:
-        worker = Worker(settings, corrects=corrects)
+        worker = Worker(settings, corrects=corrects, reset=reset)
     except (StreamCANError, ValueError) as error:  # a Corrector says ValueError to its settings
         return _fail(2, error)
     try:

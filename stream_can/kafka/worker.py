@@ -43,6 +43,8 @@ class Worker:
         What to run; see `Settings`.
     corrects
         Whether it corrects partitions of the input; else it learns and does nothing else.
+    reset
+        Whether all that was learned is forgotten first.
 
     Examples
     --------
@@ -52,8 +54,8 @@ class Worker:
         worker.run()  # until worker.stop() is called, from a signal handler or another thread
     """
 
-    def __init__(self, settings: Settings, *, corrects: bool = True) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, *, corrects: bool = True, reset: bool = False) -> None:
+        self.settings, self._reset = settings, reset
         starts = [KafkaStart(settings) for _ in range(2)]  # each asks a registry by itself
         self.start = starts[0]
         self.health = Health(settings.live_seconds)
@@ -123,6 +125,8 @@ class Worker:
             )
         first, *others = self._loops
         first.patience.until_answered(lambda: check(s, self.start.formats))
+        if self._reset and self.learns is not None:
+            first.patience.until_answered(self.learns.begin_anew)
         threads = [
             threading.Thread(target=self._beside, args=(one,), daemon=True) for one in others
         ]

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from stream_can.kafka import behind
+from stream_can.kafka import behind, correcting
 from stream_can.kafka.behind import Behind
 from stream_can.kafka.correcting import Work
 from tests.kafka.broker.broker import Served
-from tests.kafka.streams import STAMP, App, caught_up, label, prediction
+from tests.kafka.judge import states_of
+from tests.kafka.streams import STAMP, App, caught_up, label, prediction, run_once
 from tests.kafka.topics import produce
-from tests.programs import wait
+from tests.programs import PATIENCE, wait
 
 WAIT = 100.0
 ROWS = 400
@@ -114,3 +115,26 @@ def test_no_label_is_given_up_while_a_partition_is_behind(
     found = app.checked.labels
     assert found["learned"] + found["learned late"] == ROWS
     assert found["given up"] == 0
+
+
+def test_partitions_of_a_backlog_go_evenly(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row is corrected by a state that is further behind than the settings say."""
+    monkeypatch.setattr(correcting, "ALIVE_SECONDS", PATIENCE)  # the learner has time
+    app, lead, apart = App(broker.bootstrap_servers, partitions=3, lead=20), 20, 60
+    rng, predictions, labels = random.Random(1), [], []
+    for i in range(600):
+        key, message, truth = prediction(rng, i)
+        stamp = STAMP + 1000 * apart * i
+        predictions.append((app.given["input"], i % 3, key, message, [], stamp))
+        labels.append((app.given["labels"], i % 2, key, label(truth), [], stamp + 5000))
+    produce(app.servers, predictions, labels)
+    run_once(app, learned=600)
+    states = {one.number: one.index for one in states_of(app.servers, f"{app.id}-state")}
+    for partition in range(3):
+        before = -math.inf
+        for at, record in enumerate(app.outputs(partition)):
+            by = states[int(dict(record.headers)["stream-can-state"])]
+            assert at - by.inputs.get(partition, 0) < lead
+            if by.until is not None and at and at % lead == 0:  # or it was read with others
+                assert before <= by.until + app.settings().label_wait / 2
+            before = record.timestamp / 1000

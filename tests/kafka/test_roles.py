@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 
+from stream_can import Corrector
+from stream_can.app.metrics import Metrics
+from stream_can.kafka import Worker
+from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.stored import newest_state
+from stream_can.kafka.learner import Learns
+from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.state import corrector_key
+from stream_can.kafka.stored import newest_index, newest_state
 from tests.kafka.broker.broker import Served
-from tests.kafka.streams import COMMAND, STAMP, App, caught_up, fill, label
+from tests.kafka.streams import COMMAND, STAMP, App, Running, caught_up, fill, label
 from tests.kafka.topics import grow, produce, read
 from tests.programs import PATIENCE, wait
 
@@ -140,3 +147,37 @@ def test_partitions_are_added_while_it_runs(broker: Served) -> None:
     caught_up(app, running)
     running.stop()
     assert app.verify() == 40
+
+
+def test_what_was_learned_can_be_forgotten(broker: Served) -> None:
+    """Also beside one that learns, and where settings changed that no state outlives."""
+    app = App(broker.bootstrap_servers, model="model", version="version")
+    running = app.worker()
+    fill(app, 200, more=more)
+    caught_up(app, running)
+    readers = Readers(Options(app.given["bootstrap_servers"]))
+    before = newest_state(readers, f"{app.id}-state")
+    assert before is not None
+    assert len(before.lanes) > 1
+    with pytest.raises(DeniedError, match=r"--reset"):
+        Learns(app.settings("1", raw="was"), KafkaStart(app.settings("1")), Metrics())._restore()
+    anew = Running(Worker(app.settings("anew"), corrects=False, reset=True))
+
+    def newest() -> Any:
+        found = newest_index(readers, f"{app.id}-state")
+        return found and found[1]
+
+    index = wait("anew", lambda: (one := newest()).mark != before.index.mark and one)
+    assert index.lanes == []
+    kept = {one.key: one.value for one in read(app.servers, f"{app.id}-state", 0)}
+    assert {kept[corrector_key(name)] for name in before.lanes} == {None}
+    fill(app, 100, 1, first=200, more=more)
+    caught_up(app, running, anew)
+    for one in (running, anew):
+        one.stop()
+    after = newest_state(readers, f"{app.id}-state")
+    assert after is not None
+    assert after.index.mark == index.mark
+    labels = sum(Corrector.from_bytes(data).n_labels for data in after.lanes.values())
+    assert 50 < labels <= 100
+    assert sum(after.index.inputs.values()) == 300
