@@ -36,7 +36,9 @@ class Behind:
         self._moved: dict[int, tuple[int, float]] = {}
         """The next offset to be learned of each, and since when it is that one."""
 
-    def until(self, inputs: Mapping[int, int], times: Mapping[int, float]) -> float:
+    def until(
+        self, inputs: Mapping[int, int], times: Mapping[int, float], near: float = 0
+    ) -> float:
         """The time before which all that was to be corrected has been learned; ``inf`` where that
         is all there is.
 
@@ -46,6 +48,9 @@ class Behind:
             Of each partition the next offset to be learned.
         times
             And the latest time that was.
+        near
+            One that lacks nothing older than the latest of these less so many seconds is not
+            behind: it may have little traffic.
         """
         now = time.monotonic()
         for p, at in inputs.items():
@@ -62,8 +67,7 @@ class Behind:
             return math.inf
         if math.isinf(furthest):  # nothing, or no times
             return furthest
-        # One that has little traffic may have learned nothing new for long, and not be behind.
-        recent = furthest - self._wait / 2
+        recent = furthest - near
         before = self._before(left, recent)
 
         def is_behind(p: int) -> bool:

@@ -376,9 +376,13 @@ class Learns:
 
     def _interval(self, learning: Learning) -> float:
         """Seconds between two states: fewer in a backlog, where workers wait for each."""
+        often = self._in_backlog(learning)
+        return self.settings.commit_interval_ms / (10_000 if often else 1000)
+
+    @staticmethod
+    def _in_backlog(learning: Learning) -> bool:
         latest = max(learning.times.values(), default=0.0)
-        backlog = time.time() - latest > BACKLOG_SECONDS
-        return self.settings.commit_interval_ms / (10_000 if backlog else 1000)
+        return time.time() - latest > BACKLOG_SECONDS
 
     def _count(self, learning: Learning, played: Played) -> None:
         """Count what was learned."""
@@ -461,22 +465,36 @@ class Learns:
         far all of the input is learned then. Labels no later than that, and than rows that are left
         over: of a backlog all would be held."""
         topic, wait = self.settings.sent_topic, self.settings.label_wait
+        backlog = self._in_backlog(learning)
         queues = {place: queue for place, queue in self._queues.items() if queue.waiting}
         if not queues:
             return {}, {}, math.inf
-        sent = self._oldest({at for at in queues if at[0] == topic}, math.inf)
+        sent, last = self._oldest({at for at in queues if at[0] == topic}, math.inf)
         until = math.inf
         if self.settings.labels is not None and self._input is not None:
             inputs, times = learning.behind(sent)
-            until = self._input.until(self._begun_at | inputs, times)
+            until = self._input.until(
+                self._begun_at | inputs, times, near=0 if backlog else wait / 2
+            )
         if learning.learner.held > SOFT_HELD and until < math.inf:
             return sent, {}, until
         left = [self._queues[at].waiting for at in queues if at[0] == topic]
-        last = min([until + wait, *(waiting[0][0] for waiting in left if waiting)])
-        return sent, self._oldest({at for at in queues if at[0] != topic}, last), until
+        # What is not corrected yet in a backlog will be soon: a label goes to all rows of its id.
+        last = min(
+            [
+                until + (0 if backlog else wait),
+                last,
+                *(waiting[0][0] for waiting in left if waiting),
+            ]
+        )
+        labels, _ = self._oldest({at for at in queues if at[0] != topic}, last)
+        return sent, labels, until
 
-    def _oldest(self, places: set[tuple[str, int]], last: float) -> dict[int, list[Any]]:
-        """Records of some partitions of a topic, no later than this."""
+    def _oldest(
+        self, places: set[tuple[str, int]], last: float
+    ) -> tuple[dict[int, list[Any]], float]:
+        """Records of some partitions of a topic, no later than this; and up to which time none is
+        missing."""
         found, rows, ready = dict[int, list[Any]](), 0, self._ready
         heads = [(self._queues[place].waiting[0][0], place) for place in places]
         heapq.heapify(heads)
@@ -496,8 +514,8 @@ class Learns:
             if waiting:
                 heapq.heappush(heads, (waiting[0][0], place))
             elif self._reader is not None and self._reader.behind([place]):
-                break  # what follows there may be older than what others have
-        return found
+                return found, when  # what follows there may be older than what others have
+        return found, math.inf
 
     def _ready(self, topic: str, record: Any) -> bool:
         """Whether a label can be read now."""

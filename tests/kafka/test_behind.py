@@ -18,7 +18,7 @@ from tests.kafka.streams import STAMP, App, caught_up, label, prediction, run_on
 from tests.kafka.topics import produce
 from tests.programs import PATIENCE, wait
 
-WAIT = 100.0
+WAIT, NEAR = 100.0, 50.0
 ROWS = 400
 
 
@@ -37,10 +37,10 @@ class Input:
         late = {p: [i for i, one in enumerate(self.times[p]) if one >= time] for p in partitions}
         return {p: found[0] if found else None for p, found in late.items()}
 
-    def until(self) -> float:
+    def until(self, near: float = NEAR) -> float:
         learned = {p: self.times[p][:n] for p, n in self.inputs.items()}
         latest = {p: max(some) for p, some in learned.items() if some}
-        return self.behind.until(self.inputs, latest)
+        return self.behind.until(self.inputs, latest, near)
 
 
 @pytest.fixture
@@ -64,9 +64,10 @@ def test_until_is_where_the_slowest_is(now: list[float]) -> None:
 
 @pytest.mark.fast
 def test_a_partition_of_little_traffic_is_not_behind(now: list[float]) -> None:
-    found = Input([float(t) for t in range(1000)], [10.0, 999])
+    found = Input([float(t) for t in range(1000)], [10.0, 998.5])
     found.inputs = {0: 1000, 1: 1}  # one record, which has just come
-    assert found.until() == 999 - WAIT / 2
+    assert found.until() == 999 - NEAR
+    assert found.until(0) == 10
     found = Input([float(t) for t in range(1000)], [10.0, 900])
     found.inputs = {0: 1000, 1: 1}
     assert found.until() == 10
@@ -80,7 +81,7 @@ def test_a_partition_that_nobody_corrects_is_not_waited_for(now: list[float]) ->
     now[0] += 10 * WAIT  # nor is anything learned of the others
     assert found.until() == 10
     found.inputs = {0: 600, 1: 1}
-    assert found.until() == 599 - WAIT / 2
+    assert found.until() == 599 - NEAR
     found.inputs = {0: 600, 1: 2}
     assert found.until() == 20
 
