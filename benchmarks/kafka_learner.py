@@ -39,7 +39,7 @@ class Case(NamedTuple):
 CASES = {
     "m = 10": Case(10, 60_000),
     "m = 100": Case(100, 20_000),
-    "1,000 models, m = 10": Case(10, 60_000, models=1000),
+    "1,000 models, m = 10": Case(10, 12_000, models=1000),
     "10^6 predictions that wait": Case(10, 1_000_000, recent_mb=2000),
 }
 STAMP = 1_700_000_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -635,3 +636,24 @@ def test_the_model_that_was_silent_longest_is_dropped():
     assert learner.waiting == len(learner._order) < 36
     with pytest.raises(ValueError, match="max_lanes"):
         Learner(Corrector(3), max_lanes=0)
+
+
+def test_very_many_models_leave_a_state_small():
+    """Labelled predictions that are not scored yet were in it: of each model up to 255."""
+    learner, other = (Learner(Corrector(4), max_lanes=300) for _ in range(2))
+    rng = np.random.default_rng(0)
+    for i in range(3000):
+        p, y, model = rng.dirichlet(np.ones(4)), int(rng.integers(4)), f"m{i % 300}"
+        for one in (learner, other):
+            one.correct(f"{i}", p, model=model)
+            one.label(f"{i}", y, model=model)
+        if i % 500 == 0:
+            learner.state()
+    assert sum(len(lane.pending) for lane in other._lanes.values()) == 3000
+    state = learner.state(without=learner.models)
+    assert len(zlib.compress(state.memory, 1)) < 600 * 300  # of 2 kB and more
+    assert sum(len(lane.pending) for lane in learner._lanes.values()) == 0
+    for name, both in other.scores.items():
+        for mine, its in zip(learner.scores[name], both, strict=True):
+            assert (mine.n, mine.accuracy) == (its.n, its.accuracy)
+            assert mine.log_loss == pytest.approx(its.log_loss)

@@ -60,8 +60,8 @@ log = logging.getLogger(__name__)
 
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500}
 """So soon another one learns where this one has died; brokers allow no less by themselves."""
-MOST_ROWS = 500
-"""Of a state, in a backlog."""
+MOST_ROWS, LARGE = 500, 20
+"""Of a state, in a backlog; and how many times as many, where states are large and few."""
 MOST_BYTES_A_SECOND = 1 << 20
 """Of states."""
 POLLS = 4
@@ -152,6 +152,8 @@ class Learns:
         self._queues: dict[tuple[str, int], Queue] = {}
         self._due = self._next_poll = 0.0
         self._rows = self._bytes = 0
+        self._most = MOST_ROWS
+        """Rows, or labels, of the next state."""
         self._looked = 0.0
         """When it was looked whether partitions were added."""
         self._begun_at: dict[int, int] = {}
@@ -354,7 +356,7 @@ class Learns:
     def _learn(self, learning: Learning, wait_ms: int) -> None:
         """Read on, and now and then play what was read and write a state."""
         now, interval = time.monotonic(), self._interval(learning)
-        if now < self._next_poll and self._rows < MOST_ROWS:
+        if now < self._next_poll and self._rows < self._most:
             time.sleep(min(self._next_poll - now, wait_ms / 1000))
             return
         self._next_poll = time.monotonic() + interval / POLLS
@@ -362,7 +364,7 @@ class Learns:
             self._read_all(learning)
         self._read(learning, 0)
         self._ask_lag()
-        if time.monotonic() < self._due and self._rows < MOST_ROWS:
+        if time.monotonic() < self._due and self._rows < self._most:
             return
         if self._behind():  # waited for no longer than a poll
             self._read(learning, int(1000 * interval / POLLS))
@@ -498,7 +500,7 @@ class Learns:
         found, rows, ready = dict[int, list[Any]](), 0, self._ready
         heads = [(self._queues[place].waiting[0][0], place) for place in places]
         heapq.heapify(heads)
-        while heads and rows < MOST_ROWS:
+        while heads and rows < self._most:
             when, place = heapq.heappop(heads)
             waiting = self._queues[place].waiting
             _, n, record = waiting[0]
@@ -564,7 +566,9 @@ class Learns:
             self.metrics.committed({LEARNER: self._tally}, time.monotonic() - begin, size)
         self.number = written.value.offset
         self.committed += 1
-        self._due = begin + max(self._interval(learning), size / MOST_BYTES_A_SECOND)
+        interval, pause = self._interval(learning), size / MOST_BYTES_A_SECOND
+        self._due = begin + max(interval, pause)
+        self._most = int(MOST_ROWS * min(max(1.0, pause / interval), LARGE))
 
     def _send_letters(self, played: Played) -> None:
         """Dead letters of labels."""

@@ -188,6 +188,11 @@ class Lane:
         time = None if math.isnan(entry.time) else entry.time
         self.pending.append(Unscored(entry.blob[: self.kind.both], y, time))
         if len(self.pending) == TOGETHER:
+            self.judge()
+
+    def judge(self) -> None:
+        """Score what waits for that."""
+        if self.pending:
             self.kind.judge(self.judged, self.pending)
             self.pending = []
 

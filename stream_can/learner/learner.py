@@ -19,7 +19,17 @@ from stream_can.errors import UnknownClass
 from stream_can.learner import saved
 from stream_can.learner.dense import Dense
 from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason, Recent
-from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught, length_of, predecessor, size_of
+from stream_can.learner.lane import (
+    ONLY,
+    TOGETHER,
+    Call,
+    Lane,
+    Name,
+    Taught,
+    length_of,
+    predecessor,
+    size_of,
+)
 from stream_can.learner.late import MOST_ID_BYTES, Held, HeldLabels, LateLabel
 from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of, read_sent
@@ -40,6 +50,9 @@ MOST_LONE = 100_000
 """Labels without a prediction that are known again."""
 MOST_ALARMS = 20
 """Models and versions, those with most labels, that have an alarm each."""
+MOST_PENDING = 4 * TOGETHER
+"""Labelled predictions of all models that a state holds unscored: with very many models it would be
+far larger than its topic takes."""
 
 
 Correctors = Corrector | MultiLabelCorrector
@@ -955,6 +968,9 @@ class Learner:
         without
             Models and versions whose corrector is left out.
         """
+        if sum(len(lane.pending) for lane in self._lanes.values()) > MOST_PENDING:
+            for lane in self._lanes.values():
+                lane.judge()
         head = saved.Head(
             1, self._mb, self._ask, self._wait, self._max_lanes, self._dropped,
             None if math.isinf(self._clock) else self._clock, self._number, self.oldest, [],
