@@ -367,7 +367,7 @@ class Learns:
         if time.monotonic() < self._due and self._rows < self._most:
             return
         if self._behind():  # waited for no longer than a poll
-            self._read(learning, int(1000 * interval / POLLS))
+            self._read(learning, 50)
         sent, labels, until = self._take(learning)
         if not sent and not labels:
             self._due = time.monotonic() + interval

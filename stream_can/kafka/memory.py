@@ -333,7 +333,7 @@ class Learning:
             [Begin(model, offset) for model, offset in begins.items()],
             sorted(self.settings.models), self.settings.only_listed_models,
             self.settings.max_lanes, self.models.full, memory,
-            None if self.until == math.inf else self.until, time.time(),
+            time.time(), None if self.until == math.inf else self.until,
         )  # fmt: skip
 
 

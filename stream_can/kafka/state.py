@@ -78,10 +78,10 @@ class Index(msgspec.Struct):
     """Whether no model or version may begin now, since so many did within an hour."""
     memory: int
     """Where the memory lies."""
-    until: float | None
-    """See :meth:`stream_can.kafka.behind.Behind.until`; None where nothing is left."""
     time: float
     """When it was written, in seconds since 1970."""
+    until: float | None = None
+    """See :meth:`stream_can.kafka.behind.Behind.until`; None where nothing is left."""
 
     def to_bytes(self) -> bytes:
         """The index, versioned and checksummed."""

@@ -88,7 +88,7 @@ def test_the_snapshot_is_what_every_partition_starts_from(broker: Broker, tmp_pa
 
 def test_a_started_group_goes_on_where_the_history_ended(broker: Broker) -> None:
     """Labels that come for predictions before the hand-over are joined all the same."""
-    app = App(broker.bootstrap_servers, recent_mb=0.1)
+    app = App(broker.bootstrap_servers, recent_mb=0.4)
     fill(app, 2000)
     orphans = [
         (app.given["input"], p, b"late%d" % p, prediction(random.Random(p), 9000)[1], [],
