@@ -6,10 +6,15 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["BACKLOG_SECONDS", "Behind"]
+__all__ = ["Behind", "is_backlog"]
 
 BACKLOG_SECONDS = 10.0
 """Predictions older than this, by their own time, are of a backlog."""
+
+
+def is_backlog(latest: float) -> bool:
+    """Whether predictions up to this time, in seconds, are of a backlog."""
+    return time.time() - latest > BACKLOG_SECONDS
 
 
 class Behind:

@@ -23,7 +23,7 @@ from stream_can.app.metrics import Metrics
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
-from stream_can.kafka.behind import BACKLOG_SECONDS
+from stream_can.kafka.behind import is_backlog
 from stream_can.kafka.client.accepts import OVERHEAD_BYTES, weight
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
 """How old the lag of /metrics may be."""
+STATE_MS = 2
+"""Between two looks for the next state, where it is waited for."""
 ALIVE_SECONDS = 3.0
 """A learner that wrote no state for so long is not waited for."""
 
@@ -224,12 +226,8 @@ class Work:
     def room(self, state: CurrentState) -> int:
         """How many records may be read now: in a backlog the learner keeps up."""
         room = self.settings.commit_every - self._handled
-        waits = self._waits
-        self._hold_ahead(state.index.until if waits else None)
-        if not waits:
+        if not self._waits:
             return room
-        if self._at.keys() <= self._ahead:
-            return 0
         learned, lead = state.index.inputs, self.settings.lead
         ahead = sum(max(0, at - learned.get(p, self._from[p])) for p, at in self._at.items())
         return max(0, min(room, lead - ahead))
@@ -241,14 +239,16 @@ class Work:
             return False
         return time.monotonic() - max(self._blocked, self.follower.at) < ALIVE_SECONDS
 
-    def _hold_ahead(self, until: float | None) -> None:
-        """Read nothing of partitions that are further than those that are furthest behind, by as
-        much as labels do not wait; ``until`` says where these are."""
+    def _hold_ahead(self, state: CurrentState) -> bool:
+        """In a backlog, read nothing of partitions that are further than those that are furthest
+        behind, by as much as labels do not wait; whether that is all of ours."""
+        until = state.index.until if self._waits else None
         limit = math.inf if until is None else until + self.settings.label_wait / 2
         ahead = {p for p in self._at if self._times.get(p, -math.inf) > limit}
         for p in ahead ^ self._ahead:
             self.client.member.hold(p, p in ahead or p in self._held)
         self._ahead = ahead
+        return bool(ahead) and len(ahead) == len(self._at)
 
     def step(self, wait_ms: int) -> None:
         """Poll once; correct what comes, and commit when it is time."""
@@ -256,13 +256,15 @@ class Work:
         if state is None:
             time.sleep(wait_ms / 1000)
             return
-        member, room = self.client.member, self.room(state)
+        member, all_ahead, room = self.client.member, self._hold_ahead(state), self.room(state)
         if self._open and room > 0:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))
-        if room > 0:
+        if all_ahead or room == 0:  # until the next state
+            wait_ms = min(wait_ms, STATE_MS)
+        if room > 0:  # of all that are ahead nothing comes, and the group goes on
             found = member.poll(wait_ms, min(room, self.settings.lead))
         else:
-            time.sleep(min(wait_ms / 1000, 0.002))
+            time.sleep(wait_ms / 1000)
             found = {}
         if (assignment := member.take_rebalance()) is not None:
             self.take_over(assignment)
@@ -274,7 +276,8 @@ class Work:
             self._handle(partition, [], state)
         # Where the learner is waited for, it waits for this.
         full = self._handled >= self.settings.commit_every
-        if self._open and (not self.left or full or self.room(state) == 0):
+        waits = self._hold_ahead(state) or self.room(state) == 0
+        if self._open and (not self.left or full or waits):
             self.commit()
         if self._asked is not None:
             self.health.waits_for = self._asked.trouble
@@ -319,7 +322,7 @@ class Work:
         if not records:
             return
         s, transaction = self.settings, self.client.transaction
-        backlog = time.time() - records[-1].timestamp / 1000 > BACKLOG_SECONDS
+        backlog = is_backlog(records[-1].timestamp / 1000)
         self._blocked = (self._blocked or time.monotonic()) if backlog else None
         made = self._correcting.correct(records, state)
         topics, now = transaction.accepts, transaction.clock.now_ms()

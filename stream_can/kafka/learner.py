@@ -26,7 +26,7 @@ from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.tally import Tally
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
-from stream_can.kafka.behind import BACKLOG_SECONDS, Behind
+from stream_can.kafka.behind import Behind, is_backlog
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError
@@ -383,8 +383,7 @@ class Learns:
 
     @staticmethod
     def _in_backlog(learning: Learning) -> bool:
-        latest = max(learning.times.values(), default=0.0)
-        return time.time() - latest > BACKLOG_SECONDS
+        return is_backlog(max(learning.times.values(), default=0.0))
 
     def _count(self, learning: Learning, played: Played) -> None:
         """Count what was learned."""
@@ -474,7 +473,7 @@ class Learns:
         sent, last = self._oldest({at for at in queues if at[0] == topic}, math.inf)
         until = math.inf
         if self.settings.labels is not None and self._input is not None:
-            inputs, times = learning.behind(sent)
+            inputs, times = learning.after(sent)
             until = self._input.until(
                 self._begun_at | inputs, times, near=0 if backlog else wait / 2
             )

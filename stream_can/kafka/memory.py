@@ -240,7 +240,7 @@ class Learning:
             read[p] = says.labels
         return read, bad
 
-    def behind(
+    def after(
         self, sent: Mapping[int, Sequence[SentRecord]]
     ) -> tuple[dict[int, int], dict[int, float]]:
         """``inputs`` and ``times`` as they are behind these."""
@@ -263,7 +263,7 @@ class Learning:
     ) -> None:  # fmt: skip
         """Move the positions behind what was played."""
         ends = {}
-        self.inputs, self.times = self.behind(sent)
+        self.inputs, self.times = self.after(sent)
         for p, found in sent.items():
             if found:
                 ends[p] = self.sent[p] = found[-1].offset + 1

@@ -14,7 +14,16 @@ from stream_can.kafka.behind import Behind
 from stream_can.kafka.correcting import Work
 from tests.kafka.broker.broker import Served
 from tests.kafka.judge import states_of
-from tests.kafka.streams import STAMP, App, caught_up, label, prediction, run_once
+from tests.kafka.streams import (
+    STAMP,
+    App,
+    Running,
+    caught_up,
+    fill,
+    label,
+    prediction,
+    run_once,
+)
 from tests.kafka.topics import produce
 from tests.programs import PATIENCE, wait
 
@@ -116,6 +125,33 @@ def test_no_label_is_given_up_while_a_partition_is_behind(
     found = app.checked.labels
     assert found["learned"] + found["learned late"] == ROWS
     assert found["given up"] == 0
+
+
+def test_who_is_ahead_still_takes_part_in_the_group(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not polled while it read nothing: no other got a partition."""
+    monkeypatch.setattr(correcting, "ALIVE_SECONDS", PATIENCE)
+    monkeypatch.setattr(Behind, "until", lambda *_, **__: STAMP / 1000 - 1e6)  # all are ahead
+    app = App(broker.bootstrap_servers)
+    fill(app, 100)
+    first = app.worker("first")
+
+    def all_ahead(running: Running) -> bool:
+        work = running.worker.work
+        assert work is not None
+        return running.error is not None or {0, 1} == work._at.keys() == work._ahead
+
+    wait("it is ahead", lambda: all_ahead(first))
+    second = app.worker("second")
+    works = first.worker.work, second.worker.work
+
+    def shared() -> bool:
+        return all(work is not None and len(work._at) == 1 for work in works)
+
+    wait("the other has one of them", lambda: first.error or second.error or shared())
+    for one in (first, second):
+        one.stop()
 
 
 def test_partitions_of_a_backlog_go_evenly(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
