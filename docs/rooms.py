@@ -17,10 +17,9 @@ PICTURE = Path(__file__).parent / "rooms.svg"
 
 FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
-    {"compare": (2, 4)},
+    {"serve": (0, 1.3), "compare": (2, 4)},
     {
-        "serve": (0, 0.6),
-        "kafka": (0.6, 1.3),
+        "kafka": (0, 1.3),
         "pipe": (1.3, 2),
         "river": (3, 3.27),
         "sklearn": (3.27, 3.56),

@@ -30,7 +30,8 @@ StreamCANError
 ├── serve.database.StateError                the state file of a server cannot be used
 ├── serve.database.CannotWrite               nothing of a commit is in it
 ├── serve.service.Refused                   a request with a message that cannot be read
-├── serve.commits.Unavailable               labels, while the state file cannot be written
+├── serve.service.Unavailable               what a server cannot do now
+├── serve.service.NoBrokers                 no broker answers a server that begins
 └── serve.inference.BadRequest              none of the open inference protocol
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have

@@ -152,9 +152,12 @@ EXTRAS = {
     "report": {"matplotlib"},
     "river": {"pandas", "river", "scipy"},
     "serve": {"httptools", "prometheus_client", "uvicorn"},
+    "serve with brokers": {"httptools", "prometheus_client", "uvicorn", "kafka"},
     "sklearn": {"scipy", "sklearn"},
 }
 """Room -> what its extras bring; the others need none."""
+WITH_BROKERS = {"serve.appender", "serve.brokers"}
+"""Imported where a server is told of brokers."""
 NOT_ALONE = {"cli", "spark"}
 """Commands import what they need when they are called; Spark has an environment of its own."""
 IMPORT = """
@@ -175,7 +178,8 @@ def test_a_room_needs_its_own_extras_alone():
     by_room = {}
     for name in rooms.modules():
         if name not in ("", "__main__") and rooms.room(name) not in NOT_ALONE:
-            by_room.setdefault(rooms.room(name), []).append(name)
+            room = "serve with brokers" if name in WITH_BROKERS else rooms.room(name)
+            by_room.setdefault(room, []).append(name)
     none = [name for room, names in by_room.items() if room not in EXTRAS for name in names]
     everything = set().union(*EXTRAS.values()) | {"cyclopts", "rich"}
     assert none

@@ -15,6 +15,8 @@ class Health:
         """Why records that came are not taken, where somebody else has to answer first."""
         self.cannot_learn: str | None = None
         """Why this process may not be the application's learner any more."""
+        self.refuses_labels: str | None = None
+        """Why a server takes no labels now, though it corrects."""
         self._beat = time.monotonic()
 
     def beat(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,7 +19,7 @@ import msgspec
 from stream_can.app.settings import AppSettings, SettingsError
 from stream_can.method.settings import SETTINGS, kind_of
 
-__all__ = ["injected", "load_as", "refuse_unknown", "secret_in"]
+__all__ = ["given_names", "injected", "load_as", "refuse_unknown", "secret_in"]
 
 S = TypeVar("S", bound=AppSettings)
 LISTS = {"bootstrap_servers", "classes", "train_counts"}
@@ -36,6 +36,7 @@ def load_as(
     overrides: Mapping[str, Any],
     env: Mapping[str, str],
     client: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    others: Collection[str] = (),
 ) -> S:
     """Settings of a program from a file, the environment and the command line.
 
@@ -52,24 +53,23 @@ def load_as(
         Usually ``os.environ``.
     client
         What reads the options of the table ``client``, where there is one.
+    others
+        Settings of something else that is told from the same places: left out here.
 
     Raises
     ------
     SettingsError
         Naming the setting and the nearest known name.
     """
-    known = (*kind.names(), *(f"{name}_from_file" for name in kind.secret_names))
+    known = {*kind.names(), *(f"{name}_from_file" for name in kind.secret_names), *others}
     values: dict[str, Any] = {}
     if path is not None:
-        try:
-            values = tomllib.loads(Path(path).read_text())
-        except OSError as error:
-            raise SettingsError(f"{path}: {error.strerror}") from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SettingsError(f"{path}: {error}") from None
+        values = _of_file(path)
         refuse_unknown(values, known, f"{path}: ")
         defaults = {one.name: one.default for one in msgspec.structs.fields(cast(Any, kind))}
-        for name in kind.files:  # beside the settings, wherever the process was started
+        for name in {*kind.files} - {
+            *others
+        }:  # beside the settings, wherever the process was started
             if isinstance(given := values.get(name, defaults[name]), str):
                 values[name] = str(Path(path).parent / given)
     passed = values.pop("client", {})
@@ -90,18 +90,44 @@ def load_as(
             refuse_unknown([name], known, "")
             values[name] = value
     passed |= _pairs(overrides.get("client") or {})
+    values = {name: value for name, value in values.items() if name not in others}
     for secret in kind.secret_names:
         if (file := values.pop(f"{secret}_from_file", None)) is not None:
             values[secret] = secret_in(file, secret)
     values = {name: _listed(name, value) for name, value in values.items()}
     if passed:
         refuse_unknown(["client"], known, "")
-    if client is not None:
+    if client is not None and "client" not in others:
         values["client"] = client(passed)
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
+
+
+def given_names(
+    path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]
+) -> set[str]:
+    """The names of the settings that are given, whatever knows them."""
+    names = {name for name, value in overrides.items() if value is not None}
+    theirs = injected(env)
+    names |= {
+        variable.removeprefix(PREFIX).lower()
+        for variable in env
+        if variable.startswith(PREFIX) and variable not in theirs
+    }
+    if path is not None:
+        names |= _of_file(path).keys()
+    return names
+
+
+def _of_file(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path}: {error}") from None
 
 
 def injected(env: Mapping[str, str]) -> list[str]:

@@ -145,6 +145,7 @@ class Look:
             waits_for=self._health.waits_for,
             over_http=self._over_http,
             cannot_learn=self._health.cannot_learn,
+            refuses_labels=self._health.refuses_labels,
             learns=LEARNER in partitions,
             worse=worse,
             sets=next((one.sets for one in known.values()), None),

@@ -82,6 +82,12 @@ def _bad(s: Status) -> Iterator[Problem]:
             "Correcting goes on. Mend it and restart; another process learns meanwhile, if there"
             " is one.",
         )
+    if s.refuses_labels:
+        yield bad(
+            f"Labels are refused: {s.refuses_labels}",
+            "Look at the brokers: then all goes on by itself. Predictions are answered meanwhile;"
+            " those of many minutes are not learned from.",
+        )
     for name, window in (("hour", hour), ("day", s.day)):
         loss = window.log_loss
         if loss and window.scored >= FEWEST_LABELS and loss.low is not None and loss.low > 0:

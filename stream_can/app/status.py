@@ -357,6 +357,7 @@ class Status(Struct):
     """Where the classifier, or what is sent, is worse than before in this process' labels; of
     several lanes the 20 with most records."""
     cannot_learn: str | None = None
+    refuses_labels: str | None = None
     """Why this process may not learn for the application any more."""
     learns: bool = False
     """Whether it does now."""

@@ -108,6 +108,8 @@ COMMITTED = (
     Row("labels", Counter, "Label records committed", Commit.labels, ("result",),
         ("matched", "unmatched", "repeated", "tombstone", "dead_letter")),
     Row("normalised_rows", Counter, "Predictions divided by their sum", lambda c: c.normalised),
+    Row("rows_dropped", Counter, "Predictions of a server that are not learned from",
+        lambda c: c.counts["dropped"]),
     Row("values_not_given", Counter, "Predictions with a column's value that is none",
         lambda c: c.faults),
     Row("label_requests", Counter, "Labels asked for", lambda c: c.asked, ("reason",),

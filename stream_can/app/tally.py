@@ -52,7 +52,7 @@ class Tally:
         self._columns, self._named, self._has_sets = tuple(columns), named, sets
         self.counts = dict.fromkeys(
             ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
-             "dead_letters"), 0,
+             "dead_letters", "dropped"), 0,
         )  # fmt: skip
         self.requests: tuple[int, int | None] | None = None
         """As `Committed` has them."""

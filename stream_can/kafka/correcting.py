@@ -26,13 +26,13 @@ from stream_can.kafka import refusals
 from stream_can.kafka.behind import is_backlog
 from stream_can.kafka.client.accepts import OVERHEAD_BYTES, weight
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import DeniedError, RebuildError
+from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.following import Follower
 from stream_can.kafka.memory import require_identity
 from stream_can.kafka.progress import Progress
-from stream_can.kafka.schemas import Asked
+from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import KafkaStart
 from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER
@@ -269,11 +269,16 @@ class Work:
         if (assignment := member.take_rebalance()) is not None:
             self.take_over(assignment)
             return
-        for (_, partition), records in found.items():
-            if partition in self._at:
-                self._handle(partition, records, state)
-        for partition in list(self._held):
-            self._handle(partition, [], state)
+        try:
+            for (_, partition), records in found.items():
+                if partition in self._at:
+                    self._handle(partition, records, state)
+            for partition in list(self._held):
+                self._handle(partition, [], state)
+        except RegistryAway:
+            raise
+        except RetryError as error:  # what was read comes in no later poll
+            raise RebuildError(str(error)) from error
         # Where the learner is waited for, it waits for this.
         full = self._handled >= self.settings.commit_every
         waits = self._hold_ahead(state) or self.room(state) == 0
@@ -373,19 +378,16 @@ class Work:
         """What the learner gets, in records that its topic takes; ``at`` is the next offset."""
         topic, transaction = self.settings.sent_topic, self.client.transaction
         limit = transaction.limits.get(topic, 1 << 20) - 1024
-        data = batch.to_bytes()
-        if len(data) > limit and len(batch) > 1:
-            half = len(batch) // 2
-            self._send(partition, batch.part(0, half), int(batch.numbers[half]), state)
-            self._send(partition, batch.part(half, len(batch)), at, state)
-            return
         headers = [
             (STATE_HEADER, b"%d" % state.number),
             (MARK_HEADER, state.index.mark.encode()),
-            (NEXT_HEADER, b"%d" % at),
         ]
-        transaction.send(topic, partition, None, data, headers)
-        self._written += len(data)
+        for data, n in batch.pieces(limit):
+            behind = at if n == len(batch) else int(batch.numbers[n])
+            transaction.send(
+                topic, partition, None, data, [*headers, (NEXT_HEADER, b"%d" % behind)]
+            )
+            self._written += len(data)
 
     def _require_fits(self, letters: Sequence[Output]) -> None:
         """Brokers would refuse a larger dead letter, again after each failure."""

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.app.known import Known, KnownLane
 from stream_can.app.models import LiveModels
-from stream_can.app.reader import Classes, Reader, ReadPredictions
+from stream_can.app.reader import Bad, Classes, Reader, ReadPredictions
 from stream_can.app.start import NO_CLASSES
+from stream_can.app.tally import lane_name
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import STATE_HEADER, Index
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import ONLY, Name, predecessor
@@ -129,11 +132,48 @@ class CurrentState(LiveModels):
         self.correctors[name] = begun if before is None else alike[before].successor()
         self._classes[name] = begun.classes
 
+    def known(self, settings: Settings) -> Known:
+        """What corrects, as it is shown."""
+        live = {one.name: (self.correctors[one.name], one.after) for one in self.index.lanes}
+        return known_of(settings, self.number, self.index.time, live, self.begins[None])
+
     def corrector(self, name: Name) -> Corrector:
         """What corrects a model and version, which may be one that begins."""
         if name not in self.correctors:
             self._take(name, self._start.of_model(name[0] or ""))
         return self.correctors[name]
+
+
+def known_of(
+    settings: Settings,
+    number: int,
+    when: float,
+    live: Mapping[Name, tuple[Corrector, str | None]],
+    first: Corrector,
+    dropped: int = 0,
+    foreign: int = 0,
+) -> Known:
+    """What corrects, as it is shown.
+
+    Parameters
+    ----------
+    number, when
+        Of the state, and the seconds since 1970 at which it was written.
+    live
+        Of each model and version its corrector, and the version that it went on from.
+    first
+        With what one begins.
+    dropped, foreign
+        See `Known`.
+    """
+    lanes, named = None, settings.has_lanes
+    if named:
+        lanes = {lane_name(name): KnownLane(*one) for name, one in live.items()}
+    corrector = first if named or not live else next(iter(live.values()))[0]
+    return Known(
+        corrector, number, int(1000 * when), settings.sets, lanes, settings.max_lanes, dropped,
+        foreign,
+    )  # fmt: skip
 
 
 @dataclass
@@ -168,6 +208,8 @@ class Correcting:
         Most bytes of an output.
     fail
         Whether to stop at a record that cannot be read.
+    needs_id
+        Whether a label without an id cannot be read.
     """
 
     def __init__(
@@ -178,30 +220,48 @@ class Correcting:
         *,
         max_bytes: int | None = None,
         fail: bool = False,
+        needs_id: bool = False,
     ) -> None:
         self._fields, self._formats, self._segments = fields, formats, segments
-        self._max_bytes, self._fail = max_bytes, fail
+        self._max_bytes, self._fail, self._needs_id = max_bytes, fail, needs_id
         self._reader: Reader | None = None
 
-    def _reads(self, state: CurrentState) -> Reader:
+    def reads(self, state: CurrentState) -> Reader:
         """What reads messages of the models of a state."""
         classes = state.begins[None].classes
         if self._reader is None or self._reader.first.classes != classes:
             self._reader = Reader(
-                classes, self._fields, self._formats, self._segments, state, self._max_bytes
-            )
+                classes, self._fields, self._formats, self._segments, state, self._max_bytes,
+                needs_id=self._needs_id,
+            )  # fmt: skip
         self._reader.models = state
         return self._reader
 
+    def read(
+        self, records: Sequence[Source], state: CurrentState
+    ) -> tuple[list[ReadPredictions], Bad]:
+        """What they are; and which cannot be read."""
+        return self.reads(state).predictions(records)
+
     def correct(self, records: Sequence[Source], state: CurrentState) -> Corrections:
         """What comes of records of one partition, in their order."""
-        reader = self._reads(state)
-        groups, bad = reader.predictions(records)
+        groups, bad = self.read(records, state)
         if bad and self._fail:
             first, error = bad[0]
             found = self.correct(records[:first], state)
             found.stopped = records[first], error
             return found
+        return self.answer(records, groups, bad, state)
+
+    def answer(
+        self,
+        records: Sequence[Source],
+        groups: Sequence[ReadPredictions],
+        bad: Bad,
+        state: CurrentState,
+    ) -> Corrections:
+        """What comes of records that were read."""
+        reader = self.reads(state)
         state.admit()
         found = Corrections()
         outputs: list[Output | None] = [None] * len(records)

@@ -29,9 +29,9 @@ from stream_can.kafka import refusals
 from stream_can.kafka.behind import Behind, is_backlog
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import DeniedError, RebuildError
+from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.memory import Learning, Played, SentRecord, require_identity
-from stream_can.kafka.schemas import Asked
+from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import KafkaStart
 from stream_can.kafka.state import (
@@ -50,6 +50,7 @@ from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
 from stream_can.learner import read_sent
 from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.messages.fields import put
 from stream_can.messages.records import Header, Output, error_headers, headers_of
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
@@ -93,6 +94,16 @@ def size_of(record: Any) -> int:
     if isinstance(record, SentRecord):
         return record.size
     return len(record.value or b"") + len(record.key or b"") + 300
+
+
+def _message(settings: Settings, batch: SentBatch, i: int) -> bytes:
+    """What is known of a row that no message of the input has: its id and its columns, as JSON."""
+    found: dict[str, Any] = {}
+    for name, texts in batch.columns.items():
+        if texts[i] is not None:
+            put(found, name.split("."), texts[i])
+    put(found, (settings.id or "id").split("."), batch.ids[i].decode(errors="replace"))
+    return msgspec.json.encode(found)
 
 
 def _letter(record: Any, error: StreamCANError) -> Output:
@@ -165,10 +176,9 @@ class Learns:
     def check(self) -> None:
         """Check topics, rights and sizes; make missing topics, where we may."""
         s = self.settings
-        own = topics_of(s, corrects=False, learns=True, state_bytes=self.start.state_bytes)
-        self.client.check_topics(
-            {s.input: {"DESCRIBE"}}, own, input=s.input, create=s.create_topics
-        )
+        own = topics_of(s, learns=True, state_bytes=self.start.state_bytes)
+        others = {s.input: {"DESCRIBE"}} if s.input else {}
+        self.client.check_topics(others, own, input=s.input, create=s.create_topics)
 
     # -- whose it is -----------------------------------------------------------------------------
 
@@ -217,11 +227,13 @@ class Learns:
         self.learning = learning
         self._queues, self._begun_at = {}, {}
         readers, topic = self.client.readers, self.settings.input
-        self._input = Behind(
-            lambda partitions: readers.ends(topic, partitions),
-            lambda partitions, time: readers.before(topic, partitions, time),
-            self.settings.label_wait,
-        )
+        self._input = None
+        if topic:
+            self._input = Behind(
+                lambda partitions: readers.ends(topic, partitions),
+                lambda partitions, time: readers.before(topic, partitions, time),
+                self.settings.label_wait,
+            )
         self._reader = Assigned(self.client.options)
         self._read_all(learning)
         self._due = self._next_poll = 0.0
@@ -248,7 +260,7 @@ class Learns:
             self._reader.start(places)
             self._queues = {place: Queue() for place in places}
             self._rows = self._bytes = 0
-        if s.labels is not None:
+        if s.labels is not None and s.input:
             which = 0 if s.start == "earliest" else 1
             for p, span in readers.spans(s.input).items():
                 self._begun_at.setdefault(p, span[which])
@@ -368,13 +380,18 @@ class Learns:
             return
         if self._behind():  # waited for no longer than a poll
             self._read(learning, 50)
-        sent, labels, until = self._take(learning)
-        if not sent and not labels:
-            self._due = time.monotonic() + interval
-            return
-        played = learning.play(sent, labels, until)
-        self._count(learning, played)
-        self._write(learning, played)
+        try:
+            sent, labels, until = self._take(learning)
+            if not sent and not labels:
+                self._due = time.monotonic() + interval
+                return
+            played = learning.play(sent, labels, until)
+            self._count(learning, played)
+            self._write(learning, played)
+        except RegistryAway:
+            raise
+        except RetryError as error:  # what was taken is in no queue any more
+            raise RebuildError(str(error)) from error
 
     def _interval(self, learning: Learning) -> float:
         """Seconds between two states: fewer in a backlog, where workers wait for each."""
@@ -592,9 +609,9 @@ class Learns:
         now = transaction.clock.now_ms()
         rows = [(lane.raw, lane.sent) for lane in batch.lanes]
         requests: dict[int, list[Output]] = {}
-        for i, reason in enumerate(played.found.asked):
-            if reason is None:
-                continue
+        asked = [(i, reason) for i, reason in enumerate(played.found.asked) if reason is not None]
+        of = self.client.readers.partitions(s.requests_topic) if asked else 1
+        for i, reason in asked:
             lane, (partition, offset) = int(batch.of[i]), played.places[i]
             raw, sent = (of[places[i]].tolist() for of in rows[lane])
             time_ms = -1 if math.isnan(batch.times[i]) else int(1000 * batch.times[i])
@@ -602,10 +619,13 @@ class Learns:
             says = RequestMessage(
                 id.decode(errors="replace"), reason, time_ms, raw, sent,
                 classes=list(batch.lanes[lane].classes) if s.has_lanes else None,
-                topic=s.input, partition=partition, offset=offset,
             )  # fmt: skip
+            if offset is None:
+                says.message = msgspec.Raw(_message(s, batch, i))
+            else:
+                says.topic, says.partition, says.offset = s.input, partition, offset
             headers: list[Header] = [(REASON_HEADER, reason.encode())]
-            requests.setdefault(partition, []).append(
+            requests.setdefault(partition % of, []).append(
                 Output(id, msgspec.json.encode(says), headers, now)
             )
         for partition, made in requests.items():

@@ -20,6 +20,7 @@ from stream_can.kafka.client.guards import (
     within,
 )
 from stream_can.kafka.patience import Patience
+from stream_can.kafka.schemas import RegistryAway
 from stream_can.kafka.settings import Settings
 
 __all__ = ["Loop", "Role"]
@@ -140,6 +141,8 @@ class Loop:
             try:
                 role.step(STEP_MS)
                 away_since = None
+            except RegistryAway:  # which has waited; what was read is in no queue any more
+                raise
             except RetryError as error:
                 if away_since is None or time.monotonic() - self._explained > EXPLAIN_SECONDS:
                     self._explain()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import time
@@ -14,7 +15,7 @@ import numpy as np
 from stream_can.app.models import LearnerModels
 from stream_can.app.reader import Reader
 from stream_can.app.start import Start
-from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
@@ -35,6 +36,8 @@ from stream_can.messages.records import Source
 
 __all__ = ["IDENTITY", "Learning", "Played", "SentRecord", "identity_of", "require_identity"]
 
+log = logging.getLogger(__name__)
+
 IDENTITY = (
     "application_id", "input", "output", "labels", "probs", "raw", "label", "id", "model",
     "version",
@@ -50,7 +53,7 @@ class SentRecord(NamedTuple):
     size: int = 0
     """What it takes in memory, about."""
     next: int | None = None
-    """The next offset of the input behind it; None: that after its last row."""
+    """The next offset of the input behind it; None where its rows came in no record of it."""
 
 
 class Played(NamedTuple):
@@ -59,8 +62,9 @@ class Played(NamedTuple):
     found: Corrected
     sent: SentBatch
     """The rows, in the order in which they were learned."""
-    places: list[tuple[int, int]]
-    """Of each row its partition and offset of the input; where labels are asked for."""
+    places: list[tuple[int, int | None]]
+    """Of each row its partition and offset of the input, None where it has none there; where labels
+    are asked for."""
     bad: list[tuple[Source, StreamCANError]]
     """Labels that cannot be read."""
 
@@ -204,7 +208,10 @@ class Learning:
         self.touched |= names
         if not self._reader.named:
             self.touched |= set(self.learner.models)
-        places = places_in_order(batches) if self.settings.ask is not None else []
+        places = []
+        if self.settings.ask is not None:
+            known = {p: [one.next is not None for one in of] for p, of in sent.items()}
+            places = places_in_order(batches, known)
         return Played(found, events.sent, places, bad)
 
     def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
@@ -248,8 +255,8 @@ class Learning:
         for p, found in sent.items():
             if not found:
                 continue
-            last = found[-1]
-            inputs[p] = int(last.batch.numbers[-1]) + 1 if last.next is None else last.next
+            places = [one.next for one in found if one.next is not None]
+            inputs |= {p: places[-1]} if places else {}
             its = np.concatenate([one.batch.times for one in found])
             if len(its):  # of rows without any, nothing is later
                 known = its[~np.isnan(its)].max(initial=-math.inf)
@@ -379,12 +386,11 @@ def _plays(
     ]  # fmt: skip
     at = missing[-1] + 1 if missing else 0
     begun = dict(memory.begun)
-    for play in plays[:at]:
-        begun.update(play.ends)
     number = memory.number - sum(play.rows for play in plays[at:])
     queues = {p: deque(found) for p, found in batches.items()}
-    found = []
-    for play, span in zip(plays[at:], spans[at:], strict=True):
+    found = list[SentBatch]()
+    for i in range(at, len(plays)):
+        play, span = plays[i], spans[i]
         some: dict[int, list[SentBatch]] = {}
         for p, (start, end) in span.items():
             queue = queues.get(p, deque())
@@ -393,11 +399,14 @@ def _plays(
                 if one.offset >= start:
                     some.setdefault(p, []).append(one.batch)
         merged = in_order(some, {}, number).sent
-        if len(merged) != play.rows:
-            raise SnapshotMismatch(
-                f"sent batches of offsets {span} hold {len(merged)} rows, the memory says"
-                f" {play.rows}"
-            )
         number += play.rows
         found.append(merged)
+        if len(merged) != play.rows:  # the brokers have lost some, or have them twice
+            log.error(
+                "sent batches of offsets %s hold %d rows, the memory says %d: labels of these and"
+                " of earlier predictions will find none", span, len(merged), play.rows
+            )  # fmt: skip
+            found, at = [], i + 1
+    for play in plays[:at]:
+        begun.update(play.ends)
     return _Kept(plays[at:], begun), found

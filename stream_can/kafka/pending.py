@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from kafka import KafkaProducer, TopicPartition
+from kafka import TopicPartition
 
 from stream_can.app.labelling.asked import RequestMessage
 from stream_can.app.labelling.requests import NotOpen, NotWritten, Pending
@@ -23,11 +23,13 @@ from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
 from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.producer import Appended, Producer
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import KafkaStart
-from stream_can.messages.fields import HEADER
+from stream_can.messages.fields import HEADER, put
 from stream_can.messages.messages import BadMessage, Messages
+from stream_can.messages.records import Header
 
 __all__ = ["PendingRequests"]
 
@@ -65,7 +67,7 @@ class PendingRequests:
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Pending] = OrderedDict()
-        self._producer: Any = None
+        self._producer, self._sending = Producer(self._options), threading.Lock()
 
     def first(
         self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
@@ -253,15 +255,13 @@ class PendingRequests:
                 self._open = OrderedDict(by_time)
             raise NotWritten(str(error)) from error
 
-    def _label_message(
-        self, pending: Pending, column: int
-    ) -> tuple[bytes, list[tuple[str, bytes]]]:
+    def _label_message(self, pending: Pending, column: int) -> tuple[bytes, list[Header]]:
         """The label with its id, and the raw prediction: a worker may have forgotten it by then.
 
         Value and headers.
         """
         message: dict[str, Any] = {}
-        headers: list[tuple[str, bytes]] = []
+        headers: list[Header] = []
         put(message, self._messages.label_path, self.classes_of(pending)[column])
         id = self._messages.fields.id
         if id is not None and id.startswith(HEADER):
@@ -275,25 +275,13 @@ class PendingRequests:
         except BadMessage as error:
             raise DeniedError(f"topic {self._labels!r}: {error}") from None
 
-    def _send(self, pending: Pending, value: bytes, headers: list[tuple[str, bytes]]) -> None:
-        with errors_as(RetryError):
-            with self._lock:
-                if self._producer is None:
-                    self._producer = KafkaProducer(
-                        **self._options.producer, enable_idempotence=True, acks="all"
-                    )
-                producer = self._producer
-            future = producer.send(self._labels, value, pending.key, headers)
-            future.get(timeout=ANSWER_SECONDS)
+    def _send(self, pending: Pending, value: bytes, headers: list[Header]) -> None:
+        with self._sending:
+            self._producer.append(
+                [Appended(self._labels, None, pending.key, value, headers)], ANSWER_SECONDS
+            )
 
     def close(self) -> None:
         """Close the producer."""
-        close(self._producer)
+        self._producer.close()
         self._readers.close()
-
-
-def put(message: dict[str, Any], path: list[str], value: Any) -> None:
-    """Set a value at a path of an object, making what is missing on the way."""
-    for name in path[:-1]:
-        message = message.setdefault(name, {})
-    message[path[-1]] = value

@@ -12,6 +12,7 @@ from typing import (
 from urllib.parse import urlsplit
 
 from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from stream_can.app.application import ApplicationSettings, described
 from stream_can.kafka.client.options import CONSUMER, PRODUCER
@@ -52,8 +53,8 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     application_id: Annotated[
         str, _is("consumer group and first part of the transactional id", min_length=1)
     ]
-    input: Annotated[str, _is("topic of predictions")]
-    output: Annotated[str, _is("topic of corrected predictions")]
+    input: Annotated[str, _is("topic of predictions (none: servers alone correct)")] = ""
+    output: Annotated[str, _is("topic of corrected predictions")] = ""
     labels: Annotated[str | None, _is("topic of labels, if any")] = None
     state: Annotated[str | None, _is("compacted topic of states (application_id-state)")] = None
     sent: Annotated[
@@ -137,6 +138,10 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if bool(self.input) != bool(self.output):
+            raise ValueError("input and output: give both, or neither where servers alone correct")
+        if not self.input and self.id is None:
+            force_setattr(self, "id", "id")  # as servers have it
         if self.sets is not None and self.format != "json":
             raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
         if self.ask is not None and self.labels is None:

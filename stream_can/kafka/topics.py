@@ -31,11 +31,17 @@ class Topic(NamedTuple):
 
 
 def topics_of(
-    settings: Settings, *, corrects: bool, learns: bool, state_bytes: int
+    settings: Settings,
+    *,
+    corrects: bool = False,
+    learns: bool = False,
+    serves: bool = False,
+    state_bytes: int,
 ) -> dict[str, Topic]:
     """The topics of an application, but for the input, by name; with the rights of a process that
-    does these things."""
+    does these things: corrects its input, learns, or answers requests."""
     s = settings
+    of = None if s.input else 1  # partitions; without an input there may be any number
     state, dead_letters = s.own_topics
     larger = {"max.message.bytes": str(2 * MESSAGE_BYTES)}
     largest = {"max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes))}
@@ -52,15 +58,20 @@ def topics_of(
             compacted=True, record_bytes=state_bytes, appended=True,
         ),
         s.sent_topic: Topic(
-            frozenset((write if corrects else set()) | (read if learns else set())), None,
+            frozenset((write if corrects or serves else set()) | (read if learns else set())), of,
             larger | appended | {"retention.ms": str(DAY_MS)}, compacted=False, appended=True,
+            any_number=not s.input,
         ),
-        dead_letters: Topic(frozenset(write), None, larger, compacted=False),
     }  # fmt: skip
+    if corrects or learns:
+        found[dead_letters] = Topic(
+            frozenset(write), of, larger, compacted=False, any_number=not s.input
+        )
     if corrects:
         found[s.output] = Topic(frozenset(write), None, larger)
-    if learns and s.labels is not None:
-        found[s.labels] = Topic(frozenset(read), None, {}, any_number=True)
+    if (learns or serves) and s.labels is not None:
+        rights = (read if learns else set()) | (write if serves else set())
+        found[s.labels] = Topic(frozenset(rights), of, {}, any_number=True)
     if learns and s.ask is not None:
-        found[s.requests_topic] = Topic(frozenset(write), None, {})
+        found[s.requests_topic] = Topic(frozenset(write), of, {}, any_number=not s.input)
     return found

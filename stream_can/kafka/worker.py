@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from stream_can.app.health import Health
-from stream_can.app.known import Known, KnownLane
+from stream_can.app.known import Known
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.port import Port
@@ -16,6 +16,7 @@ from stream_can.app.tally import lane_name
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.kafka.correcting import Work
+from stream_can.kafka.corrections import known_of
 from stream_can.kafka.learner import Learns
 from stream_can.kafka.loop import Loop
 from stream_can.kafka.schemas import Asked, check
@@ -180,34 +181,20 @@ class Worker:
 
     def _known(self) -> Mapping[int, Known]:
         state = None if self.work is None else self.work.follower.state
-        learning = None if self.learns is None else self.learns.learning
+        learns = self.learns
+        learning = None if learns is None else learns.learning
+        if learns is None or learning is None:
+            return {} if state is None else {0: state.known(self.settings)}
+        learner, of = learning.learner, self.settings
+        dropped, foreign = learner.dropped, learns.foreign
         if state is not None:
-            number, when = state.number, state.index.time
-            live: dict[Name, tuple[Corrector, str | None]] = {
-                one.name: (state.correctors[one.name], one.after) for one in state.index.lanes
-            }
-            first = state.begins[None]
-        elif learning is not None and self.learns is not None:
-            number, when = self.learns.number, time.time()
-            live = {
-                name: (one.corrector, one.after)  # type: ignore[misc]
-                for name, one in learning.learner.live.items()
-            }
-            first = learning.start.corrector()
-        else:
-            return {}
-        lanes, named = None, self.settings.has_lanes
-        if named:
-            lanes = {lane_name(name): KnownLane(*one) for name, one in live.items()}
-        corrector = first if named or not live else next(iter(live.values()))[0]
-        dropped = 0 if learning is None else learning.learner.dropped
-        foreign = 0 if self.learns is None else self.learns.foreign
-        return {
-            0: Known(
-                corrector, number, int(1000 * when), self.settings.sets, lanes,
-                self.settings.max_lanes, dropped, foreign,
-            )
-        }  # fmt: skip
+            return {0: state.known(of)._replace(dropped=dropped, foreign=foreign)}
+        live: dict[Name, tuple[Corrector, str | None]] = {
+            name: (one.corrector, one.after)  # type: ignore[misc]
+            for name, one in learner.live.items()
+        }
+        first = learning.start.corrector()
+        return {0: known_of(of, learns.number, time.time(), live, first, dropped, foreign)}
 
     def _episodes(self) -> Mapping[LaneName, Episode]:
         learning = None if self.learns is None else self.learns.learning

@@ -13,7 +13,7 @@ from stream_can.learner.lane import Name
 from stream_can.learner.late import LateLabel
 from stream_can.learner.sent import Events, SentBatch, SentLane
 
-__all__ = ["in_order", "places_in_order"]
+__all__ = ["in_order", "merged", "places_in_order"]
 
 
 def in_order(
@@ -51,13 +51,19 @@ def in_order(
         msgspec.structs.replace(every[k][1], due=n)
         for k, n in zip(order.tolist(), due, strict=True)
     ]
-    return Events(_merged([one for _, one in batches], rows, number), told)
+    return Events(merged([one for _, one in batches], rows, number), told)
 
 
-def places_in_order(sent: Mapping[int, Sequence[SentBatch]]) -> list[tuple[int, int]]:
-    """Of each row in the order of :func:`in_order` its partition, and its number there."""
+def places_in_order(
+    sent: Mapping[int, Sequence[SentBatch]], known: Mapping[int, Sequence[bool]]
+) -> list[tuple[int, int | None]]:
+    """Of each row in the order of :func:`in_order` its partition, and its number there; None where
+    ``known`` says that those of its batch say nothing."""
     found = [
-        (p, number) for p in sorted(sent) for one in sent[p] for number in one.numbers.tolist()
+        (p, number if says else None)
+        for p in sorted(sent)
+        for one, says in zip(sent[p], known[p], strict=True)
+        for number in one.numbers.tolist()
     ]
     return [found[i] for i in np.argsort(_row_keys(sent), kind="stable").tolist()]
 
@@ -79,7 +85,7 @@ def _latest(times: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return latest
 
 
-def _merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:
+def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:
     """One batch of the rows of several, in this order."""
     places: dict[tuple[Name, tuple[Any, ...], int], int] = {}
     of = [np.empty(0, np.int32)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -101,6 +101,19 @@ class SentBatch:
             np.searchsorted(used, every).astype(np.int32),
             {name: texts[first:last] for name, texts in self.columns.items()},
         )  # fmt: skip
+
+    def pieces(self, most: int) -> Iterator[tuple[bytes, int]]:
+        """The batch as bytes, in parts of no more than so many where they have several rows; with
+        each, how many of the rows it and those before it have."""
+        waiting = [(0, len(self))]
+        while waiting:
+            first, last = waiting.pop()
+            data = (self if last - first == len(self) else self.part(first, last)).to_bytes()
+            if len(data) <= most or last - first < 2:
+                yield data, last
+            else:
+                half = (first + last) // 2
+                waiting += [(half, last), (first, half)]
 
     def to_bytes(self) -> bytes:
         """The batch, versioned and checksummed; `read_sent` reads it."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from stream_can.method.rows import Normalise
 
-__all__ = ["HEADER", "Fields", "fields_of"]
+__all__ = ["HEADER", "Fields", "fields_of", "put"]
 
 HEADER = "header:"
 """Before the name of a header, where that takes the place of a field."""
@@ -73,3 +74,10 @@ def fields_of(labels_per_row: Literal["one", "several"], **given: Any) -> Fields
     """Fields with the names that they have unless they are given, which None is not."""
     names = OF_SEVERAL if labels_per_row == "several" else {}
     return Fields(**names | {name: value for name, value in given.items() if value is not None})
+
+
+def put(message: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a value at a path of an object, making what is missing on the way."""
+    for name in path[:-1]:
+        message = message.setdefault(name, {})
+    message[path[-1]] = value

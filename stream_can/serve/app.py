@@ -2,7 +2,7 @@
 
 ================================= ==========================================================
 POST /correct                     predictions in, corrected predictions out
-POST /labels                      labels, answered once they are on the disk
+POST /labels                      labels, answered once they are kept
 POST /v2/models/NAME/infer        the same as /correct, in the open inference protocol
 GET  /v2, /v2/models/NAME         what there is
 GET  /v2/health/live, /ready      for whoever restarts or sends
@@ -29,16 +29,15 @@ import msgspec
 
 from stream_can.app.port import pages
 from stream_can.method.state import FEW_ROWS
-from stream_can.serve.commits import Unavailable
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
 from stream_can.serve.protocol import Bounded
 from stream_can.serve.service import (
     MOST_MESSAGES,
-    STATUSES,
     Answers,
     Refused,
     Service,
+    Unavailable,
 )
 from stream_can.version import __version__
 
@@ -176,7 +175,7 @@ class App:
             body = await self._body(method, headers, receive)
             found, _ = messages_in(body, headers.get(b"content-type", b""))
             statuses = await self.service.labels(found)
-            counts = {name: statuses.count(name) for name in STATUSES}
+            counts = {name: statuses.count(name) for name in self.service.statuses}
             return Answer(200, _write({**counts, "statuses": statuses}))
         if path.startswith("/v2"):
             # Split before it is decoded: a name may hold a slash, or a percent sign.
@@ -221,8 +220,8 @@ class App:
                         raise Problem(415, "binary tensors are not read here, send them as JSON")
                     body = await self._body(method, headers, receive)
                     asked = Inference(body, settings, model, version)
-                    outputs, learned = await self._corrected(asked.messages)
-                    return Answer(200, asked.answer(outputs), headers=(of(learned),))
+                    outputs, header = await self._corrected(asked.messages)
+                    return Answer(200, asked.answer(outputs), headers=(header,))
                 if rest in ([], ["ready"]):
                     self._require_get(method)
                     if settings.model is None and model != settings.application_id:
@@ -363,14 +362,9 @@ def _one_line(text: bytes) -> bool:
     return True
 
 
-def of(learned: int) -> tuple[bytes, bytes]:
-    """The header that says what predictions were corrected from."""
-    return b"stream-can-learned", b"%d" % learned
-
-
-def together(messages: Sequence[bytes], learned: int, form: str) -> Answer:
+def together(messages: Sequence[bytes], header: tuple[bytes, bytes], form: str) -> Answer:
     """Messages, in the form in which others came."""
-    headers = (of(learned),)
+    headers = (header,)
     if form == "one":
         return Answer(200, messages[0], headers=headers)
     if form == "list":

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from stream_can.app.labelling.requests import NotWritten, Pending
-from stream_can.serve.commits import Unavailable
-from stream_can.serve.service import Service
+from stream_can.messages.messages import Messages
+from stream_can.serve.service import Unavailable
 
 __all__ = ["Requests"]
 
@@ -21,16 +21,26 @@ class Requests:
 
     Parameters
     ----------
-    service
-        Has the requests.
     loop
         Of its thread.
+    requests
+        The open ones, by their numbers.
+    answer
+        Takes the label of one, by its number and the column of the class.
+    classes, messages
+        The classes, and what reads the messages.
     """
 
-    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
-        self._service, self._loop = service, loop
-        messages = service.reader.first
-        self.classes = service.start.classes
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        requests: Mapping[int, Pending],
+        answer: Callable[[int, int], Coroutine[Any, Any, None]],
+        classes: Sequence[Any],
+        messages: Messages,
+    ) -> None:
+        self._loop, self._requests, self._answer = loop, requests, answer
+        self.classes = classes
         self.probs_path, self.raw_path = messages.probs_path, messages.raw_path
 
     def _there(self, what: Coroutine[Any, Any, T]) -> T:
@@ -55,7 +65,7 @@ class Requests:
         """How many requests are open, and the n newest, or those that have waited longest."""
 
         def look() -> tuple[int, list[Pending]]:
-            every = [*self._service.requests.values()]
+            every = [*self._requests.values()]
             wanted = [one for one in every if (one.partition, one.offset) not in without]
             return len(every), (wanted if oldest else wanted[::-1])[:n]
 
@@ -63,7 +73,7 @@ class Requests:
 
     def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]:
         """Which requests of these partitions and offsets are open."""
-        return self._look(lambda: [(0, n) for n in self._service.requests if (0, n) in places])
+        return self._look(lambda: [(0, n) for n in self._requests if (0, n) in places])
 
     def answer(self, partition: int, offset: int, column: int) -> None:
         """Learn the label of an open request; returns when it is on the disk.
@@ -71,12 +81,12 @@ class Requests:
         Raises
         ------
         NotOpen, UnknownClass
-            See :meth:`Service.answer`.
+            See :meth:`stream_can.serve.local.LocalService.answer`.
         NotWritten
             It cannot be written.
         """
 
         try:
-            self._there(self._service.answer(offset, column))
+            self._there(self._answer(offset, column))
         except Unavailable as error:
             raise NotWritten(str(error)) from None

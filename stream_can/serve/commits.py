@@ -17,13 +17,13 @@ from typing import Any
 from stream_can.app.health import Health
 from stream_can.app.metrics import Metrics
 from stream_can.app.tally import Tally
-from stream_can.errors import StreamCANError
 from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
 from stream_can.serve.database import CannotWrite
+from stream_can.serve.service import Unavailable
 from stream_can.serve.store import Store
 
-__all__ = ["Commits", "Unavailable"]
+__all__ = ["Commits"]
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +39,6 @@ the time to gather all predictions that are kept."""
 MOST_UNWRITTEN = 100_000
 """Predictions that wait for a file that cannot be written; with more, the state and the recent
 predictions alone are written once it can be."""
-
-
-class Unavailable(StreamCANError):
-    """Nothing of a request was taken: the file cannot be written now."""
 
 
 class Commits:

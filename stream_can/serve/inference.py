@@ -13,7 +13,8 @@ import numpy as np
 from msgspec import Meta
 
 from stream_can.errors import StreamCANError
-from stream_can.serve.service import MOST_MESSAGES, put
+from stream_can.messages.fields import put
+from stream_can.serve.service import MOST_MESSAGES
 from stream_can.serve.settings import ServeSettings
 
 __all__ = ["BadRequest", "Inference", "metadata"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_can.messages.codecs.codec import SET
-from stream_can.serve.service import STATUSES, Service
+from stream_can.serve.service import Service
 from stream_can.serve.settings import ServeSettings
 from stream_can.version import __version__
 
@@ -27,7 +27,7 @@ WHY = {
     415: "the body is encoded",
     422: "a message cannot be read; nothing of the request was taken",
     431: "the head of the request is too large",
-    503: "too much at once, or the state file cannot be written; ask again",
+    503: "too much at once, or what is taken cannot be kept now; ask again",
 }
 
 
@@ -41,7 +41,7 @@ def description(service: Service) -> dict[str, Any]:
         "schemas": {
             "Prediction": prediction,
             "Label": label,
-            "Labelled": _labelled(STATUSES),
+            "Labelled": _labelled(service.statuses),
             "Error": _object(["error"], error={"type": "string"}),
             "Inference": _inference(),
         }

@@ -14,14 +14,13 @@ import uvicorn
 
 from stream_can.app.labelling.server import LabellingServer
 from stream_can.app.logs import set_up_logging
-from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
 from stream_can.serve.app import App
-from stream_can.serve.asking import Requests
 from stream_can.serve.database import StateError
+from stream_can.serve.local import LocalService
 from stream_can.serve.protocol import Bounded
-from stream_can.serve.service import Service
-from stream_can.serve.settings import ServeSettings
+from stream_can.serve.service import NoBrokers, Service
+from stream_can.serve.settings import BrokerSettings, ServeSettings
 
 __all__ = ["EXIT_CODES", "serve"]
 
@@ -34,7 +33,8 @@ IDLE_SECONDS = 60
 EXIT_CODES = {0: "stopped by a signal",
               1: "a bug, with its traceback",
               2: "settings are wrong",
-              3: "refused: port or state file cannot be used"}  # fmt: skip
+              3: "refused: port, state file, topics or rights cannot be used",
+              4: "no broker within connect_seconds"}  # fmt: skip
 """How ``stream-can serve`` exits, and why."""
 
 
@@ -66,7 +66,7 @@ def serve(settings: ServeSettings) -> int:
     set_up_logging(settings.log_format, settings.log_level, settings.secrets)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
-        service = Service(settings)
+        service = _service(settings)
     except StateError as error:
         return _fail(3, error)
     except (StreamCANError, ValueError) as error:
@@ -78,11 +78,19 @@ def serve(settings: ServeSettings) -> int:
         return _fail(3, _no_port(settings, error))
     try:
         return asyncio.run(_run(service, found))
-    except (StateError, NoPort) as error:
-        return _fail(3, error)
+    except StreamCANError as error:
+        return _fail(4 if isinstance(error, NoBrokers) else 3, error)
     except Exception:
         log.exception("this is a bug; nothing is lost that was acknowledged: start again")
         return 1
+
+
+def _service(settings: ServeSettings) -> Service:
+    if not isinstance(settings, BrokerSettings):
+        return LocalService(settings)
+    from stream_can.serve.brokers import BrokerService  # kafka-python need not be installed
+
+    return BrokerService(settings, settings.application)
 
 
 def _no_port(settings: ServeSettings, error: Exception) -> str:
@@ -111,7 +119,7 @@ async def _run(service: Service, bound: socket.socket) -> int:
     labelling = None
     try:
         if settings.label_port is not None:
-            asked = Requests(service, asyncio.get_running_loop())
+            asked = service.requests_for(asyncio.get_running_loop())
             labelling = LabellingServer(asked, settings.label_port)
             log.info("give labels on %s", labelling.address)
         app = App(service)
@@ -135,7 +143,7 @@ async def _run(service: Service, bound: socket.socket) -> int:
             return _fail(3, _no_port(settings, error))
         host, port = bound.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
-        log.info("http://%s:%d/ shows what it does; state in %s", host, port, settings.state)
+        log.info("http://%s:%d/ shows what it does; %s", host, port, service.place)
         app.connections = server.server_state.connections
         running.add_done_callback(lambda _: setattr(server, "should_exit", True))
         await server.serve(sockets=[bound])

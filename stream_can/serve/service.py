@@ -1,243 +1,78 @@
-"""What a server does with messages: corrects predictions, learns labels, asks for labels.
-
-All of it is done by one thread; what it does to its learner is written by `Commits`.
-"""
+"""What a server does with messages, whoever learns: corrects predictions, takes labels."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 import time
-from collections import OrderedDict
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, NamedTuple
-
-import msgspec
-import numpy as np
+from typing import ClassVar, NamedTuple
 
 from stream_can.app.health import Health
-from stream_can.app.known import Handled, Known, KnownLane
-from stream_can.app.labelling.asked import RequestMessage
-from stream_can.app.labelling.requests import NotOpen, Pending
+from stream_can.app.known import Handled
+from stream_can.app.labelling.requests import OpenRequests
 from stream_can.app.letters import KEPT, Letter, without_payload
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
-from stream_can.app.models import LearnerModels
-from stream_can.app.reader import Bad, Reader, ReadPredictions
+from stream_can.app.reader import Bad
 from stream_can.app.start import Start
-from stream_can.app.tally import Tally, lane_name
-from stream_can.corrector import Corrector
-from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
-from stream_can.learner import Corrected, State
-from stream_can.learner.lane import ONLY
-from stream_can.learner.learner import Learner
-from stream_can.messages.naming import LaneName
+from stream_can.app.tally import Tally
+from stream_can.errors import StreamCANError
 from stream_can.messages.records import Record
-from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
-from stream_can.serve.commits import Commits, Unavailable
-from stream_can.serve.database import CannotWrite, StateError
-from stream_can.serve.settings import INPUT, LABELS, ServeSettings
-from stream_can.serve.store import Store
+from stream_can.serve.settings import LABELS, ServeSettings
 
-__all__ = ["MOST_MESSAGES", "STATUSES", "Answers", "Refused", "Service", "Status"]
-
-log = logging.getLogger(__name__)
+__all__ = [
+    "MOST_MESSAGES", "Answers", "NoBrokers", "Refused", "Service", "Status", "Unavailable",
+    "records",
+]  # fmt: skip
 
 MOST_MESSAGES = 10_000
 """Of a request."""
 MOST_SHOWN = 10
 """Messages of a request that its refusal names."""
-MOST_REQUESTS = 10_000
-"""Open label requests that are kept; the oldest go first."""
-IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
-"""Settings that a file was begun with, and goes on with."""
 
 Status = str
-"""What became of a label, one of `STATUSES`."""
-STATUSES: tuple[Status, ...] = ("learned", "repeated", "unknown")
+"""What became of a label."""
 
 
 class Refused(StreamCANError):
     """Nothing of a request was taken; the message says which of its messages cannot be read."""
 
 
+class Unavailable(StreamCANError):
+    """Nothing of a request was taken: that cannot be done now."""
+
+
+class NoBrokers(StreamCANError):
+    """No broker has answered for as long as one waits for them."""
+
+
 class Answers(NamedTuple):
     """The answer to predictions."""
 
     messages: list[bytes]
-    learned: int
-    """How many labels had been learned before them."""
+    header: tuple[bytes, bytes]
+    """What they were corrected from."""
 
 
-class Service:
-    """One server's learner, its file, and what it shows.
+class Service(ABC):
+    """Answers requests; all of it in one thread, that of the event loop."""
 
-    Parameters
-    ----------
-    settings
-        What to run.
+    statuses: ClassVar[tuple[Status, ...]]
+    """What may become of a label."""
+    settings: ServeSettings
+    start: Start
+    health: Health
+    metrics: Metrics
+    tally: Tally
+    look: Look
 
-    Raises
-    ------
-    StateError, ValueError
-        The file cannot be used, or is another application's; settings do not make a corrector.
-    """
-
-    def __init__(self, settings: ServeSettings) -> None:
-        self.settings = settings
-        self.start = Start(settings)
-        self.health = Health(settings.live_seconds)
-        self._identity = {name: getattr(settings, name) for name in IDENTITY}
-        self._identity["segments"] = list(self.start.segments)
-        self.store = Store(settings.state)
-        self.requests: OrderedDict[int, Pending] = OrderedDict()
-        """Open label requests, by the number of their prediction."""
-        try:
-            self._restore()
-        except BaseException:
-            self.close()
-            raise
-        self.models = LearnerModels(
-            self.learner,
-            self.start,
-            max_lanes=settings.max_lanes,
-            only_listed=settings.only_listed_models,
-            clock=time.time,
-        )
-        start = self.start
-        self.reader = Reader(
-            start.classes, settings.fields, start.formats, start.segments, self.models,
-            needs_id=True,
-        )  # fmt: skip
-        self._learned = self._labels_so_far()
-        self._newest: float | None = None
-        """When the last label was learned."""
-        self.tally = Tally(
-            self.start.segments,
-            lambda name: len(self.reader.classes(name)),
-            named=self.reader.named,
-            sets=settings.sets is not None,
-        )
-        self._count_requests()
-        self.metrics = Metrics(self._known, episodes=self._episodes)
-        self.metrics.restored({0: self.tally}, 0.0)
-        self.look = Look(
-            settings.application_id,
-            settings.state,
-            has_labels=True,
-            health=self.health,
-            metrics=self.metrics,
-            known=self._known,
-            over_http=True,
-        )
-        self.commits = Commits(
-            self.learner,
-            self.store,
-            self._identity,
-            tally=self.tally,
-            metrics=self.metrics,
-            health=self.health,
-            open_notes=lambda: [
-                (number, msgspec.json.encode(one.says)) for number, one in self.requests.items()
-            ],
-        )
+    def __init__(self) -> None:
         self._together: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
 
-    # -- the file --------------------------------------------------------------------------------
-
-    def _restore(self) -> None:
-        """Take up what the file holds, or begin."""
-        start, settings, stored = self.start, self.settings, self.store.read()
-        if stored is None:
-            self.learner = Learner(
-                start.under(start.snapshot),
-                recent_mb=settings.recent_mb,
-                ask=settings.ask,
-                max_lanes=settings.max_lanes,
-            )
-            self._write_state(self.learner.state())
-            self.learner.keep_events()
-            return
-        self._require_ours(stored.identity, stored.state)
-        with self.store.explained():
-            learner = Learner.from_state(stored.state, stored.batches)
-            for events in stored.behind:
-                learner.play_events(events)
-        start.compare_counts(learner.train_prior)
-        changed = self._changed_settings(learner, stored.state.start)
-        if changed:
-            log.info("settings of the corrector change: %s", changed)
-        given = settings.recent_mb, settings.ask, settings.max_lanes
-        if changed or given != (learner.recent_mb, learner.ask, learner.max_lanes):
-            learner = Learner.from_state(
-                learner.state(), [learner.keep_events()],
-                recent_mb=settings.recent_mb, ask=settings.ask, max_lanes=settings.max_lanes,
-                under=lambda name, one: start.under(one.to_bytes(), name[0] or ""),
-            )  # fmt: skip
-        self.learner = learner
-        self._write_state(self.learner.state())
-        self.learner.keep_events()
-        self._recall(stored.notes)
-
-    def _write_state(self, state: State) -> None:
-        try:
-            self.store.write_state(state, self.learner.oldest, self._identity)
-        except CannotWrite as error:
-            raise StateError(str(error)) from None
-
-    def _require_ours(self, identity: dict[str, Any], state: State) -> None:
-        """Raise StateError where the file is another application's."""
-        with self.store.explained():
-            begins = Corrector.from_bytes(state.start)
-        found = [
-            f"{name} is {identity.get(name)!r} in the file and {own!r} here"
-            for name, own in self._identity.items()
-            if identity.get(name) != own
-        ]
-        try:
-            self.start.require_fits(begins)
-        except SnapshotMismatch as error:
-            found.append(str(error))
-        if found:
-            raise StateError(
-                f"state {self.settings.state}: of other settings: {'; '.join(found)}; set these"
-                " back, or name another file, which begins anew"
-            )
-
-    def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:
-        """The settings given now that are not those of its correctors, or of what begins."""
-        changed: dict[str, Any] = {}
-        every = [(name[0] or "", one.corrector) for name, one in learner.live.items()]
-        for model, corrector in [("", Corrector.from_bytes(start)), *every]:
-            assert isinstance(corrector, Corrector)
-            have = corrector.settings | {"sets": corrector.sets}
-            want = self.start.settings_of(model) | {"sets": self.settings.sets}
-            changed |= {name: value for name, value in want.items() if have[name] != value}
-        return changed
-
-    def _recall(self, notes: Sequence[tuple[int, bytes]]) -> None:
-        """Know again which labels are asked for."""
-        if self.settings.ask is None:
-            return
-        wanted = self.learner.requested
-        for number, data in notes:
-            if number in wanted:
-                self._ask(number, msgspec.json.decode(data, type=RequestMessage))
-
-    def _labels_so_far(self) -> int:
-        correctors = [one.corrector for one in self.learner.live.values()]
-        return sum(one.n_labels for one in correctors)
-
-    @property
-    def most(self) -> int:
-        """Messages that are worked on together."""
-        return min(MOST_MESSAGES, rows_at_once(self.reader.widest))
-
-    # -- messages --------------------------------------------------------------------------------
-
+    @abstractmethod
     def correct(self, messages: Sequence[bytes]) -> Answers:
         """Correct the messages of predictions, or none of them.
 
@@ -245,52 +80,61 @@ class Service:
         ------
         Refused
             One of them cannot be read.
+        Unavailable
+            There is nothing to correct them by.
         """
-        groups, bad = self.reader.predictions(_records(INPUT, messages))
-        if bad:
-            self.models.forget()
-            self.tally.refused += self.models.refused
-            self.models.refused = 0
-            raise self._refuse(bad, len(messages), INPUT)
-        self.models.admit()
-        learned, out = self._learned, [b""] * len(messages)
-        for group in groups:
-            for place, message in zip(group.places, self._play(group), strict=True):
-                out[place] = message
-        return Answers(out, learned)
 
-    def _play(self, group: ReadPredictions) -> list[bytes]:
-        """Predictions of models of the same classes, corrected."""
-        now, learner, n = time.time(), self.learner, len(group.says)
-        first, columns = learner.next_number, group.columns
-        found = learner.play(
-            group.ids, group.rows, columns=columns, lanes=group.names, times=[now] * n
-        )
-        sent = found.rows
-        if (digits := self.settings.digits) is not None:
-            sent = rounded(sent, digits)
-        if not np.isfinite(sent).all():  # JSON would say null
-            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
-        for says, reason in zip(group.says, found.asked, strict=True):
-            says.asked = reason
-        for says, names in zip(group.says, found.sets or (), strict=False):
-            says.set = names
-        out = group.messages.write_all(group.says, sent)
-        self.commits.came(n, group.names or (ONLY,))
-        self.tally.predicted(n, group.names, columns, found.sets)
-        faults = sum(one.fault is not None for one in group.says)
-        asked = [(i, reason) for i, reason in enumerate(found.asked) if reason is not None]
-        for i, reason in asked:
-            request = RequestMessage(
-                (group.ids[i] or b"").decode(errors="replace"), reason, int(1000 * now),
-                group.rows[i].tolist(), sent[i].tolist(), msgspec.Raw(out[i]),
-                None if group.names is None else list(group.messages.classes),
-            )  # fmt: skip
-            self.commits.note(first + i, msgspec.json.encode(request))
-            self._ask(first + i, request)
-        self._count_requests()
-        self.metrics.handled(Handled(n, group.off, faults, asked=[reason for _, reason in asked]))
-        return out
+    @abstractmethod
+    async def labels(self, messages: Sequence[bytes]) -> list[Status]:
+        """Take labels, or none of them, for good; what became of each.
+
+        Raises
+        ------
+        Refused
+            One of them cannot be read.
+        Unavailable
+            They cannot be kept now.
+        """
+
+    @abstractmethod
+    async def written(self) -> None:
+        """Wait until all that was taken before is kept, wherever that is; Unavailable where it
+        cannot be now."""
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Keep what is taken, until :meth:`end`."""
+
+    @abstractmethod
+    async def end(self, running: asyncio.Task[None]) -> None:
+        """Keep what is left, and let go of where it is kept."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of where it is kept, where nothing was taken."""
+
+    @abstractmethod
+    def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
+        """The label requests, for the page, which has threads of its own."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where what is taken is kept, for people."""
+
+    @property
+    @abstractmethod
+    def _widest(self) -> int:
+        """Classes of the model that has most."""
+
+    @abstractmethod
+    def _counted(self) -> None:
+        """Something was counted and nothing else came."""
+
+    @property
+    def most(self) -> int:
+        """Messages that are worked on together."""
+        return min(MOST_MESSAGES, rows_at_once(self._widest))
 
     async def correct_together(self, messages: Sequence[bytes]) -> Answers:
         """:meth:`correct`, with what comes in the same turn of the loop: a batch costs less."""
@@ -339,65 +183,6 @@ class Service:
                 if not future.done():
                     future.set_result(corrected)
 
-    async def labels(self, messages: Sequence[bytes]) -> list[Status]:
-        """Take labels, or none of them, for good; what became of each.
-
-        Raises
-        ------
-        Refused
-            One of them cannot be read.
-        Unavailable
-            The file cannot be written.
-        """
-        found = self.label(messages)
-        await self.written()
-        return found
-
-    def label(self, messages: Sequence[bytes]) -> list[Status]:
-        """Learn labels, or none of them; what became of each, once :meth:`written` has returned.
-
-        Raises
-        ------
-        Refused
-            One of them cannot be read.
-        Unavailable
-            The file cannot be written.
-        """
-        if (trouble := self.commits.trouble) is not None:
-            raise Unavailable(f"{trouble}; nothing was learned, send it again")
-        labels, places, bad = self.reader.labels(_records(LABELS, messages))
-        if bad:
-            raise self._refuse(bad, len(messages), LABELS)
-        now, learner = time.time(), self.learner
-        for one in labels:
-            one.time = now
-        found = learner.play([], np.empty((0, len(learner.classes))), labels)
-        statuses: list[Status] = ["unknown"] * len(messages)
-        for place, outcome in zip(places, found.outcomes, strict=True):
-            statuses[place] = outcome
-        delays, answered = list[int](), 0
-        for taught in found.taught:
-            if not math.isnan(came := taught.prediction.time):
-                delays.append(int(1000 * (now - came)))
-            answered += self.requests.pop(taught.prediction.number, None) is not None
-        self._learned += self._taught(found)
-        if labels:
-            self._newest = now
-        self.tally.labelled(statuses, found.taught)
-        self._count_requests()
-        self.metrics.handled(Handled(delays=delays, answered=answered))
-        names = [one.name for one in found.taught]
-        names += [(one.model, one.version) for one in labels if one.row is not None]
-        self.commits.came(0, names if self.reader.named else (ONLY,))
-        return statuses
-
-    def _taught(self, found: Corrected) -> int:
-        """How many labels were learned: with their predictions, with rows that they brought, or
-        for the class mix alone."""
-        brought = found.outcomes.count("learned") - len({one.label for one in found.taught})
-        alone = 0 if self.reader.named else found.outcomes.count("unknown")
-        return len(found.taught) + brought + alone
-
     def _refuse(self, bad: Bad, n: int, what: str) -> Refused:
         """What is answered to a request of n messages, once it is counted."""
         now, ours = time.time(), self.settings.field_names
@@ -408,96 +193,13 @@ class Service:
         ]  # fmt: skip
         self.tally.refuse(len(bad), labels=what == LABELS)
         self.metrics.handled(Handled(letters=letters))
-        self.commits.counted()
+        self._counted()
         return Refused(_refusal(bad, n))
 
-    # -- what is shown ---------------------------------------------------------------------------
 
-    def _known(self) -> dict[int, Known]:
-        learner, reader = self.learner, self.reader
-        live = {
-            lane_name(name): KnownLane(one.corrector, one.after)  # type: ignore[arg-type]
-            for name, one in learner.live.items()
-        }
-        first = next(iter(live.values())).corrector
-        lanes = None
-        if reader.named:
-            lanes = live if learner.models else {}
-        newest = None if self._newest is None else int(1000 * self._newest)
-        return {
-            0: Known(
-                first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped
-            )
-        }
-
-    def _episodes(self) -> dict[LaneName, Any]:
-        return {lane_name(name): one for name, one in self.learner.episodes.items()}
-
-    # -- label requests --------------------------------------------------------------------------
-
-    def _ask(self, number: int, says: RequestMessage) -> None:
-        self.requests[number] = Pending(0, number, None, says)
-        while len(self.requests) > MOST_REQUESTS:
-            self.requests.popitem(last=False)
-
-    def _count_requests(self) -> None:
-        """Leave out the requests whose prediction is not kept any more, and count the others."""
-        if self.settings.ask is None:
-            return
-        requests, oldest = self.requests, self.learner.oldest
-        while requests and (first := next(iter(requests))) < oldest:
-            del requests[first]
-        since = next(iter(requests.values())).says.time if requests else None
-        self.tally.requests = len(requests), since
-
-    async def answer(self, number: int, column: int) -> None:
-        """Take the label of an open request, for good.
-
-        Raises
-        ------
-        NotOpen
-            Nobody waits for it any more.
-        UnknownClass
-            It has not so many classes.
-        Unavailable
-            See :meth:`labels`.
-        """
-        self._count_requests()
-        pending = self.requests.get(number)
-        if pending is None:
-            raise NotOpen("this request was answered already, or is too old")
-        classes = pending.says.classes or self.start.classes
-        if not 0 <= column < len(classes):
-            raise UnknownClass(f"class {column}: there are {len(classes)}")
-        message: dict[str, object] = {}
-        put(message, self.reader.first.label_path, classes[column])
-        put(message, self.settings.id.split("."), pending.says.id)
-        await self.labels([msgspec.json.encode(message)])
-        self.requests.pop(number, None)
-
-    # -- commits ---------------------------------------------------------------------------------
-
-    async def written(self) -> None:
-        """Wait until all that was taken before is on the disk; see :meth:`Commits.written`."""
-        await self.commits.written()
-
-    async def run(self) -> None:
-        """Commit what is taken, until :meth:`end`."""
-        self.health.ready = True
-        await self.commits.run(self.settings.commit_interval_ms / 1000)
-
-    def close(self) -> None:
-        """Let go of the file, where nothing was taken."""
-        self.store.close()
-
-    async def end(self, running: asyncio.Task[None]) -> None:
-        """Write what is left, and let go of the file."""
-        self.health.ready = False
-        await self.commits.end(running)
-
-
-def _records(topic: str, messages: Sequence[bytes]) -> list[Record]:
-    return [Record(topic, 0, i, 0, None, one) for i, one in enumerate(messages)]
+def records(topic: str, messages: Sequence[bytes], time_ms: int = 0) -> list[Record]:
+    """Messages as records, numbered from 0."""
+    return [Record(topic, 0, i, time_ms, None, one) for i, one in enumerate(messages)]
 
 
 def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:
@@ -507,12 +209,3 @@ def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:
     shown = "; ".join(f"message {i}: {why}" for i, why in bad[:MOST_SHOWN])
     more = f"; and {len(bad) - MOST_SHOWN} more" if len(bad) > MOST_SHOWN else ""
     return f"{shown}{more}"
-
-
-def put(message: dict[str, object], path: Sequence[str], value: object) -> None:
-    """Set a value at a path of an object, making what is missing on the way."""
-    for name in path[:-1]:
-        inner = message.setdefault(name, {})
-        assert isinstance(inner, dict)
-        message = inner
-    message[path[-1]] = value

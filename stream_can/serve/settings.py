@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from stream_can.app.application import ApplicationSettings
-from stream_can.app.loading import load_as
-from stream_can.app.settings import Option, options_of
+from stream_can.app.loading import given_names, load_as
+from stream_can.app.settings import Option, SettingsError, options_of
 from stream_can.messages.fields import HEADER
 
-__all__ = ["LABELS", "ServeSettings", "load", "options"]
+__all__ = ["LABELS", "BrokerSettings", "ServeSettings", "load", "options"]
 
 INPUT, LABELS = "predictions", "labels"
 """How messages that cannot be read are told of."""
@@ -30,7 +30,12 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         str, Meta(description="its name, which /v2/models has too", min_length=1)
     ] = "stream_can"
     state: Annotated[
-        str, Meta(description="SQLite file of all that is kept (stream_can.sqlite)", min_length=1)
+        str,
+        Meta(
+            description="SQLite file of all that is kept (stream_can.sqlite); with brokers the"
+            " topic of states (application_id-state)",
+            min_length=1,
+        ),
     ] = "stream_can.sqlite"
     id: Annotated[str, Meta(description="field that joins labels to predictions")] = "id"
     recent_mb: Annotated[
@@ -91,19 +96,62 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         return [] if self.token is None else [self.token]
 
 
+class BrokerSettings(ServeSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """The same, of a server without a file."""
+
+    application: Any
+    """Its topics and rules, :class:`stream_can.kafka.Settings`."""
+
+
 def load(
     path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]
 ) -> ServeSettings:
-    """Settings from a file, the environment and the command line, as those of ``run``.
+    """Settings from a file, the environment and the command line, as those of ``run``; with
+    ``bootstrap_servers`` `BrokerSettings`, and those of ``run`` may be there too.
 
     Raises
     ------
     SettingsError
         Naming the setting and the nearest known name.
     """
-    return load_as(ServeSettings, path, overrides, env)
+    given = given_names(path, overrides, env)
+    own = {*ServeSettings.names(), *(f"{name}_from_file" for name in ServeSettings.secret_names)}
+    if "bootstrap_servers" not in given:
+        if strange := [name for name, _ in OF_BROKERS if name in given - own]:
+            raise SettingsError(f"{strange[0]}: needs bootstrap_servers")
+        return load_as(ServeSettings, path, overrides, env)
+    try:
+        from stream_can.kafka.loading import client_options
+        from stream_can.kafka.settings import Settings
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"bootstrap_servers: {error.name} is not installed: pip install '.[kafka]'"
+        ) from None
+    theirs = {*Settings.names(), *(f"{name}_from_file" for name in Settings.secret_names)}
+    here = load_as(ServeSettings, path, overrides, env, others={"state", *(theirs - own)})
+    application = load_as(Settings, path, overrides, env, client_options, others=own - theirs)
+    return BrokerSettings(
+        **{name: getattr(here, name) for name in ServeSettings.__struct_fields__},
+        application=application,
+    )
+
+
+OF_BROKERS = (
+    ("bootstrap_servers", "brokers to ask first, host:port,...: several servers, without a file"),
+    ("labels", "with brokers, the topic of labels"),
+    ("sent", "with brokers, the topic of what was sent (application_id-sent)"),
+    ("instance", "with brokers, the name of this server (the host's name)"),
+    ("compression", "with brokers, codec of what is written"),
+    ("connect_seconds", "give up where no broker answers for so long at the start (300)"),
+)
+"""Settings of ``run`` that a server with brokers has as options; in a file all may stand."""
 
 
 def options() -> list[Option]:
     """Every setting, for a command line; tables of models stand in a file."""
-    return options_of(ServeSettings)
+    return [
+        *options_of(ServeSettings),
+        *(Option(name, str, help_) for name, help_ in OF_BROKERS),
+        Option("create_topics", bool, "with brokers, create missing topics"),
+        Option("client", dict, "options of kafka-python, NAME=VALUE"),
+    ]

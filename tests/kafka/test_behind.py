@@ -6,11 +6,13 @@ import math
 import random
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from stream_can.kafka import behind, correcting
 from stream_can.kafka.behind import Behind
+from stream_can.kafka.client.guards import RetryError
 from stream_can.kafka.correcting import Work
 from tests.kafka.broker.broker import Served
 from tests.kafka.judge import states_of
@@ -175,3 +177,24 @@ def test_partitions_of_a_backlog_go_evenly(broker: Served, monkeypatch: pytest.M
             if by.until is not None and at and at % lead == 0:  # or it was read with others
                 assert before <= by.until + app.settings().label_wait / 2
             before = record.timestamp / 1000
+
+
+def test_an_answer_that_does_not_come_costs_no_row(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are taken for a state before it is asked how far all partitions are: what was taken was
+    lost where the brokers did not answer, and no learner could go on from the state behind it."""
+    until, fails = Behind.until, iter([False, True, False, False, True] + [False] * 10_000)
+
+    def sometimes(self: Behind, *args: Any, **more: Any) -> float:
+        if next(fails):
+            raise RetryError("no answer")
+        return until(self, *args, **more)
+
+    monkeypatch.setattr(Behind, "until", sometimes)
+    app = App(broker.bootstrap_servers)
+    for seed in range(3):
+        fill(app, 300, seed=seed, first=300 * seed)
+        run_once(app)
+    assert app.verify() == 900
+    assert app.checked.labels["learned"] + app.checked.labels["learned late"] == 900

@@ -12,14 +12,18 @@ import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stream_can.app.health import Health
 from stream_can.kafka import Settings, SettingsError, Worker
 from stream_can.kafka.backfill import backfill
 from stream_can.kafka.client.registry import Registry
+from stream_can.kafka.loop import Loop
 from stream_can.kafka.pending import PendingRequests
+from stream_can.kafka.schemas import RegistryAway
 from tests.kafka import formats
 from tests.kafka.broker.broker import Served, free_ports
 from tests.kafka.broker.registry import Apicurio, set_rule
@@ -210,6 +214,29 @@ def test_a_registry_that_is_down_is_waited_for(
     running.stop()
     assert app.verify(**formats.reading(app, "avro")) == 120
     assert letters(app) == []
+
+
+@pytest.mark.fast
+def test_a_registry_that_stays_away_ends_the_loop() -> None:
+    """Before, it went on without what it had read, for as long again."""
+    client = SimpleNamespace(
+        open=lambda: None, rejoin=lambda: None, close=lambda leave: None,
+        require_identity=lambda: None,
+    )  # fmt: skip
+    nothing, steps = lambda: None, list[int]()
+
+    def step(wait_ms: int) -> None:
+        steps.append(wait_ms)
+        raise RegistryAway("no answer (for 300 s)")
+
+    role = SimpleNamespace(
+        client=client, committed=0, check=nothing, drop=nothing, commit=nothing, close=nothing,
+        step=step,
+    )  # fmt: skip
+    settings = SimpleNamespace(connect_seconds=300.0, name="0")
+    with pytest.raises(RegistryAway, match="300 s"):
+        Loop(role, settings, Health(60)).run()  # type: ignore[arg-type]
+    assert len(steps) == 1
 
 
 def test_nobody_waits_for_ever(broker: Served, registry: Served, tmp_path: Path) -> None:

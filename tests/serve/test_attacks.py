@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from stream_can.errors import StreamCANError
-from stream_can.serve.service import Service
+from stream_can.serve.local import LocalService
 from stream_can.serve.settings import load
 from tests.examples import examples
 from tests.programs import PATIENCE, wait
@@ -124,7 +124,7 @@ def damaged(folder, n):
             del data[chance.randrange(len(data)) :]
         state.write_bytes(data)
         try:
-            Service(settings).close()
+            LocalService(settings).close()
         except StreamCANError as error:
             named += str(state) in str(error)
             refused += 1

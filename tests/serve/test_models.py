@@ -9,7 +9,8 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.app.start import SEGMENTS_MB
-from stream_can.serve.service import Refused, Service
+from stream_can.serve.local import LocalService
+from stream_can.serve.service import Refused
 from stream_can.serve.settings import load
 
 pytestmark = pytest.mark.fast
@@ -26,7 +27,7 @@ class Serving:
         self.begin()
 
     def begin(self):
-        self.service = Service(load(self.config, {}, {}))
+        self.service = LocalService(load(self.config, {}, {}))
 
     def restart(self):
         """Write what came, and the state; close the file, open it again: all is as it was."""

@@ -38,7 +38,7 @@ class Admin:
     options
         The brokers and the client options.
     group
-        The consumer group that is asked about and changed.
+        The consumer group that is asked about and changed; None where there is none.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class Admin:
         Anything that waiting does not mend.
     """
 
-    def __init__(self, options: Options, group: str) -> None:
+    def __init__(self, options: Options, group: str | None) -> None:
         self.group = group
         self._admin = connect(options)
 
@@ -91,7 +91,7 @@ class Admin:
         Parameters
         ----------
         input
-            Nobody makes it.
+            Nobody makes it; empty where there is none.
         others
             Topics that are only used: by name the rights that are needed.
         own
@@ -102,13 +102,16 @@ class Admin:
         How many partitions the input has, and each topic that has one for each of these; and what
         each of its own takes.
         """
-        needed: dict[str, set[str]] = {input: {"READ"} if input not in others else set()}
+        needed: dict[str, set[str]] = {}
+        if input:
+            needed[input] = {"READ"} if input not in others else set()
         needed |= {name: set(rights) for name, rights in others.items()}
         needed |= {name: set(topic.rights) for name, topic in own.items()}
         topics = self._found(needed)
-        if input not in topics:  # Trap: who only subscribes to one creates it, with one partition
+        # Trap: who only subscribes to a topic creates it, with one partition.
+        if input and input not in topics:
             raise DeniedError(f"input topic {input!r} does not exist; create it first")
-        partitions = len(topics[input]["partitions"])
+        partitions = len(topics[input]["partitions"]) if input else 1
         counts = {name: topic.partitions or partitions for name, topic in own.items()}
         missing = needed.keys() - topics.keys()
         if foreign := sorted(missing - own.keys()):
@@ -138,8 +141,10 @@ class Admin:
                     f"topic {name!r} has {found[name]} partitions, and needs {own[name].partitions}"
                 )
         alike = {name: n for name, n in found.items() if name not in fixed and name not in others}
-        self._require_no_fewer(alike | {input: partitions}, input)
-        return alike | {input: partitions}, self._takes({name: topics[name] for name in own}, own)
+        if input:
+            alike[input] = partitions
+            self._require_no_fewer(alike, input)
+        return alike, self._takes({name: topics[name] for name in own}, own)
 
     def _takes(self, topics: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Accepts]:
         """What each topic takes; DeniedError where its settings are not as they have to be."""
@@ -272,6 +277,10 @@ class Admin:
         """Raise DeniedError that names every right that is missing, on topics and the group."""
         # Trap: without the right to read, an assignment stays empty for ever; without the right to
         # write, only the future of a record fails.
+        given = {name: _operations(topic) for name, topic in topics.items()}
+        if self.group is None:
+            self._refuse_lacking(needed, given)
+            return
         try:
             groups = self.ask(15, "describe_groups", [self.group])
         except DeniedError:
@@ -280,7 +289,6 @@ class Admin:
         # A group that nobody has joined yet has an error too, and no rights to look at.
         new = group.get("error") and "Authorization" not in group["error"]
         lacking = not new and "READ" not in _operations(group)
-        given = {name: _operations(topic) for name, topic in topics.items()}
         self._refuse_lacking(needed, given, *[f"READ on group {self.group}"] * lacking)
 
     def _settings(self, topics: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,8 @@ class Client:
         """:meth:`Admin.check_topics`, for the group of this client; what the own topics take is
         noted."""
         with Admin(self.options, self.group) as admin:
-            counts, accepts = admin.check_topics(input or self.input, others, own, create=create)
+            of = self.input if input is None else input
+            counts, accepts = admin.check_topics(of, others, own, create=create)
         self.transaction.accepts = {
             name: accepts[name] for name, topic in own.items() if "WRITE" in topic.rights
         }

@@ -1,0 +1,309 @@
+"""One of several servers: it corrects by the state in a topic, and appends what it sent and labels
+to others, for the learner."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from stream_can.app.health import Health
+from stream_can.app.known import Handled, Known
+from stream_can.app.labelling.requests import OpenRequests
+from stream_can.app.look import Look
+from stream_can.app.metrics import Metrics
+from stream_can.app.tally import Tally
+from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.producer import Appended
+from stream_can.kafka.corrections import Correcting, CurrentState
+from stream_can.kafka.following import Follower
+from stream_can.kafka.memory import require_identity
+from stream_can.kafka.patience import Patience
+from stream_can.kafka.pending import PendingRequests
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.topics import topics_of
+from stream_can.serve.appender import DELIVERY, Appender
+from stream_can.serve.service import (
+    Answers,
+    NoBrokers,
+    Service,
+    Status,
+    Unavailable,
+    records,
+)
+from stream_can.serve.settings import INPUT, LABELS, ServeSettings
+
+__all__ = ["BrokerService"]
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.02
+"""Between two looks for a newer state."""
+AGAIN_SECONDS = 1.0
+"""Between two tries to read states, after an error."""
+LABEL_SECONDS = 10.0
+"""For the brokers to take a label."""
+SHOWN_SECONDS = 15.0
+"""Between two lines of the log that say that there is no state."""
+END_SECONDS = 7.0
+"""For what is left when the server ends."""
+NO_STATE = "there is no state yet: does the application's learner run (stream-can learn)?"
+
+
+class BrokerService(Service):
+    """A server without a file.
+
+    Parameters
+    ----------
+    settings
+        What to answer, and where.
+    application
+        The brokers, topics and the application.
+
+    Raises
+    ------
+    ValueError
+        The application cannot be served.
+    """
+
+    statuses = ("taken",)
+
+    def __init__(self, settings: ServeSettings, application: Settings) -> None:
+        super().__init__()
+        if application.formats != ("json", "json"):
+            raise ValueError("format: a server reads and writes JSON; it is another here")
+        self.settings, self._application = settings, application
+        self.start = start = KafkaStart(application)
+        self._state_bytes = start.state_bytes
+        self.health = Health(settings.live_seconds)
+        self.tally = Tally((), lambda name: 0, named=settings.has_lanes, sets=False)
+        self.metrics = Metrics(self._known)
+        self.metrics.restored({0: self.tally}, 0.0)
+        self._options = Options(
+            application.bootstrap_servers,
+            DELIVERY | application.client,
+            compression=application.compression,
+        )
+        self.look = Look(
+            settings.application_id,
+            application.own_topics[0],
+            has_labels=application.labels is not None,
+            health=self.health,
+            metrics=self.metrics,
+            known=self._known,
+            over_http=True,
+        )
+        self._correcting = Correcting(
+            settings.fields, self.start.formats, self.start.segments, needs_id=True
+        )
+        self._state: CurrentState | None = None
+        self._appender: Appender | None = None
+        self._stopping = threading.Event()
+        self._pending: PendingRequests | None = None
+        self._failed: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._uncounted = False
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _there(self) -> tuple[CurrentState, Appender]:
+        if self._state is None or self._appender is None:
+            raise Unavailable(NO_STATE)
+        return self._state, self._appender
+
+    def correct(self, messages: Sequence[bytes]) -> Answers:
+        """See :meth:`Service.correct`."""
+        state, appender = self._there()
+        found = records(INPUT, messages, int(1000 * time.time()))
+        groups, bad = self._correcting.read(found, state)
+        if bad:
+            state.forget()
+            self.tally.refused += state.refused
+            state.refused = 0
+            raise self._refuse(bad, len(messages), INPUT)
+        made = self._correcting.answer(found, groups, bad, state)
+        if made.sent is not None:
+            appender.rows(made.sent, state)
+        self.tally.answered(len(messages), made.corrected)
+        self.metrics.handled(Handled(len(made.outputs), made.normalised, len(made.faults)))
+        out = [one.value or b"" for one in made.outputs]
+        return Answers(out, (b"stream-can-state", b"%d" % state.number))
+
+    async def labels(self, messages: Sequence[bytes]) -> list[Status]:
+        """See :meth:`Service.labels`; they are learned by the learner."""
+        topic = self._application.labels
+        if topic is None:
+            raise Unavailable("there is no topic of labels: set labels")
+        state, appender = self._there()
+        says = self._correcting.reads(state).labels(records(LABELS, messages))
+        if says.bad:
+            raise self._refuse(says.bad, len(messages), LABELS)
+        ids: list[bytes | None] = [None] * len(messages)
+        for one, place in zip(says.labels, says.places, strict=True):
+            ids[place] = one.id
+        await self._appended(
+            appender,
+            [Appended(topic, None, id, one) for id, one in zip(ids, messages, strict=True)],
+        )
+        return ["taken"] * len(messages)
+
+    async def _appended(self, appender: Appender, labels: Sequence[Appended] = ()) -> None:
+        future = asyncio.wrap_future(appender.labels(labels))
+        try:
+            await asyncio.wait_for(future, LABEL_SECONDS)
+        except TimeoutError:
+            raise Unavailable(
+                f"the brokers have not answered within {LABEL_SECONDS:g} s; send it again: of a"
+                " label that comes twice one counts"
+            ) from None
+
+    async def written(self) -> None:
+        """See :meth:`Service.written`: until the brokers have it."""
+        _, appender = self._there()
+        await self._appended(appender)
+
+    def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
+        """Those in their topic."""
+        self._pending = PendingRequests(self._application)
+        threading.Thread(target=self._read_requests, daemon=True).start()
+        return self._pending
+
+    def _read_requests(self) -> None:
+        assert self._pending is not None
+        try:
+            self._pending.read(self._stopping.is_set)
+        except ClientError as error:
+            log.error("label requests are not shown: %s", error)
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    @property
+    def place(self) -> str:
+        """The topics."""
+        return f"corrects by {self._application.own_topics[0]}"
+
+    @property
+    def _widest(self) -> int:
+        if (state := self._state) is None:
+            return len(self.start.classes)
+        return self._correcting.reads(state).widest
+
+    def _known(self) -> Mapping[int, Known]:
+        state = self._state
+        return {} if state is None else {0: state.known(self._application)}
+
+    def _counted(self) -> None:
+        self._uncounted = True
+
+    def _show(self, seconds: float, size: int, dropped: int) -> None:
+        """Count what was answered, once it was appended, or was not."""
+        trouble = None if self._appender is None else self._appender.trouble
+        self.health.refuses_labels = trouble
+        self.tally.counts["dropped"] += dropped
+        self.metrics.committed({0: self.tally}, seconds, size)
+        self._uncounted = False
+
+    # -- brokers ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the states, and append what is taken, until :meth:`end`."""
+        self._loop = asyncio.get_running_loop()
+        follows = threading.Thread(target=self._run, args=(self._follow,), daemon=True)
+        follows.start()
+        while follows.is_alive():
+            self.health.beat()
+            await asyncio.sleep(0.05 if self._stopping.is_set() else 0.5)
+            if self._uncounted:
+                self._show(0.0, 0, 0)
+        if isinstance(self._failed, RetryError):
+            raise NoBrokers(str(self._failed)) from self._failed
+        if self._failed is not None:
+            raise self._failed
+
+    def _run(self, what: Callable[[], None]) -> None:
+        """Do something in a thread; what it fails by ends the server."""
+        try:
+            what()
+        except BaseException as error:
+            self._failed = self._failed or error
+            self._stopping.set()
+
+    def _follow(self) -> None:
+        s = self._application
+        patience = Patience(s.connect_seconds, s.name, self._stopping, self.health.beat)
+        limits = patience.until_answered(self._check)
+        appender = self._appender = Appender(
+            self._options, s.sent_topic, s.name, limits,
+            self.settings.commit_interval_ms / 1000, self._tell,
+        )  # fmt: skip
+        append = partial(appender.run, self._stopping)
+        appends = threading.Thread(target=self._run, args=(append,), daemon=True)
+        appends.start()
+        try:
+            self._look()
+        finally:
+            self._stopping.set()
+            appends.join(END_SECONDS)
+
+    def _tell(self, seconds: float, size: int, dropped: int) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._show, seconds, size, dropped)
+
+    def _check(self) -> dict[str, int]:
+        """Check topics and rights; the most bytes of a record, of each that is written."""
+        s = self._application
+        own = topics_of(s, serves=True, state_bytes=self._state_bytes)
+        with Admin(self._options, None) as admin:
+            _, accepts = admin.check_topics("", {}, own, create=s.create_topics)
+        return {name: accepts[name].max_bytes for name, one in own.items() if "WRITE" in one.rights}
+
+    def _look(self) -> None:
+        """Take each state as it comes, whatever the brokers do."""
+        s, said = self._application, time.monotonic()
+        follower: Follower | None = None
+        try:
+            while not self._stopping.wait(LOOK_SECONDS):
+                try:
+                    if follower is None:
+                        follower = Follower(
+                            self._options,
+                            s.own_topics[0],
+                            lambda index: require_identity(index, s, self.start),
+                        )
+                    state = follower.look()
+                except (RetryError, RebuildError) as error:
+                    log.warning("%s; trying again", error)
+                    if follower is not None:
+                        follower.close()
+                    follower = None
+                    self._stopping.wait(AGAIN_SECONDS)
+                    continue
+                if state is not None and state is not self._state:
+                    self._state, self.health.ready = state, True
+                elif state is None and time.monotonic() - said > SHOWN_SECONDS:
+                    said = time.monotonic()
+                    log.warning(NO_STATE)
+        finally:
+            if follower is not None:
+                follower.close()
+
+    # -- its end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Nothing was begun."""
+
+    async def end(self, running: asyncio.Task[None]) -> None:
+        """Append what is left."""
+        self.health.ready = False
+        self._stopping.set()
+        try:
+            await running
+        finally:
+            if self._pending is not None:
+                self._pending.close()
