@@ -137,6 +137,8 @@ class Appender:
                 labels, self._labels = self._labels, []
                 futures, self._futures = self._futures, []
                 dropped, self._dropped = self._dropped, 0
+            # From here on they cannot be cancelled, as by a request that waits no longer.
+            futures = [one for one in futures if one.set_running_or_notify_cancel()]
             if rows or labels or futures:
                 self._turn(rows, labels, futures, dropped, ends=ends)
             if ends:
@@ -184,7 +186,8 @@ class Appender:
             log.error("%s; trying again until it can be appended", error)
         self.trouble = f"the brokers do not take it: {error}"
         with self._lock:
-            futures = futures + self._futures
+            later = [one for one in self._futures if one.set_running_or_notify_cancel()]
+            futures = futures + later
             self._labels, self._futures = [], []
         for future in futures:
             future.set_exception(Unavailable(self.trouble))

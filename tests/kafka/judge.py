@@ -292,8 +292,51 @@ def judge(
             place for place, one in zip(where, says, strict=True) if one["reason"] == "random"
         }
     judge_states(states, sent, labels, read_label, s, verdict, dead, random)
-    judge_outputs(servers, s, states, dead, parse, verdict)
+    if s.input:
+        judge_outputs(servers, s, states, dead, parse, verdict)
     return verdict
+
+
+class Answered(NamedTuple):
+    """An answer of a server."""
+
+    asked: Any
+    answer: Any
+    number: int
+    """Of the state that it names."""
+
+
+def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
+    """Every answer is what the state that it names makes of the row, and lies in the topic of sent
+    batches once at most; how many do not."""
+    by_number = {state.number: state for state in states_of(servers, s.own_topics[0])}
+    known: dict[tuple[int, Lane], Corrector] = {}
+    expected: dict[str, Any] = {}
+    for asked, answer, number in answers:
+        lane = (at(asked, s.model), at(asked, s.version)) if s.has_lanes else (None, None)
+        if (number, lane) not in known:
+            known[number, lane] = corrector_of(by_number[number], lane)
+        corrector, columns = known[number, lane], columns_of(asked, s) if s.segments else None
+        row = corrector.correct_one(asked[s.probs], segments=columns)
+        assert answer[s.probs] == row.tolist(), asked
+        assert answer[s.raw] == asked[s.probs]
+        assert rest_of(answer, s.probs, s.raw, "set") == rest_of(asked, s.probs)
+        if s.sets is not None:
+            assert answer["set"] == corrector.predict_set_one(asked[s.probs], segments=columns)
+        expected[asked[s.id]] = asked[s.probs], answer[s.probs]
+    sent: Counter[str] = Counter()
+    for records in partitions_of(servers, s.sent_topic).values():
+        for record in records:
+            batch = read_sent(record.value)
+            places = batch.places()
+            for i, id in enumerate(batch.ids):
+                lane = batch.lanes[batch.of[i]]
+                if id.decode() in expected:  # else its answer did not arrive
+                    both = lane.raw[places[i]].tolist(), lane.sent[places[i]].tolist()
+                    assert both == expected[id.decode()]
+                    sent[id.decode()] += 1
+    assert set(sent.values()) <= {1}, "a prediction was sent twice"
+    return len(expected) - len(sent)
 
 
 def partitions_of(servers: str, topic: str) -> dict[int, list[Any]]:

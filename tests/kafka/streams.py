@@ -135,8 +135,10 @@ class App:
         label_partitions: int | None = None,
         configs: dict[str, Any] | None = None,
         name: str | None = None,
+        served: bool = False,
         **settings: Any,
     ) -> None:
+        """``served``: servers alone correct, there is no input."""
         self.servers, self.partitions = servers, partitions
         self.label_partitions = label_partitions or partitions
         self.id = name or unique("app")
@@ -146,8 +148,8 @@ class App:
         self.given: dict[str, Any] = {
             "bootstrap_servers": servers.split(","),
             "application_id": self.id,
-            "input": f"{self.id}-in",
-            "output": f"{self.id}-out",
+            "input": "" if served else f"{self.id}-in",
+            "output": "" if served else f"{self.id}-out",
             "labels": f"{self.id}-labels" if labels else None,
             "classes": CLASSES,
             "connect_seconds": PATIENCE,
@@ -159,7 +161,8 @@ class App:
         keep = {"retention.ms": "-1"}
         appended = {"message.timestamp.type": "LogAppendTime"}
         topics: dict[str, dict[str, Any]] = {
-            f"{self.id}-{kind}": keep for kind in ("in", "out", "dead-letters")
+            f"{self.id}-{kind}": keep
+            for kind in (("dead-letters",) if served else ("in", "out", "dead-letters"))
         }
         topics[f"{self.id}-sent"] = keep | appended
         # States are kept, to be judged: none is compacted so soon.
@@ -220,7 +223,7 @@ class App:
         try:
             counts = {
                 topic: sorted(consumer.partitions_for_topic(topic) or ())
-                for topic in (self.given["input"], *topics)
+                for topic in (*filter(None, [self.given["input"]]), *topics)
             }
             ends = {
                 TopicPartition(topic, p): consumer.end_offsets([TopicPartition(topic, p)])[

@@ -38,12 +38,14 @@ class Server:
         self.state, self.log = folder / "state.sqlite", folder / "log"
         self.settings = {"classes": CLASSES, "http_port": self.port, "state": "state.sqlite"}
         self.settings |= settings
+        self.settings = {name: x for name, x in self.settings.items() if x is not None}
         self.config = folder / "app.toml"
         tables = {name: x for name, x in self.settings.items() if isinstance(x, dict)}
         lines = [f"{n} = {json.dumps(x)}" for n, x in self.settings.items() if n not in tables]
         for name, of in tables.items():
-            for key, values in of.items():
-                lines += [f"[{name}.{key}]", *(f"{n} = {json.dumps(x)}" for n, x in values.items())]
+            for key, values in of.items() if name == "models" else [("", of)]:
+                head = f"[{name}.{key}]" if key else f"[{name}]"
+                lines += [head, *(f"{n} = {json.dumps(x)}" for n, x in values.items())]
         self.config.write_text("\n".join(lines) + "\n")
         self.process: subprocess.Popen[bytes] | None = None
         host = self.settings.get("http_host", "127.0.0.1")
