@@ -116,3 +116,30 @@ def test_rows_of_other_classes_are_passed_over():
     played = learner.play_sent(Events(batch(["x"], P, sent, receipts, {}, [0]), told))
     assert played.outcomes == ["unknown"]
     assert (learner.next_number, learner.waiting) == (1, 0)
+
+
+@pytest.mark.parametrize("names", [[(None, None)] * 2, [("m", None), ("n", None)]], ids=str)
+def test_the_clock_goes_no_further_than_until(names):
+    """What is about to be sent elsewhere is older than these rows: labels wait for it."""
+    P = np.full((2, 3), 1 / 3)
+    learner = Learner(Corrector(CLASSES), label_wait=20)
+
+    def play(first, labels, times, until):
+        sent, receipts = Corrector(CLASSES).correct_many(P, receipt=True)
+        rows = np.concatenate([P.view("<f4"), sent.view("<f4"), receipts], axis=1)
+        lanes = [SentLane(name, (*CLASSES,), rows[:1]) for name in dict.fromkeys(names)]
+        if len(lanes) == 1:
+            lanes = [lanes[0]._replace(rows=rows)]
+        of = np.arange(2, dtype=np.int32) % len(lanes)
+        events = SentBatch(
+            [b"%d" % first, b"%d" % (first + 1)], np.array([first, first + 1]), np.array(times),
+            lanes, of, {},
+        )  # fmt: skip
+        return learner.play_sent(Events(events, labels), until=until)
+
+    play(0, [LateLabel(b"late", "a", due=2, time=10.0)], [1.0, 2.0], 5.0)
+    assert (learner.clock, learner.held) == (2.0, 1)
+    play(2, [], [100.0, 101.0], 25.0)
+    assert (learner.clock, learner.held) == (25.0, 1)
+    play(4, [], [102.0, 103.0], 31.0)
+    assert (learner.clock, learner.held) == (31.0, 0)

@@ -202,7 +202,10 @@ class Learns:
                 member.hold(p, True)
             ours = CORRECTORS in assignment.partitions
             if ours and self.learning is None:
-                self._take_over()
+                try:
+                    self._take_over()
+                except RetryError as error:  # it is half done, and the assignment is taken
+                    raise RebuildError(str(error)) from error
             elif not ours and self.learning is not None:
                 log.info("another one learns now")
                 self.client.transaction.abort()
@@ -594,7 +597,7 @@ class Learns:
                 f"label at offset {record.offset} of {record.topic}-{record.partition}: {error};"
                 ' errors = "fail" ends learning there'
             )
-        of = self.client.readers.partitions(self.dead_letters) if played.bad else 1
+        of = self._partitions(self.dead_letters) if played.bad else 1
         transaction = self.client.transaction
         letters = [_letter(record, error) for record, error in played.bad]
         accepts = transaction.accepts[self.dead_letters]
@@ -610,7 +613,7 @@ class Learns:
         rows = [(lane.raw, lane.sent) for lane in batch.lanes]
         requests: dict[int, list[Output]] = {}
         asked = [(i, reason) for i, reason in enumerate(played.found.asked) if reason is not None]
-        of = self.client.readers.partitions(s.requests_topic) if asked else 1
+        of = self._partitions(s.requests_topic) if asked else 1
         for i, reason in asked:
             lane, (partition, offset) = int(batch.of[i]), played.places[i]
             raw, sent = (of[places[i]].tolist() for of in rows[lane])
@@ -631,6 +634,13 @@ class Learns:
         for partition, made in requests.items():
             taken = refusals.accepted(made, s.requests_topic, transaction.accepts, now)
             transaction.send_all(s.requests_topic, partition, taken)
+
+    def _partitions(self, topic: str) -> int:
+        """How many it has."""
+        of = self.client.readers.partitions(topic)
+        if not of:  # it was deleted, which another error says too
+            raise RetryError(f"topic {topic!r} is not known")
+        return of
 
     def commit(self) -> None:
         """Nothing waits: what was played is in a state."""

@@ -575,7 +575,7 @@ class Learner:
 
     def _now(self, time: float, call: Call) -> None:
         """A prediction of this time comes: what waited for others long enough waits no longer."""
-        self._clock = max(self._clock, time)
+        self._clock = max(self._clock, min(time, self._until))
         while (late := self._held.take_due(self._clock - self._wait)) is not None:
             self._let_go(late, call)
 
@@ -599,7 +599,7 @@ class Learner:
             if times is not None:
                 time = times[i]
                 if time is not None and (time > self._clock or held):
-                    self._now(min(time, self._until), call)
+                    self._now(time, call)
             if kind.columns:
                 given = kind.given(rows, i)
             size = 0 if id is None else size_of(id, kind.width, given)

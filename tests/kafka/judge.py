@@ -280,12 +280,15 @@ def judge(
     dead = {letter_of(one) for found in letters.values() for one in found}
     assert len(dead) == sum(map(len, letters.values())), "a record has two dead letters"
     verdict.dead_letters = len(dead)
-    random: set[tuple[int, int]] | None = None
+    random: set[Any] | None = None
     if s.ask is not None:
         requests = [one for found in partitions_of(servers, s.requests_topic).values()
                     for one in found]  # fmt: skip
         says = [json.loads(one.value) for one in requests]
-        where = [(one.get("partition", 0), one.get("offset", 0)) for one in says]
+        where = [
+            (one.get("partition", 0), one.get("offset", 0)) if "topic" in one else one["id"]
+            for one in says
+        ]
         assert len({*where}) == len(where), "a label is asked for twice"
         verdict.requests = len(where)
         random = {
@@ -366,7 +369,7 @@ def judge_states(
     s: Settings,
     verdict: Verdict,
     dead: set[tuple[str, int, int]],
-    random: set[tuple[int, int]] | None,
+    random: set[Any] | None,
 ) -> None:
     """Every state is made of the one before, and nothing comes twice."""
     first = states[0]
@@ -402,7 +405,7 @@ def between(
     s: Settings,
     read_label: Callable[[Any], Label | None],
     dead: set[tuple[str, int, int]],
-    random: set[tuple[int, int]] | None,
+    random: set[Any] | None,
 ) -> Iterator[Event]:
     """The events between the offsets of two states."""
     for p, records in sent.items():
@@ -424,7 +427,8 @@ def between(
                 p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
                 size = OVERHEAD + len(id or b"") + 16 * len(p_) + receipt.nbytes
                 size += sum(len(text or "") for text in (columns or {}).values())
-                fair = random is None or (p, int(batch.numbers[i])) in random
+                place = (p, int(batch.numbers[i])) if s.input else (id or b"").decode()
+                fair = random is None or place in random
                 row = Row(lane.name, id, p_, receipt, columns, size, fair)
                 yield Event(latest, 0, p, (record.offset, i), (row, time))  # type: ignore[arg-type]
     for p, records in labels.items():

@@ -13,7 +13,8 @@ import pytest
 from stream_can import Corrector
 from stream_can.app.metrics import Metrics
 from stream_can.kafka import Worker
-from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka import learner as learner_module
+from stream_can.kafka.client.guards import DeniedError, RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.learner import Learns
@@ -181,3 +182,35 @@ def test_what_was_learned_can_be_forgotten(broker: Served) -> None:
     labels = sum(Corrector.from_bytes(data).n_labels for data in after.lanes.values())
     assert 50 < labels <= 100
     assert sum(after.index.inputs.values()) == 300
+
+
+def test_what_fails_for_a_moment_does_not_end_learning(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: half begun, it learned no more; and a topic of no partitions was a division by 0."""
+    opened, partitions = learner_module.Assigned, Readers.partitions
+    fails = {"begin": 1, "dead-letters": 1}
+
+    def open_(options: Options) -> Any:
+        if fails["begin"]:
+            fails["begin"] -= 1
+            raise RetryError("no broker answers")
+        return opened(options)
+
+    def partitions_of(self: Readers, topic: str) -> int:
+        if topic.endswith("dead-letters") and fails["dead-letters"]:
+            fails["dead-letters"] -= 1
+            return 0
+        return partitions(self, topic)
+
+    monkeypatch.setattr(learner_module, "Assigned", open_)
+    monkeypatch.setattr(Readers, "partitions", partitions_of)
+    app = App(broker.bootstrap_servers)
+    fill(app, 200, bad=True)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    assert running.worker.health.cannot_learn is None
+    assert fails == {"begin": 0, "dead-letters": 0}
+    app.verify()
+    assert app.checked.labels["learned"] + app.checked.labels["learned late"] == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from stream_can.learner.sent import SentBatch, SentLane
 from stream_can.serve import appender as module
 from stream_can.serve.appender import Appender
 from stream_can.serve.service import Unavailable
+from tests.chromium import Browser
 from tests.kafka.broker.broker import VERSIONS, Broker, Served
 from tests.kafka.judge import Answered, judge_answers
 from tests.kafka.server_chaos import ServerChaos, server_of
@@ -255,3 +257,32 @@ def test_of_what_waits_the_oldest_is_dropped(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(told) == 25 - len(sent)
     with pytest.raises(Unavailable, match="no broker answers"):
         label.result()
+
+
+@pytest.mark.browser
+def test_labels_are_given_on_the_page(broker: Served, tmp_path: Path, browser: Browser) -> None:
+    """What is shown of a prediction is its id and its columns: no topic has its message."""
+    app = App(
+        broker.bootstrap_servers, partitions=1, served=True, ask=1.0, segments=["carrier"]
+    )  # fmt: skip
+    learner = app.learner()
+    with server_of(app, tmp_path, "a", label_port=0) as server:
+        ready(server)
+        rng = random.Random(3)
+        for i in range(5):
+            row = json.loads(prediction(rng, i)[1])
+            server.correct({"id": f"o{i}", "probs": row["probs"], "carrier": f"airline {i}"})
+        (address,) = re.findall(r"give labels on (\S+)", server.log.read_text())
+        browser.look(address, 1000)
+        browser.until("document.querySelector('dl')?.textContent.includes('airline 4')")
+        text = browser.value("document.querySelector('dl').textContent")
+        assert "o4" in text
+        browser.press("2")
+        browser.until("document.querySelector('dl')?.textContent.includes('airline 3')")
+        learned(app, learner, 1)
+        assert browser.errors == []
+        browser.look("about:blank", 1000)
+        browser.until("location.href === 'about:blank'")
+    learner.stop()
+    app.verify()
+    assert app.checked.requests == 5
