@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -23,17 +24,28 @@ from stream_can.serve import appender as module
 from stream_can.serve.appender import Appender
 from stream_can.serve.service import Unavailable
 from tests.chromium import Browser
-from tests.kafka.broker.broker import VERSIONS, Broker, Served
+from tests.kafka.broker.broker import VERSIONS, Broker, Served, free_ports
 from tests.kafka.judge import Answered, judge_answers
 from tests.kafka.server_chaos import ServerChaos, server_of
 from tests.kafka.streams import App, Running, caught_up, prediction, state_of
-from tests.programs import wait
+from tests.kafka.test_security import SCRAM
+from tests.kafka.topics import unique
+from tests.kafka.users import allow, lacks, take_away
+from tests.kafka.users import servers as rights_of_servers
+from tests.pages import ROOT, blocks, run_sh, staying
+from tests.programs import program, wait
 from tests.serve.serving import Server
+
+
+def is_ready(server: Server) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return server.client.get("/readyz").status_code == 200
+    return False
 
 
 def ready(*servers: Server) -> None:
     for one in servers:
-        wait("ready", lambda one=one: one.client.get("/readyz").status_code == 200)
+        wait("ready", lambda one=one: is_ready(one))
 
 
 def learned(app: App, learner: Running, n: int) -> None:
@@ -286,3 +298,83 @@ def test_labels_are_given_on_the_page(broker: Served, tmp_path: Path, browser: B
     learner.stop()
     app.verify()
     assert app.checked.requests == 5
+
+
+def test_each_right_is_needed_and_named_and_together_they_are_enough(
+    our_broker: Broker, tmp_path: Path
+) -> None:
+    app = App(our_broker.bootstrap_servers, partitions=1, served=True)
+    learner = app.learner()
+    learner.learning()
+    secured = {
+        "bootstrap_servers": [our_broker.listeners["scram"]],
+        "client": app.given["client"] | SCRAM,
+    }
+    needed = rights_of_servers(app)
+    for right in needed:
+        allow(app.servers, "mallory", *right)
+
+    def refused() -> str | None:
+        """What it says where it ends at once."""
+        with server_of(app, tmp_path, "a", **secured) as server:
+            process = server.process
+            assert process is not None
+            wait("it decides", lambda: process.poll() is not None or is_ready(server))
+            if process.poll() is None:
+                return None
+            assert process.returncode == 3
+            return server.log.read_text().splitlines()[-1]
+
+    wait("all rights", lambda: refused() is None)
+    for kind, name, right in needed:
+        take_away(app.servers, "mallory", kind, name, right)
+        said = wait(f"{right} is missed", refused)
+        assert said.endswith(lacks(kind, name, right))
+        allow(app.servers, "mallory", kind, name, right)
+        wait("all rights", lambda: refused() is None)
+    with server_of(app, tmp_path, "a", **secured) as server:
+        ready(server)
+        traffic = Traffic(server)
+        traffic.go(5)
+        traffic.label(len(traffic.waiting))
+        learned(app, learner, traffic.taken)
+    learner.stop()
+    app.verify()
+
+
+@pytest.mark.long
+def test_the_page(broker: Served, tmp_path: Path) -> None:
+    """Every command of docs/servers.md, in its order."""
+    program("curl", install="apt-get install curl")
+    ports = dict(zip(("8001", "8002"), map(str, free_ports(2)), strict=True))
+    name = unique("fraud")
+
+    def here(text: str) -> str:
+        text = text.replace("localhost:9092", broker.bootstrap_servers).replace(
+            "fraud-", f"{name}-"
+        )
+        text = text.replace('application_id = "fraud"', f'application_id = "{name}"')
+        for port, own in ports.items():
+            text = text.replace(port, own)
+        return text
+
+    shown, printed = [], []
+    with contextlib.ExitStack() as stack:
+        for number, (language, code) in enumerate(blocks(ROOT / "docs" / "servers.md")):
+            code = here(code)
+            if language == "toml":
+                (tmp_path / "app.toml").write_text(code)
+            elif language == "json":
+                shown.append(json.loads(code))
+            elif code.startswith("stream-can"):
+                log = tmp_path / f"{number}.log"
+                stack.enter_context(staying(code, tmp_path, log))
+                says = "learning from state" if "learn " in code else "shows what it does"
+                wait(code, lambda log=log, says=says: says in log.read_text())
+            elif code.startswith("curl"):
+                for port in ports.values():
+                    url = f"http://127.0.0.1:{port}/readyz"
+                    wait("ready", lambda url=url: httpx.get(url).status_code == 200)
+                printed.append(json.loads(run_sh(code)))
+    assert printed[0]["probs"] == pytest.approx(shown[0]["probs"], abs=1e-9)
+    assert printed[1] == shown[1]

@@ -70,6 +70,13 @@ def learners(app: App) -> list[Right]:
     return [*_of(app, topics), ("GROUP", name, "READ"), ("TRANSACTIONAL_ID", name, "WRITE")]
 
 
+def servers(app: App) -> list[Right]:
+    """Those of docs/servers.md, for a server."""
+    topics = [("state", "READ"), ("sent", "WRITE"), ("labels", "WRITE"),
+              ("state", "DESCRIBE_CONFIGS"), ("sent", "DESCRIBE_CONFIGS")]  # fmt: skip
+    return _of(app, topics)
+
+
 def _of(app: App, topics: list[tuple[str, str]]) -> list[Right]:
     return [("TOPIC", f"{app.id}-{kind}", right) for kind, right in topics]
 
