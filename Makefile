@@ -39,7 +39,7 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	test -x $(SPARK) || $(PYTHON) -m venv .venv-spark
 	grep -vE '^(pandas|protobuf)==' constraints.txt | cat - constraints-spark.txt > .venv-spark/constraints.txt
 	$(SPARK) -m pip install -q -c .venv-spark/constraints.txt pip
-	$(SPARK) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *(d for e in ("cli", "report", "spark") for d in p["optional-dependencies"][e]), sep="\n")' > .venv-spark/needed.txt
+	$(SPARK) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *(d for e in ("cli", "kafka", "report", "spark") for d in p["optional-dependencies"][e]), sep="\n")' > .venv-spark/needed.txt
 	$(SPARK) -m pip install -q --no-compile -c .venv-spark/constraints.txt --group spark -r .venv-spark/needed.txt
 	$(SPARK) -c 'import sysconfig, pathlib; pathlib.Path(sysconfig.get_path("purelib"), "stream_can.pth").write_text("$(CURDIR)")'
 	touch $@

@@ -18,6 +18,7 @@ from stream_can.kafka.client.guards import (
     RetryError,
 )
 from stream_can.kafka.correcting import UnreadableRecord
+from stream_can.kafka.engine import State, States, read_state
 from stream_can.kafka.loading import load, options
 from stream_can.kafka.process import EXIT_CODES, run
 from stream_can.kafka.settings import Settings
@@ -34,9 +35,12 @@ __all__ = [
     "RetryError",
     "Settings",
     "SettingsError",
+    "State",
+    "States",
     "UnreadableRecord",
     "Worker",
     "load",
     "options",
+    "read_state",
     "run",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from stream_can.kafka.state import STATE_HEADER, Index
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import ONLY, Name, predecessor
 from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Formats
 from stream_can.messages.records import Header, Output, Source, error_headers, headers_of
@@ -74,6 +75,18 @@ class StateBegins:
         """With what a model begins whose classes its first message names."""
         like = self._begins.get(model, self._begins[None])
         return Corrector(names, **like.settings, sets=like.sets)
+
+
+class StateRows(NamedTuple):
+    """Rows that a state corrected."""
+
+    sent: Array
+    """As they are sent, shape (n, m)."""
+    lanes: list[SentLane]
+    of: NDArray[np.int32]
+    """Which of the lanes each row is of, shape (n,)."""
+    sets: list[Any] | None
+    """The prediction set of each, the likeliest class first; None where there are none."""
 
 
 class CurrentState(LiveModels):
@@ -136,6 +149,39 @@ class CurrentState(LiveModels):
         """What corrects, as it is shown."""
         live = {one.name: (self.correctors[one.name], one.after) for one in self.index.lanes}
         return known_of(settings, self.number, self.index.time, live, self.begins[None])
+
+    def correct(
+        self, P: Array, names: Sequence[Name], columns: Table | None, digits: int | None
+    ) -> StateRows:
+        """Correct rows of models of the same classes, shape (n, m), and round what is sent."""
+        lanes, of = list(dict.fromkeys(names)), np.zeros(len(P), np.int32)
+        if len(lanes) > 1:
+            numbers = {name: k for k, name in enumerate(lanes)}
+            of = np.array([numbers[name] for name in names], np.int32)
+        sent, made = np.empty_like(P), list[SentLane]()
+        sets: list[Any] | None = None
+        for k, name in enumerate(lanes):
+            corrector, mine, rows, given = self.corrector(name), np.flatnonzero(of == k), P, columns
+            if len(lanes) > 1:
+                rows = P[mine]
+                if columns is not None:
+                    given = {c: [texts[i] for i in mine.tolist()] for c, texts in columns.items()}
+            Q, receipts = corrector.correct_many(rows, receipt=True, segments=given)
+            if corrector.sets is not None:
+                sets = sets or [None] * len(P)
+                inside = corrector.sets_of(Q, receipts)
+                named = names_in_sets(inside, Q.astype(np.float32), corrector.classes)
+                for i, one in zip(mine.tolist(), named, strict=True):
+                    sets[i] = one
+            if digits is not None:
+                Q = rounded(Q, digits)
+            if not np.isfinite(Q).all():  # JSON would say null
+                raise StreamCANError("a corrected row is not finite: the state is damaged")
+            sent[mine] = Q
+            both = [np.ascontiguousarray(one).view(np.float32) for one in (rows, Q)]
+            told = np.concatenate([*both, receipts], axis=1)
+            made.append(SentLane(name, corrector.classes, told))
+        return StateRows(sent, made, of, sets)
 
     def corrector(self, name: Name) -> Corrector:
         """What corrects a model and version, which may be one that begins."""
@@ -273,56 +319,32 @@ class Correcting:
                 Output(record.key, record.value, headers_of(record) + error_headers(record, error),
                        record.timestamp, record)
             )  # fmt: skip
-        parts = list[_Part]()
+        parts = list[tuple[ReadPredictions, StateRows]]()
         for group in groups:
             for i in group.empty:
                 outputs[i] = _output(records[i], None, headers, dropped)
             if group.says:
-                parts.append(self._group(group, state, found))
-                self._write(group, parts[-1], records, outputs, headers, found)
+                rows = self._group(group, state, found)
+                parts.append((group, rows))
+                self._write(group, rows, records, outputs, headers, found)
         found.outputs = [one for one in outputs if one is not None]
         if parts:
             found.sent = _batch(parts, records, self._segments)
         return found
 
-    def _group(self, group: ReadPredictions, state: CurrentState, found: Corrections) -> _Part:
+    def _group(self, group: ReadPredictions, state: CurrentState, found: Corrections) -> StateRows:
         """Correct predictions of models of the same classes."""
-        n = len(group.says)
-        names = group.names or [ONLY] * n
-        lanes, of = list(dict.fromkeys(names)), np.zeros(n, np.int32)
-        if len(lanes) > 1:
-            numbers = {name: k for k, name in enumerate(lanes)}
-            of = np.array([numbers[name] for name in names], np.int32)
-        sent, rows, columns = np.empty_like(group.rows), list[NDArray[np.float32]](), group.columns
-        for k, name in enumerate(lanes):
-            corrector, mine = state.corrector(name), np.flatnonzero(of == k)
-            P, given = group.rows, columns
-            if len(lanes) > 1:
-                P = P[mine]
-                if columns is not None:
-                    given = {c: [texts[i] for i in mine.tolist()] for c, texts in columns.items()}
-            Q, receipts = corrector.correct_many(P, receipt=True, segments=given)
-            if corrector.sets is not None:
-                inside = corrector.sets_of(Q, receipts)
-                found.in_sets += int(inside.sum())
-                named = names_in_sets(inside, Q.astype(np.float32), corrector.classes)
-                for i, one in zip(mine.tolist(), named, strict=True):
-                    group.says[i].set = one
-            if (digits := self._fields.digits) is not None:
-                Q = rounded(Q, digits)
-            if not np.isfinite(Q).all():  # JSON would say null
-                raise StreamCANError("a corrected row is not finite: the state is damaged")
-            sent[mine] = Q
-            both = [np.ascontiguousarray(one).view(np.float32) for one in (P, Q)]
-            rows.append(np.concatenate([*both, receipts], axis=1))
-        classes = group.messages.classes
-        made = [SentLane(name, classes, one) for name, one in zip(lanes, rows, strict=True)]
-        return _Part(group, sent, made, of)
+        names = group.names or [ONLY] * len(group.says)
+        rows = state.correct(group.rows, names, group.columns, self._fields.digits)
+        for says, one in zip(group.says, rows.sets or (), strict=False):
+            says.set = one
+            found.in_sets += len(one or ())
+        return rows
 
     def _write(
         self,
         group: ReadPredictions,
-        part: _Part,
+        part: StateRows,
         records: Sequence[Source],
         outputs: list[Output | None],
         headers: list[Header],
@@ -339,16 +361,6 @@ class Correcting:
         found.normalised += group.off
 
 
-@dataclass
-class _Part:
-    """What a sent batch has of a group."""
-
-    group: ReadPredictions
-    sent: Array
-    lanes: list[SentLane]
-    of: NDArray[np.int32]
-
-
 def _output(record: Source, value: bytes | None, headers: list[Header], dropped: Any) -> Output:
     """What goes out for a record."""
     if record.headers:
@@ -359,26 +371,30 @@ def _output(record: Source, value: bytes | None, headers: list[Header], dropped:
     return Output(record.key, value, headers, record.timestamp, record)
 
 
-def _batch(parts: Sequence[_Part], records: Sequence[Source], segments: Sequence[str]) -> SentBatch:
+def _batch(
+    parts: Sequence[tuple[ReadPredictions, StateRows]],
+    records: Sequence[Source],
+    segments: Sequence[str],
+) -> SentBatch:
     """The predictions of all groups in the order of their records, numbered by their offsets."""
-    places = np.concatenate([np.asarray(part.group.places, np.int64) for part in parts])
+    places = np.concatenate([np.asarray(group.places, np.int64) for group, _ in parts])
     order = np.argsort(places, kind="stable")
     first, of = 0, []
-    for part in parts:
-        of.append(part.of + first)
-        first += len(part.lanes)
-    ids = [id for part in parts for id in part.group.ids]
+    for _, rows in parts:
+        of.append(rows.of + first)
+        first += len(rows.lanes)
+    ids = [id for group, _ in parts for id in group.ids]
     columns: dict[str, list[str | None]] = {}
     if segments:
-        tables = [part.group.columns or {} for part in parts]
+        tables = [group.columns or {} for group, _ in parts]
         columns = {c: [text for one in tables for text in one[c]] for c in segments}
     ordered = order.tolist()
-    rows = [records[i] for i in places[order].tolist()]
+    every = [records[i] for i in places[order].tolist()]
     return SentBatch(
         [ids[i] for i in ordered],
-        np.array([one.offset for one in rows], np.int64),
-        np.array([one.timestamp / 1000 if one.timestamp >= 0 else np.nan for one in rows]),
-        [lane for part in parts for lane in part.lanes],
+        np.array([one.offset for one in every], np.int64),
+        np.array([one.timestamp / 1000 if one.timestamp >= 0 else np.nan for one in every]),
+        [lane for _, rows in parts for lane in rows.lanes],
         np.concatenate(of).astype(np.int32)[order],
         {c: [texts[i] for i in ordered] for c, texts in columns.items()},
     )

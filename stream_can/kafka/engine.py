@@ -1,0 +1,234 @@
+"""For a corrector of your own: the newest state of an application, and what its learner gets.
+
+Whoever reads the topic of states and appends to that of sent batches corrects as a worker does: a
+consumer of your own, Spark, Flink, a web service. The formats are in docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can import snapshot
+from stream_can.corrector import Corrector
+from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.options import MESSAGE_BYTES, Options
+from stream_can.kafka.corrections import CurrentState
+from stream_can.kafka.following import Follower
+from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER, Index
+from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.sent import SentBatch
+from stream_can.messages.records import Header
+from stream_can.method.segments import text_of
+
+__all__ = ["Corrected", "State", "States", "read_state"]
+
+
+class Corrected(NamedTuple):
+    """Rows that a state corrected."""
+
+    rows: NDArray[np.float64]
+    """Shape (n, m)."""
+    sets: list[list[Any]] | None
+    """The prediction set of each, the likeliest class first; None where the state makes none."""
+    sent: list[tuple[bytes, list[Header]]]
+    """Value and headers of records for the topic of sent batches, in this order, in one partition:
+    in that of the input, where there is one."""
+
+
+class State:
+    """One state of an application: corrects, and learns nothing. `States` and `read_state` make it.
+
+    Attributes
+    ----------
+    number
+        Rises from state to state.
+    """
+
+    def __init__(self, current: CurrentState) -> None:
+        self._current, self.number = current, current.number
+
+    def corrector(self, model: str | None = None, version: str | None = None) -> Corrector:
+        """What corrects a model and version; one that the state does not know begins as the learner
+        begins it."""
+        return self._current.corrector((model, version))
+
+    def correct(
+        self,
+        P: ArrayLike,
+        *,
+        ids: Sequence[str | bytes | None] | None = None,
+        offsets: Sequence[int] | None = None,
+        next: int | None = None,
+        times: ArrayLike | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        models: Sequence[Name] | None = None,
+        most_bytes: int = MESSAGE_BYTES - 1024,
+    ) -> Corrected:
+        """Correct rows, and say what the learner gets of them.
+
+        Parameters
+        ----------
+        P
+            Probability vectors, shape (n, m).
+        ids
+            What labels name them by; None where none can.
+        offsets
+            Where they lie in their partition of the input, ascending; None where the application
+            has no input.
+        next
+            The next offset of the input behind all that was read; that behind the last row where it
+            is not given.
+        times
+            Seconds since 1970 of each prediction; NaN, or None for all, where that is not known.
+        columns
+            Of each declared column the values of the rows.
+        models
+            Model and version of each, where messages name them; all with the same classes.
+        most_bytes
+            Of a record.
+
+        Raises
+        ------
+        InvalidPrediction, ValueError
+            A row is no probability vector; lengths differ, or offsets do not rise.
+        """
+        P = np.ascontiguousarray(P, np.float64)
+        n = len(P)
+        numbers = np.arange(n) if offsets is None else np.asarray(offsets, np.int64)
+        if numbers.shape != (n,) or (np.diff(numbers) <= 0).any():
+            raise ValueError(f"offsets: expected {n}, ascending")
+        given = [None] * n if ids is None else [_id(one) for one in ids]
+        when = np.full(n, np.nan) if times is None else np.asarray(times, np.float64)
+        texts = {name: [text_of(one) for one in values] for name, values in (columns or {}).items()}
+        names = [ONLY] * n if models is None else [*models]
+        for what, length in (
+            ("ids", len(given)), ("times", len(when)), ("models", len(names)),
+            *((f"column {name!r}", len(values)) for name, values in texts.items()),
+        ):  # fmt: skip
+            if length != n:
+                raise ValueError(f"{what}: {length} of them for {n} rows")
+        found = self._current.correct(P, names, texts or None, None)
+        batch = SentBatch(given, numbers, when, found.lanes, found.of, texts)
+        headers: list[Header] = [
+            (STATE_HEADER, b"%d" % self.number),
+            (MARK_HEADER, self._current.index.mark.encode()),
+        ]
+        sent = []
+        for data, end in batch.pieces(most_bytes) if n or next is not None else ():
+            more = list(headers)
+            if offsets is not None or next is not None:
+                behind = next if end == n and next is not None else int(numbers[end - 1]) + 1
+                more.append((NEXT_HEADER, b"%d" % behind))
+            sent.append((data, more))
+        return Corrected(found.sent, found.sets, sent)
+
+    def to_bytes(self) -> bytes:
+        """The state, versioned and checksummed, for other processes; `read_state` reads it."""
+        current = self._current
+        head = _Head(
+            1, self.number, current.index,
+            [(name, one.to_bytes()) for name, one in current.correctors.items()],
+            [(model, one.to_bytes()) for model, one in current.begins.items()],
+        )  # fmt: skip
+        return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
+
+
+class _Head(msgspec.Struct):
+    state: Literal[1]
+    number: int
+    index: Index
+    correctors: list[tuple[Name, bytes]]
+    begins: list[tuple[str | None, bytes]]
+
+
+def read_state(data: bytes) -> State:
+    """The state that :meth:`State.to_bytes` wrote.
+
+    Raises
+    ------
+    SnapshotMismatch
+        The bytes are truncated, corrupt, of another version or of something else.
+    """
+    head, _ = snapshot.of_kind(data, "state", "state of an application", _Head)
+    correctors = {name: Corrector.from_bytes(one) for name, one in head.correctors}
+    begins = {model: Corrector.from_bytes(one) for model, one in head.begins}
+    return State(CurrentState(head.number, head.index, correctors, begins))
+
+
+class States:
+    """Follows the states of an application, by a thread of its own; for a ``with``.
+
+    Parameters
+    ----------
+    bootstrap_servers
+        Brokers to ask first, as ``host:port``.
+    application_id
+        Whose states.
+    topic
+        Where they lie, if it is not ``application_id-state``.
+    client
+        Options of kafka-python.
+
+    Examples
+    --------
+    ::
+
+        with States(["localhost:9092"], "fraud") as states:
+            rows = states.newest().correct(P, ids=ids).rows
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[str],
+        application_id: str,
+        *,
+        topic: str | None = None,
+        client: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.topic = topic or f"{application_id}-state"
+        self._follower = Follower(
+            Options([*bootstrap_servers], client), self.topic, lambda index: None
+        )
+        self._newest: State | None = None
+
+    def newest(self) -> State:
+        """The newest state that was read.
+
+        Raises
+        ------
+        DeniedError
+            There is none yet, or it may not be read.
+        RetryError
+            No broker answers, where none was read before.
+        """
+        current = self._follower.look()
+        if current is None:
+            raise DeniedError(f"{self.topic}: there is no state yet; does its learner run?")
+        if self._newest is None or self._newest._current is not current:
+            self._newest = State(current)
+        return self._newest
+
+    def close(self) -> None:
+        """End the thread."""
+        self._follower.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _id(given: str | bytes | None) -> bytes | None:
+    return given.encode() if isinstance(given, str) else given
