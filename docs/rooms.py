@@ -17,7 +17,7 @@ PICTURE = Path(__file__).parent / "rooms.svg"
 
 FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
-    {"serve": (0, 1.3), "compare": (2, 4)},
+    {"serve": (0, 1.3), "spark": (1.3, 2), "compare": (2, 4)},
     {
         "kafka": (0, 1.3),
         "pipe": (1.3, 2),
@@ -28,7 +28,7 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"app": (0, 0.9)},
     {"report": (2, 3)},
     {"replay": (2, 3)},
-    {"recording": (2, 2.65), "spark": (2.65, 3)},
+    {"recording": (2, 3)},
     {"messages": (0.3, 2.3), "learner": (2.3, 2.65), "calibration": (3.56, 4)},
     {"column_scores": (3.56, 4)},
     {"corrector": (0, 3.56), "scores": (3.56, 4)},

@@ -53,6 +53,11 @@ class State:
     def __init__(self, current: CurrentState) -> None:
         self._current, self.number = current, current.number
 
+    @property
+    def application_id(self) -> str:
+        """Whose it is."""
+        return str(self._current.index.identity["application_id"])
+
     def corrector(self, model: str | None = None, version: str | None = None) -> Corrector:
         """What corrects a model and version; one that the state does not know begins as the learner
         begins it."""

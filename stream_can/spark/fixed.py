@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +32,17 @@ __all__ = ["Errors", "correct"]
 Errors = Literal["raise", "null"]
 
 
+@runtime_checkable
+class OfApplication(Protocol):
+    """The state of an application; without models one corrector."""
+
+    def corrector(self) -> Corrector:
+        """What corrects."""
+
+
 def correct(
     df: DataFrame,
-    state: Corrector | bytes | str | os.PathLike[str],
+    state: Corrector | OfApplication | bytes | str | os.PathLike[str],
     *,
     probs: str = "probability",
     into: str = "corrected",
@@ -54,8 +62,9 @@ def correct(
     df
         Any DataFrame; its columns stay as they are.
     state
-        A corrector, what its ``to_bytes`` gave, or the path of a file of that. It is read here,
-        once, and travels with the function, which Spark sends to each executor once.
+        A corrector, what its ``to_bytes`` gave, or the path of a file of that; or the newest state
+        of an application, as :class:`stream_can.kafka.States` has it. It is read here, once, and
+        travels with the function, which Spark sends to each executor once.
     probs
         The column of probabilities in the order of the classes: arrays of numbers, or vectors of
         Spark ML, dense or sparse.
@@ -88,6 +97,8 @@ def correct(
     """
     if errors not in ("raise", "null"):
         raise ValueError(f"errors: {errors!r}, expected 'raise' or 'null'")
+    if isinstance(state, OfApplication):
+        state = state.corrector()
     if isinstance(state, Corrector):
         data = state.to_bytes()
     else:

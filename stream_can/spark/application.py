@@ -1,0 +1,122 @@
+"""What Spark corrected, for the learner of an application between Kafka topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.producer import Appended, Producer
+from stream_can.kafka.engine import State, read_state
+from stream_can.messages.records import Header
+from stream_can.spark.columns import (
+    arrays,
+    check_columns,
+    check_segments,
+    matrix,
+    refuse,
+    segments_of,
+)
+from stream_can.spark.fixed import Errors
+
+__all__ = ["send"]
+
+SECONDS = 60.0
+"""For the brokers to take what an Arrow batch holds."""
+
+
+def send(
+    df: DataFrame,
+    state: State,
+    bootstrap_servers: Sequence[str],
+    *,
+    id: str,
+    probs: str = "probability",
+    time: str | None = None,
+    topic: str | None = None,
+    client: Mapping[str, Any] | None = None,
+    errors: Errors = "raise",
+) -> int:
+    """Append what a state makes of each row to the topic of sent batches, from the executors; an
+    action.
+
+    `correct` with the same state makes the same rows, bit for bit. A task that Spark repeats
+    appends its rows again: they are observed twice, and a label counts for the last.
+
+    Parameters
+    ----------
+    df
+        Predictions, as `correct` takes them.
+    state
+        Of an application without models.
+    bootstrap_servers
+        Brokers to ask first, as the executors see them.
+    id
+        The column that labels name rows by.
+    probs, errors
+        As of `correct`; a row that is null for `correct` is left out here.
+    time
+        The column of timestamps of the predictions.
+    topic
+        That of sent batches, if it is not ``application_id-sent``.
+    client
+        Options of kafka-python.
+
+    Returns
+    -------
+    How many rows were appended.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A column is missing or of another type.
+    InvalidPrediction, ClientError
+        Within Spark's own error.
+    """
+    data, corrector = state.to_bytes(), state.corrector()
+    to, servers, options = topic or f"{state.application_id}-sent", [*bootstrap_servers], client
+    check_columns(df, probs, id, *([] if time is None else [time]))
+    check_segments(df, corrector.segments)
+    rows = df.select(
+        arrays(df, probs).alias("probs"),
+        F.col(id).cast("string").alias("id"),
+        (F.lit(None) if time is None else F.col(time)).cast("double").alias("time"),
+        *(F.col(name).alias(f"segment {k}") for k, name in enumerate(corrector.segments)),
+    )
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What each executor does with a partition."""
+        here, producer = read_state(data), Producer(Options(servers, options))
+        mine = here.corrector()
+        try:
+            for batch in batches:
+                P, bad = matrix(batch.column("probs"), mine.classes)
+                if errors == "raise":
+                    refuse(bad, probs, batch.column("id"), id)
+                if bad:
+                    good = [i for i in range(len(P)) if i not in bad]
+                    P, batch = P[good], batch.take(pa.array(good, pa.int64()))
+                given = [batch.column(f"segment {k}") for k in range(len(mine.segments))]
+                found = here.correct(
+                    P,
+                    ids=batch.column("id").to_pylist(),
+                    times=pc.fill_null(batch.column("time"), float("nan")).to_numpy(),
+                    columns=segments_of(given, mine.segments),
+                )
+                records = [_record(to, *one) for one in found.sent]
+                producer.append(records, SECONDS)
+                yield pa.RecordBatch.from_pydict({"n": pa.array([len(P)], pa.int64())})
+        finally:
+            producer.close()
+
+    (total,) = rows.mapInArrow(run, "n long").agg(F.sum("n")).collect()
+    return int(total[0] or 0)
+
+
+def _record(topic: str, value: bytes, headers: list[Header]) -> Appended:
+    return Appended(topic, 0, None, value, headers)
