@@ -17,7 +17,7 @@ PICTURE = Path(__file__).parent / "rooms.svg"
 
 FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
-    {"serve": (0, 1.3), "spark": (1.3, 2), "compare": (2, 4)},
+    {"serve": (0, 1.1), "spark": (1.1, 1.5), "compare": (2, 4)},
     {
         "kafka": (0, 1.3),
         "pipe": (1.3, 2),

@@ -11,7 +11,7 @@ import pytest
 
 from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.client.admin import Admin
-from tests.kafka.broker.broker import CACHE, USERS, Broker
+from tests.kafka.broker.broker import CACHE, Broker
 from tests.kafka.streams import (
     COMMAND,
     App,
@@ -20,14 +20,8 @@ from tests.kafka.streams import (
     write_config,
 )
 from tests.kafka.topics import produce
-from tests.kafka.users import allow, lacks, learners, needed_to_start, rights, take_away
+from tests.kafka.users import SCRAM, allow, lacks, learners, needed_to_start, rights, take_away
 from tests.programs import PATIENCE, wait
-
-SCRAM = {
-    "security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256",
-    "ssl_cafile": str(CACHE / "broker.pem"),
-    "sasl_plain_username": "mallory", "sasl_plain_password": USERS["mallory"],
-}  # fmt: skip
 
 
 def test_who_has_no_rights_is_told_so(our_broker: Broker) -> None:

@@ -28,9 +28,8 @@ from tests.kafka.broker.broker import VERSIONS, Broker, Served, free_ports
 from tests.kafka.judge import Answered, judge_answers
 from tests.kafka.server_chaos import ServerChaos, server_of
 from tests.kafka.streams import App, Running, caught_up, prediction, state_of
-from tests.kafka.test_security import SCRAM
 from tests.kafka.topics import unique
-from tests.kafka.users import allow, lacks, take_away
+from tests.kafka.users import SCRAM, allow, lacks, take_away
 from tests.kafka.users import servers as rights_of_servers
 from tests.pages import ROOT, blocks, run_sh, staying
 from tests.programs import program, wait

@@ -14,7 +14,14 @@ from kafka.admin import (
     ResourceType,
 )
 
+from tests.kafka.broker.broker import CACHE, USERS
 from tests.kafka.streams import App
+
+SCRAM = {
+    "security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256",
+    "ssl_cafile": str(CACHE / "broker.pem"),
+    "sasl_plain_username": "mallory", "sasl_plain_password": USERS["mallory"],
+}  # fmt: skip
 
 Right = tuple[str, str, str]
 """Kind of thing, its name, what may be done with it."""
