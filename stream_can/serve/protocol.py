@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -18,6 +19,8 @@ READ_SECONDS = 10.0
 """Until an answer, or a part of it, is read."""
 MOST_CONNECTIONS = 2000
 END = b"\r\n\r\n"
+UPGRADE = re.compile(rb"\r\nUpgrade:", re.IGNORECASE)
+"""The header by which Java and curl offer HTTP/2."""
 
 
 class Bounded(HttpToolsProtocol):
@@ -44,6 +47,10 @@ class Bounded(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._in_head and UPGRADE.search(data):  # which would end the request at its head
+            end = data.find(END)
+            head = data if end < 0 else data[:end]
+            data = UPGRADE.sub(b"\r\nX-Asked:", head) + data[len(head) :]
         if self._in_head and not self._fits(data):
             self._stop()
             self._say(431, f"the head of a request has {LARGEST_HEAD} bytes at most")

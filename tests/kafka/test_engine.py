@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 from stream_can import Corrector, SnapshotMismatch
 from stream_can.kafka import DeniedError, States, read_state
 from stream_can.learner import read_sent
-from tests.kafka.broker.broker import Served
+from tests.kafka.broker.broker import Served, jars
 from tests.kafka.streams import App, caught_up, fill, run_once, state_of
+from tests.kafka.topics import create, produce, read, unique
 from tests.pages import ROOT
 from tests.programs import PATIENCE, wait
+from tests.serve.serving import Server
 
 
 def test_plain_kafka_python_is_exact(broker: Served, tmp_path: Path) -> None:
@@ -102,3 +105,35 @@ def test_a_state_corrects_as_its_correctors_do(broker: Served, more: dict[str, A
         state.correct(P, ids=["a", "b"], models=names)
     with pytest.raises(SnapshotMismatch, match="holds no state"):
         read_state(Corrector(["a", "b"]).to_bytes())
+
+
+def test_kafka_streams_asks_a_server(broker: Served, tmp_path: Path) -> None:
+    """The example in Java: what comes out is what the server answers; what it refuses goes on."""
+    source, target = unique("in"), unique("out")
+    create(broker.bootstrap_servers, {source: {}, target: {}}, 1)
+    rows = [json.dumps({"id": str(i), "probs": [0.5, 0.3, 0.2]}).encode() for i in range(20)]
+    produce(broker.bootstrap_servers, [(source, 0, b"k", value) for value in [*rows, b"{}"]])
+    libs = f"{jars('streams-4.4.0', 'pom-streams.xml')}/*"
+    with Server(tmp_path, train_counts=[1, 1, 8]) as server, (tmp_path / "java").open("wb") as log:
+        url = f"http://127.0.0.1:{server.port}"
+        java = subprocess.Popen(
+            ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", libs,
+             ROOT / "examples/StreamsCorrector.java", broker.bootstrap_servers, source, target,
+             url],
+            stdout=log, stderr=log,
+        )  # fmt: skip
+        try:
+            found = wait("all are out", lambda: _all(broker, target, len(rows) + 1))
+        finally:
+            java.kill()
+            java.wait(PATIENCE)
+    *corrected, other = [one.value for one in found]
+    assert other == b"{}"
+    plain = Corrector(["cat", "dog", "eel"], train_counts=[1, 1, 8])
+    for one in corrected:
+        assert json.loads(one)["probs"] == plain.process_one([0.5, 0.3, 0.2]).tolist()
+
+
+def _all(broker: Served, topic: str, n: int) -> list[Any] | None:
+    found = read(broker.bootstrap_servers, topic, 0)
+    return found if len(found) >= n else None
