@@ -13,6 +13,7 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.cli.main import main
+from stream_can.serve.settings import load
 from tests.serve.serving import CLASSES, Server, commits_in, learner_in, played
 
 PROBS = [0.5, 0.3, 0.2]
@@ -267,11 +268,39 @@ def test_one_connection_many_requests_at_once(tmp_path):
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         connection.connect()
         bodies = [b'{"id": %d, "probs": [1, 0, 0]}' % i for i in range(50)]
-        head = b"POST /correct HTTP/1.1\r\nHost: localhost\r\n"
-        head += b"Upgrade: h2c\r\nConnection: Upgrade\r\n"
+        head = b"POST /correct HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+        connection.sock.sendall(b"".join(head % (len(body), body) for body in bodies))
+        data = b""
+        while data.count(b'"probs_raw"') < 50:
+            data += (came := connection.sock.recv(65536))
+            assert came, data
+        ids = [int(part.split(b",")[0]) for part in data.split(b'"id":')[1:]]
+        assert ids == list(range(50))
+        connection.close()
+
+
+def test_the_default_state_lies_beside_the_settings(tmp_path):
+    """Where it was started from has no say: it would begin anew there, without a word."""
+    path = tmp_path / "app.toml"
+    path.write_text('classes = ["a", "b"]\n')
+    assert load(path, {}, {}).state == str(tmp_path / "stream_can.sqlite")
+    assert load(path, {"state": "own"}, {}).state == "own"
+    assert load(None, {"classes": "a,b"}, {}).state == "stream_can.sqlite"
+
+
+def test_a_client_that_offers_http_2_is_answered(tmp_path):
+    """As Java's own does, and curl --http2: before, the request had no body."""
+    names = {"Connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c"}
+    offer = names | {"HTTP2-Settings": "AAMAAABk"}
+    asked = {"id": "1", "probs": [0.5, 0.3, 0.2], "note": "\r\nUpgrade: h2c"}
+    with Server(tmp_path) as server:
+        answer = server.client.post("/correct", json=asked, headers=offer)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["note"] == asked["note"]
         body = b'{"probs":[1,0,0],"note":"Upgrade: x"}'
+        head = b"POST /correct HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n" % len(body)
         with socket.create_connection((server.host, server.port)) as raw:
-            raw.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            raw.sendall(head + b"Upgrade: h2c\r\nConnection: Upgrade\r\n\r\n" + body)
             said = raw.recv(1 << 16)
             while b"Upgrade: x" not in said and (more := raw.recv(1 << 16)):
                 said += more
