@@ -18,7 +18,7 @@ from stream_can.kafka.client.guards import (
     RetryError,
 )
 from stream_can.kafka.correcting import UnreadableRecord
-from stream_can.kafka.engine import State, States, read_state
+from stream_can.kafka.engine import ApplicationState, States, read_state
 from stream_can.kafka.loading import load, options
 from stream_can.kafka.process import EXIT_CODES, run
 from stream_can.kafka.settings import Settings
@@ -26,6 +26,7 @@ from stream_can.kafka.worker import Worker
 
 __all__ = [
     "EXIT_CODES",
+    "ApplicationState",
     "ClientError",
     "DeniedError",
     "FencedError",
@@ -35,7 +36,6 @@ __all__ = [
     "RetryError",
     "Settings",
     "SettingsError",
-    "State",
     "States",
     "UnreadableRecord",
     "Worker",

@@ -26,7 +26,7 @@ from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Header
 from stream_can.method.segments import text_of
 
-__all__ = ["Corrected", "State", "States", "read_state"]
+__all__ = ["ApplicationState", "Corrected", "States", "read_state"]
 
 
 class Corrected(NamedTuple):
@@ -41,7 +41,7 @@ class Corrected(NamedTuple):
     in that of the input, where there is one."""
 
 
-class State:
+class ApplicationState:
     """One state of an application: corrects, and learns nothing. `States` and `read_state` make it.
 
     Attributes
@@ -152,8 +152,8 @@ class _Head(msgspec.Struct):
     begins: list[tuple[str | None, bytes]]
 
 
-def read_state(data: bytes) -> State:
-    """The state that :meth:`State.to_bytes` wrote.
+def read_state(data: bytes) -> ApplicationState:
+    """The state that :meth:`ApplicationState.to_bytes` wrote.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def read_state(data: bytes) -> State:
     head, _ = snapshot.of_kind(data, "state", "state of an application", _Head)
     correctors = {name: Corrector.from_bytes(one) for name, one in head.correctors}
     begins = {model: Corrector.from_bytes(one) for model, one in head.begins}
-    return State(CurrentState(head.number, head.index, correctors, begins))
+    return ApplicationState(CurrentState(head.number, head.index, correctors, begins))
 
 
 class States:
@@ -200,9 +200,9 @@ class States:
         self._follower = Follower(
             Options([*bootstrap_servers], client), self.topic, lambda index: None
         )
-        self._newest: State | None = None
+        self._newest: ApplicationState | None = None
 
-    def newest(self) -> State:
+    def newest(self) -> ApplicationState:
         """The newest state that was read.
 
         Raises
@@ -216,7 +216,7 @@ class States:
         if current is None:
             raise DeniedError(f"{self.topic}: there is no state yet; does its learner run?")
         if self._newest is None or self._newest._current is not current:
-            self._newest = State(current)
+            self._newest = ApplicationState(current)
         return self._newest
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """The same corrector over a Spark DataFrame and in Structured Streaming."""
 
+from stream_can.spark.application import send
 from stream_can.spark.by_key import correct_by_key
 from stream_can.spark.fixed import correct
 from stream_can.spark.learning import Learning
 
-__all__ = ["Learning", "correct", "correct_by_key"]
+__all__ = ["Learning", "correct", "correct_by_key", "send"]

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from stream_can.kafka.client.options import Options
-from stream_can.kafka.client.producer import Appended, Producer
-from stream_can.kafka.engine import State, read_state
-from stream_can.messages.records import Header
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -24,6 +20,9 @@ from stream_can.spark.columns import (
 )
 from stream_can.spark.fixed import Errors
 
+if TYPE_CHECKING:
+    from stream_can.kafka import ApplicationState
+
 __all__ = ["send"]
 
 SECONDS = 60.0
@@ -32,7 +31,7 @@ SECONDS = 60.0
 
 def send(
     df: DataFrame,
-    state: State,
+    state: ApplicationState,
     bootstrap_servers: Sequence[str],
     *,
     id: str,
@@ -91,6 +90,10 @@ def send(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What each executor does with a partition."""
+        from stream_can.kafka.client.options import Options
+        from stream_can.kafka.client.producer import Appended, Producer
+        from stream_can.kafka.engine import read_state
+
         here, producer = read_state(data), Producer(Options(servers, options))
         mine = here.corrector()
         try:
@@ -108,7 +111,7 @@ def send(
                     times=pc.fill_null(batch.column("time"), float("nan")).to_numpy(),
                     columns=segments_of(given, mine.segments),
                 )
-                records = [_record(to, *one) for one in found.sent]
+                records = [Appended(to, 0, None, *one) for one in found.sent]
                 producer.append(records, SECONDS)
                 yield pa.RecordBatch.from_pydict({"n": pa.array([len(P)], pa.int64())})
         finally:
@@ -116,7 +119,3 @@ def send(
 
     (total,) = rows.mapInArrow(run, "n long").agg(F.sum("n")).collect()
     return int(total[0] or 0)
-
-
-def _record(topic: str, value: bytes, headers: list[Header]) -> Appended:
-    return Appended(topic, 0, None, value, headers)

@@ -9,7 +9,6 @@ import pytest
 from stream_can import InvalidPrediction
 from stream_can import spark as sc
 from stream_can.kafka import States
-from stream_can.spark.application import send
 from tests.kafka.broker.broker import VERSIONS, Broker
 from tests.kafka.judge import Answered, judge_answers
 from tests.kafka.streams import App, Running, prediction
@@ -57,7 +56,7 @@ def test_the_application_learns_what_spark_corrected(spark, broker, tmp_path):
             better = sc.correct(batch, state, probs="probs", into="better", key="id")
             found = better.collect()
             here = [broker.bootstrap_servers]
-            assert send(batch, state, here, id="id", probs="probs", time="time") == len(found)
+            assert sc.send(batch, state, here, id="id", probs="probs", time="time") == len(found)
             for row in found:
                 asked = {"id": row.id, "probs": [*row.probs], "note": row.note}
                 made = {**asked, "probs": [*row.better], "probs_raw": asked["probs"]}
@@ -84,9 +83,9 @@ def test_the_application_learns_what_spark_corrected(spark, broker, tmp_path):
         query.awaitTermination()
         bad = spark.createDataFrame([("x", 1.0, [1.0, 2.0, 3.0, 4.0], "n")], SCHEMA)
         with pytest.raises(Exception, match="id = x") as error:
-            send(bad, states.newest(), [broker.bootstrap_servers], id="id", probs="probs")
+            sc.send(bad, states.newest(), [broker.bootstrap_servers], id="id", probs="probs")
         assert InvalidPrediction.__name__ in str(error.value)
-        assert send(
+        assert sc.send(
             bad, states.newest(), [broker.bootstrap_servers], id="id", probs="probs", errors="null"
         ) == 0  # fmt: skip
     learner.stop()
