@@ -536,12 +536,13 @@ def corrector_of(state: State, lane: Lane) -> Corrector:
 
 
 def columns_of(message: Any, s: Settings) -> dict[str, Any]:
-    """What a message gives of the declared columns: texts, integers and booleans."""
+    """What a message gives of the declared columns: texts, whole numbers and booleans."""
     found = {}
     for name in s.segments or ():
         value: Any = message
         for part in name.split("."):
             value = value.get(part) if isinstance(value, dict) else None
-        fits = isinstance(value, str | bool) or type(value) is int
+        whole = type(value) is int or (type(value) is float and value.is_integer())
+        fits = isinstance(value, str | bool) or whole
         found[name] = value if fits else None
     return found
