@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
+from stream_can import kafka, serve
 from stream_can.app.metrics import Metrics
 from tests.programs import PATIENCE, program
 
@@ -72,10 +76,13 @@ def test_compose_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> None:
     promtool = program("promtool", install="apt-get install prometheus")
     assert "19 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
-    (job,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
+    jobs = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     services = compose(DOCKER / "compose.yaml")["services"]
-    targets = job["static_configs"][0]["targets"]
-    assert targets == [f"{name}:9400" for name in services if name.startswith("corrector")]
+    targets = [one for job in jobs for one in job["static_configs"][0]["targets"]]
+    roles = [name for name in services if name.startswith("corrector") or name == "learner"]
+    assert targets == [*(f"{name}:9400" for name in roles), "server:8000"]
+    token = jobs[1]["authorization"]["credentials"]
+    assert services["server"]["environment"]["STREAM_CAN_TOKEN"] == token
 
 
 # -- alerts --------------------------------------------------------------------------------------
@@ -269,3 +276,41 @@ def test_the_dockerfile_run_by_hand(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, env=bare,
     )  # fmt: skip
     assert refused.returncode == 4, refused.stderr
+
+
+# -- Kubernetes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.fast
+def test_kubernetes_manifests_are_those_of_its_api() -> None:
+    """By the schemas of a release of it; what selects pods finds them."""
+    every = [*yaml.safe_load_all((DOCKER / "kubernetes.yaml").read_text())]
+    for one in every:
+        kubernetes_validate.validate(one, "1.37", strict=True)
+    wrong = copy.deepcopy(every[2])
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenessprobe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, "1.37", strict=True)
+    named = {(one["kind"], one["metadata"]["name"]): one for one in every}
+    sets = [one for one in every if one["kind"] in ("StatefulSet", "Deployment")]
+    pods = [one["spec"]["template"]["metadata"]["labels"] for one in sets]
+    for kind, of in (("Service", "selector"), ("PodDisruptionBudget", "selector")):
+        for (is_kind, name), one in named.items():
+            if is_kind == kind:
+                wanted = one["spec"][of]
+                assert wanted.get("matchLabels", wanted) in pods, name
+    settings = named["ConfigMap", "stream-can"]["data"]["app.toml"]
+    loaded = {}
+    for one in sets:
+        (container,) = one["spec"]["template"]["spec"]["containers"]
+        command, path = container["args"]
+        assert Path(path).parent == Path(container["volumeMounts"][0]["mountPath"])
+        env = {x["name"]: x.get("value", "a-token-of-this-test") for x in container["env"]}
+        with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+            Path(file.name).write_text(settings)
+            load = {"serve": serve.load}.get(command, kafka.load)
+            loaded[command] = load(file.name, {}, env)
+        port = container["ports"][0]["containerPort"]
+        assert loaded[command].http_port == port
+    assert loaded["run"].learn is False
+    assert loaded["serve"].application.input == loaded["run"].input == "predictions"

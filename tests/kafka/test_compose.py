@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,8 @@ def test_every_command_of_the_compose_file(shared: Shared, tmp_path: Path) -> No
     broker = shared[VERSION]
     services = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
     assert all(s["image"] == f"apache/kafka:{VERSION}" for n, s in services.items() if "kafka" in n)
-    ports = dict(zip(("corrector-0", "corrector-1", "prometheus"), free_ports(3), strict=True))
+    roles = ("corrector-0", "corrector-1", "learner", "server")
+    ports = dict(zip((*roles, "prometheus"), free_ports(5), strict=True))
     started: list[subprocess.Popen[bytes]] = []
     ran: set[str] = set()
 
@@ -117,18 +119,23 @@ def test_every_command_of_the_compose_file(shared: Shared, tmp_path: Path) -> No
         (entrypoint, command, demo, _) = given  # of the stages run and demo
         assert entrypoint == ["stream-can"]
         for name, service in services.items():
-            if not name.startswith("corrector"):
+            if name not in roles:
                 continue
             env = {key: here(value) for key, value in service["environment"].items()}
+            if name == "server":
+                token = "only-for-this-machine"
+                assert token in env["STREAM_CAN_TOKEN"]
+                env["STREAM_CAN_TOKEN"] = token
             # Two on one machine cannot both have port 9400.
             env |= {"STREAM_CAN_HTTP_PORT": str(ports[name]), "STREAM_CAN_HTTP_HOST": "127.0.0.1"}
             words = [here(word) for word in (*entrypoint, *service.get("command", command))]
             start(name, [sys.executable, "-m", "stream_can", *words[1:]], env, tmp_path)
-        for name in ("corrector-0", "corrector-1"):
+        for name in roles:
             url = f"http://127.0.0.1:{ports[name]}/readyz"
             wait(f"{name} is ready", lambda url=url: text_at(url))
             test = services[name]["healthcheck"]["test"][1:]
-            test = [word.replace(":9400", f":{ports[name]}") for word in test]
+            inside = ":8000" if name == "server" else ":9400"
+            test = [word.replace(inside, f":{ports[name]}") for word in test]
             health = [sys.executable, *test[1:]]
             # Not at once: the first has to give up partitions when the second joins.
             wait("healthy", lambda h=health: subprocess.run(h, timeout=PATIENCE).returncode == 0)
@@ -139,8 +146,8 @@ def test_every_command_of_the_compose_file(shared: Shared, tmp_path: Path) -> No
         assert started[-1].wait(PATIENCE) == 0, (tmp_path / "producer.log").read_text()
 
         config = (ROOT / "docker" / "prometheus.yml").read_text()
-        for name in ("corrector-0", "corrector-1"):
-            config = config.replace(f"{name}:9400", f"127.0.0.1:{ports[name]}")
+        for name in roles:
+            config = re.sub(rf"{name}:\d+", f"127.0.0.1:{ports[name]}", config)
         config = config.replace("_interval: 5s", "_interval: 1s")  # two scrapes make a rate
         (tmp_path / "prometheus.yml").write_text(config)
         shutil.copy(ROOT / "docker" / "alerts.yml", tmp_path)
@@ -150,8 +157,9 @@ def test_every_command_of_the_compose_file(shared: Shared, tmp_path: Path) -> No
 
         total = f"sum(stream_can_predictions_total) == {FLIGHTS}"
         wait("every flight is corrected and scraped", lambda: query(total))
-        assert [row["value"][1] for row in query("up")] == ["1", "1"]
-        assert query("sum(stream_can_partitions)")[0]["value"][1] == "4"
+        up = lambda: [row["value"][1] for row in query("up")]  # noqa: E731
+        wait("all are scraped", lambda: up() == ["1"] * 4)
+        assert query('sum(stream_can_partitions{job="stream-can"})')[0]["value"][1] == "4"
         wait("the recorded rates", lambda: len(query("stream_can:accuracy:rate1h")) == 2)
         assert query('ALERTS{alertstate="firing"}') == []
         ran |= grafana(services)
@@ -168,4 +176,4 @@ def test_every_command_of_the_compose_file(shared: Shared, tmp_path: Path) -> No
         for process in started:
             process.terminate()
         codes = [process.wait(PATIENCE) for process in started]
-    assert codes == [0, 0, 0, 0], codes
+    assert codes == [0] * 6, codes

@@ -27,7 +27,7 @@ from tests.chromium import Browser
 from tests.kafka.broker.broker import VERSIONS, Broker, Served, free_ports
 from tests.kafka.judge import Answered, judge_answers
 from tests.kafka.server_chaos import ServerChaos, server_of
-from tests.kafka.streams import App, Running, caught_up, prediction, state_of
+from tests.kafka.streams import App, Running, caught_up, fill, prediction, state_of
 from tests.kafka.topics import unique
 from tests.kafka.users import SCRAM, allow, lacks, take_away
 from tests.kafka.users import servers as rights_of_servers
@@ -377,3 +377,24 @@ def test_the_page(broker: Served, tmp_path: Path) -> None:
                 printed.append(json.loads(run_sh(code)))
     assert printed[0]["probs"] == pytest.approx(shown[0]["probs"], abs=1e-9)
     assert printed[1] == shown[1]
+
+
+def test_a_server_and_workers_serve_one_application(broker: Served, tmp_path: Path) -> None:
+    """What came over HTTP lies in no input, and is learned from all the same."""
+    app = App(broker.bootstrap_servers, partitions=2)
+    worker = app.worker()
+    topics = {"input": app.given["input"], "output": app.given["output"]}
+    with server_of(app, tmp_path, "a", **topics) as server:
+        ready(server)
+        traffic = Traffic(server)
+        for turn in range(4):
+            fill(app, 50, first=50 * turn, seed=turn)
+            traffic.go(5)
+        traffic.label(len(traffic.waiting))
+        learned(app, worker, traffic.taken + 200)
+    worker.stop()
+    assert app.verify() == 200
+    state = state_of(app)
+    assert state is not None
+    assert state.index.inputs == {0: 100, 1: 100}
+    assert judge_answers(app.servers, app.settings(id="id"), traffic.answers) == 0
