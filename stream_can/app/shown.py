@@ -283,9 +283,9 @@ def _learned(one: Learned, n_classes: int) -> ShownLearned:
         facts.append([["silent class" if one.n_silent == 1 else "silent classes"], names])
     newest = None
     if one.age is not None:
-        at = "" if one.offset is None else f", state {one.offset:,}"
+        at = "" if one.offset is None else f", number {one.offset:,}"
         newest = f"{_seconds(one.age)} ago{at}"
-    facts.append(_row("newest label" if one.offset is None else "newest entry", newest))
+    facts.append(_row("newest label" if one.offset is None else "newest state", newest))
     left = 0 if one.lane else n_classes - len(one.classes)
     largest = f"The {len(one.classes)} largest; {left:,} more are left out. " if left > 0 else ""
     return ShownLearned(

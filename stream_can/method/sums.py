@@ -4,7 +4,7 @@ Rows that many processes correct with one state change nothing there; each adds 
 them would have added, and the sums are added to the state later, everywhere in the same order.
 
 Sums are an array, shape (parts, m + 1), one row a :class:`Part`: here alone is written in which
-order they come and how each decays; the kernel, Spark and the learned log ask. Where each row is
+order they come and how each decays; the kernel and Spark ask. Where each row is
 added by itself the state is, to the bit, what observing it makes.
 """
 

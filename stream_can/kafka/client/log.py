@@ -1,4 +1,4 @@
-"""A thread that reads a topic, as the learned log, so that no broker can hold up the loop by it.
+"""A thread that reads a topic, as that of states, so that no broker can hold up the loop by it.
 
 It has a consumer of its own, outside the group. A broker that is away costs what is learned
 meanwhile its freshness and nothing else.
