@@ -6,15 +6,18 @@ many connections that wait for their answers.
 
     python benchmarks/serve.py [--rounds 3] [--seconds 2] [--classes 10 100] [--connections 1 16 64]
     python benchmarks/serve.py --soak MINUTES --rate 6000
+    python benchmarks/serve.py --soak MINUTES --rate 5000 --servers 3
 
 ``--soak`` sends so many predictions a second, and the label of one in ten a thousand later, and
-says every minute what was answered, how late (from when it was due) and the memory.
+says every minute what was answered, how late (from when it was due), processor time and memory of
+all processes, and of the learner, where there are several servers, how many labels it has learned.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -23,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -145,8 +149,10 @@ def labels(m: int, sent: list[int]) -> Any:
         yield b"/labels", b'{"id": %d, "label": "%s"}' % (number, label)
 
 
-async def soak(pid: int, port: int, minutes: int, rate: float, n: int, m: int) -> None:
-    """Print a line a minute."""
+async def soak(
+    pids: list[int], ports: list[int], minutes: int, rate: float, n: int, m: int, page: int
+) -> None:
+    """Print a line a minute; ``page`` has the labels that are learned."""
     loop, sent = asyncio.get_running_loop(), [0]
     begin, users = loop.time() + 0.5, {}
     # A label is answered once it is on the disk, which takes a while: many wait at once.
@@ -161,12 +167,13 @@ async def soak(pid: int, port: int, minutes: int, rate: float, n: int, m: int) -
             _, one = await loop.create_connection(
                 lambda source=source, every=every, first=first: Paced(source, every, first),
                 "127.0.0.1",
-                port,
+                ports[i % len(ports)],
             )
             users[what].append(one)
-    print("minute  predictions  p50 ms  p99 ms  longest | labels  p50 ms  p99 ms | CPU %  MB")
+    print("minute  predictions  p50 ms  p99 ms  longest | labels  p50 ms  p99 ms | CPU %  MB, of"
+          " each | labels learned")  # fmt: skip
     for minute in range(1, minutes + 1):
-        before = cpu(pid)
+        before = [cpu(pid) for pid in pids]
         await asyncio.sleep(60)
         times = {what: [x for one in of for x in one.times] for what, of in users.items()}
         for one in itertools.chain(*users.values()):
@@ -176,11 +183,17 @@ async def soak(pid: int, port: int, minutes: int, rate: float, n: int, m: int) -
             for what, of in times.items()
         }
         first, second = late["predictions"], late["labels"]
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids]
+        used = " ".join(
+            f"{100 * (cpu(pid) - was) / 60:.0f}" for pid, was in zip(pids, before, strict=True)
+        )
+        memory = " ".join(f"{n * 4096 / 1e6:.0f}" for n in pages)
+        with urllib.request.urlopen(f"http://127.0.0.1:{page}/status.json") as answer:
+            learned = json.load(answer)["learned"][0]["labels"]
         print(
             f"{minute:6} {len(times['predictions']):12} {first[0]:7.2f} {first[1]:7.2f}"
             f" {first[2]:8.1f} | {len(times['labels']):6} {second[0]:7.2f} {second[1]:7.2f} |"
-            f" {100 * (cpu(pid) - before) / 60:5.0f} {pages * 4096 / 1e6:6.1f}",
+            f" {used}  {memory} | {learned}",
             flush=True,
         )
     every_one = [*itertools.chain(*users.values())]
@@ -236,6 +249,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--soak", type=int, metavar="MINUTES")
     parser.add_argument("--rate", type=float, default=6000.0)
+    parser.add_argument("--servers", type=int, default=1)
     given = parser.parse_args()
     if given.soak:
         return soaked(given)
@@ -266,6 +280,8 @@ def main() -> None:
 
 
 def soaked(given: argparse.Namespace) -> None:
+    if given.servers > 1:
+        return soaked_with_brokers(given)
     m, port = given.classes[0], free_port()
     with tempfile.TemporaryDirectory() as folder:
         config, state = Path(folder) / "app.toml", Path(folder) / "state.sqlite"
@@ -274,12 +290,58 @@ def soaked(given: argparse.Namespace) -> None:
         server = subprocess.Popen([sys.executable, "-m", "stream_can", "serve", config])
         try:
             wait_for(port)
-            asyncio.run(soak(server.pid, port, given.soak, given.rate, 16, m))
+            asyncio.run(soak([server.pid], [port], given.soak, given.rate, 16, m, port))
             sizes = {one.name: one.stat().st_size for one in Path(folder).iterdir()}
             print("bytes of its files:", sizes)
         finally:
             server.terminate()
             server.wait()
+
+
+def soaked_with_brokers(given: argparse.Namespace) -> None:
+    """Several servers, a learner, and a broker, all on this machine."""
+    from tests.kafka.broker.broker import VERSIONS, Broker
+
+    m, ports, page = given.classes[0], [free_port() for _ in range(given.servers)], free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        broker = Broker(VERSIONS[0], Path(folder) / "broker")
+        broker.start()
+        config = Path(folder) / "app.toml"
+        names = json.dumps([f"class{i}" for i in range(m)])
+        config.write_text(
+            f'classes = {names}\napplication_id = "bench"\nlabels = "bench-labels"\n'
+            f'bootstrap_servers = ["{broker.bootstrap_servers}"]\n'
+        )
+        program = [sys.executable, "-W", "ignore", "-m", "stream_can"]
+        programs = [
+            [*program, "learn", config, "--create-topics", "--http-port", str(page)],
+            *([*program, "serve", config, "--port", str(port), "--instance", str(port)]
+              for port in ports),
+        ]  # fmt: skip
+        running = []
+        try:
+            for one in programs:
+                running.append(subprocess.Popen(one))
+                time.sleep(3.0)  # the learner makes the topics
+            for port in ports:
+                wait_until_ready(port)
+            pids = [one.pid for one in running[1:]] + [running[0].pid, broker.process.pid]
+            print("of the servers, the learner and the broker:")
+            asyncio.run(soak(pids, ports, given.soak, given.rate, 24, m, page))
+        finally:
+            for one in running:
+                one.terminate()
+                one.wait()
+            broker.remove()
+
+
+def wait_until_ready(port: int) -> None:
+    for _ in range(600):
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").close()
+            return
+        time.sleep(0.1)
+    raise SystemExit("a server does not get ready")
 
 
 def measure(m, rows, n, bodies, ports, servers, given) -> None:  # type: ignore[no-untyped-def]

@@ -90,6 +90,7 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
     places: dict[tuple[Name, tuple[Any, ...], int], int] = {}
     of = [np.empty(0, np.int32)]
     within: list[list[NDArray[np.float32]]] = []
+    counts: list[int] = []  # rows in each
     at = [np.empty(0, np.int64)]
     for batch in batches:
         numbers, begun = np.empty(len(batch.lanes), np.int32), np.empty(len(batch.lanes), np.int64)
@@ -98,7 +99,9 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
             numbers[k] = place = places.setdefault(key, len(places))
             if place == len(within):
                 within.append([])
-            begun[k] = sum(map(len, within[place]))
+                counts.append(0)
+            begun[k] = counts[place]
+            counts[place] += len(lane.rows)
             within[place].append(lane.rows)
         of.append(numbers[batch.of])
         at.append(begun[batch.of] + batch.places())

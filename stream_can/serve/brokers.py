@@ -250,6 +250,8 @@ class BrokerService(Service):
         finally:
             self._stopping.set()
             appends.join(END_SECONDS)
+            if appends.is_alive():
+                log.warning("the brokers do not answer: what was answered last is not learned from")
 
     def _tell(self, seconds: float, size: int, dropped: int) -> None:
         assert self._loop is not None

@@ -182,9 +182,14 @@ def test_brokers_that_are_away(own_broker: Broker, tmp_path: Path) -> None:
 
         wait("labels are taken", taken)
         learned(app, learner, traffic.n)
-    learner.stop()
-    app.verify()
-    assert judge_answers(app.servers, app.settings(), traffic.answers) == 0
+        learner.stop()
+        app.verify()
+        assert judge_answers(app.servers, app.settings(), traffic.answers) == 0
+        broker.kill()
+        traffic.correct(50)
+        assert server.stop() == 0  # as soon as a supervisor waits for
+        assert "what was answered last is not learned from" in server.log.read_text()
+    broker.start()
 
 
 @pytest.mark.parametrize(
