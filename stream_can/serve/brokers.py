@@ -124,7 +124,8 @@ class BrokerService(Service):
         groups, bad = self._correcting.read(found, state)
         if bad:
             state.forget()
-            self.tally.refused += state.refused
+            if not self._tries:
+                self.tally.refused += state.refused
             state.refused = 0
             raise self._refuse(bad, len(messages), INPUT)
         made = self._correcting.answer(found, groups, bad, state)

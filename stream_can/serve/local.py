@@ -219,7 +219,8 @@ class LocalService(Service):
         groups, bad = self.reader.predictions(records(INPUT, messages))
         if bad:
             self.models.forget()
-            self.tally.refused += self.models.refused
+            if not self._tries:
+                self.tally.refused += self.models.refused
             self.models.refused = 0
             raise self._refuse(bad, len(messages), INPUT)
         self.models.admit()

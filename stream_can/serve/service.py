@@ -71,6 +71,9 @@ class Service(ABC):
 
     def __init__(self) -> None:
         self._together: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
+        self._tries = False
+        """Whether messages of several requests are tried together: where one is bad, each request
+        comes again by itself, and is counted then."""
 
     @abstractmethod
     def correct(self, messages: Sequence[bytes]) -> Answers:
@@ -160,31 +163,30 @@ class Service(ABC):
     def _correct_these(
         self, waiting: Sequence[tuple[Sequence[bytes], asyncio.Future[Answers]]]
     ) -> None:
+        self._tries = len(waiting) > 1
         try:
-            every, learned = self.correct([one for messages, _ in waiting for one in messages])
-            found = iter(every)
-            for messages, future in waiting:
-                outputs = list(islice(found, len(messages)))
-                if not future.done():
-                    future.set_result(Answers(outputs, learned))
-            return
-        except Refused as error:
-            if len(waiting) == 1:
-                if not waiting[0][1].done():
-                    waiting[0][1].set_exception(error)
+            every, header = self.correct([one for messages, _ in waiting for one in messages])
+        except Exception as error:  # whatever it is, nobody waits for ever
+            self._tries = False
+            if isinstance(error, Refused) and len(waiting) > 1:
+                for one in waiting:
+                    self._correct_these([one])
                 return
-        for messages, future in waiting:
-            try:
-                corrected = self.correct(messages)
-            except Refused as error:
+            for _, future in waiting:
                 if not future.done():
                     future.set_exception(error)
-            else:
-                if not future.done():
-                    future.set_result(corrected)
+            return
+        self._tries = False
+        found = iter(every)
+        for messages, future in waiting:
+            outputs = list(islice(found, len(messages)))
+            if not future.done():
+                future.set_result(Answers(outputs, header))
 
     def _refuse(self, bad: Bad, n: int, what: str) -> Refused:
         """What is answered to a request of n messages, once it is counted."""
+        if self._tries:
+            return Refused("")
         now, ours = time.time(), self.settings.field_names
         letters = [
             Letter(now, what, 0, i, type(why).__name__,

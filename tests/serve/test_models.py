@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from stream_can import Corrector
 from stream_can.app.start import SEGMENTS_MB
 from stream_can.serve.local import LocalService
-from stream_can.serve.service import Refused
+from stream_can.serve.service import Refused, Unavailable
 from stream_can.serve.settings import load
 
 pytestmark = pytest.mark.fast
@@ -22,6 +23,7 @@ class Serving:
     def __init__(self, folder, text="", **settings):
         self.config = folder / "app.toml"
         given = {"model": "model", "version": "version", "state": "state.sqlite"} | settings
+        given = {name: value for name, value in given.items() if value is not None}
         lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
         self.config.write_text("".join(lines) + text)
         self.begin()
@@ -264,3 +266,28 @@ def test_changed_settings_are_those_of_models_that_begin_too(tmp_path):
         "same": (0.7, usual), "new": (0.9, usual), "two": (0.9, 100.0),
     }  # fmt: skip
     serving.service.close()
+
+
+def test_requests_that_come_together_are_counted_once_and_all_are_told(tmp_path, monkeypatch):
+    """Before, a bad message was counted for the others too; and what failed otherwise was not told
+    to whoever waited."""
+    serving = Serving(tmp_path, classes=["a", "b"], model=None, version=None)
+    service = serving.service
+    good, bad = b'{"id": 1, "probs": [0.5, 0.5]}', b'{"id": 2, "probs": [0.5]}'
+
+    async def together(*requests):
+        every = [service.correct_together([one]) for one in requests]
+        return await asyncio.gather(*every, return_exceptions=True)
+
+    answers = asyncio.run(together(good, bad, good))
+    assert [type(one).__name__ for one in answers] == ["Answers", "Refused", "Answers"]
+    assert service.tally.counts["dead_letters"] == 1
+    assert service.tally.counts["predictions"] == 3
+
+    def fails(messages):
+        raise Unavailable("there is no state yet")
+
+    monkeypatch.setattr(service, "correct", fails)
+    answers = asyncio.run(asyncio.wait_for(together(good, good), 60))
+    assert [str(one) for one in answers] == ["there is no state yet"] * 2
+    service.close()
