@@ -251,6 +251,11 @@ class Reader:
                 found.places.append(i)
         return found
 
+    def id_of_label(self, record: Source) -> bytes | None:
+        """What a label that can be read names its prediction by."""
+        message = self.first.open(record.value or b"", record.headers, label=True)
+        return self.first.id_of_label(message, record.key, record.headers)
+
     def _label(self, record: Source, value: bytes) -> LateLabel | None:
         """One label; None where no model that there is has its class, and none its prediction."""
         first, headers = self.first, record.headers

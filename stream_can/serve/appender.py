@@ -31,6 +31,8 @@ DELIVERY = {"delivery_timeout_ms": 60_000}
 """Brokers may be away for so long, and nothing is lost that was under way."""
 MOST_BYTES = 64 << 20
 """Of rows that wait; of more the oldest are dropped."""
+SLOW_SECONDS = 10.0
+"""Brokers that have not answered for so long are not waited for by more labels."""
 AGAIN_SECONDS = 1.0
 """Between two tries while no broker answers."""
 STOP_SECONDS = 5.0
@@ -88,10 +90,20 @@ class Appender:
         self._labels: list[Appended] = []
         self._futures: list[Future[None]] = []
         self._partition: int | None = None
-        self.trouble: str | None = None
-        """Why nothing can be appended now."""
+        self._error: str | None = None
+        self._began: float | None = None
+        """When the turn began that waits for the brokers."""
 
     # -- by the thread of the requests -----------------------------------------------------------
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be appended now."""
+        if self._error is None and (began := self._began) is not None:
+            waits = time.monotonic() - began
+            if waits > SLOW_SECONDS:
+                return f"the brokers have not answered for {waits:.0f} s"
+        return self._error
 
     def rows(self, batch: SentBatch, state: CurrentState) -> None:
         """Have rows appended that were answered."""
@@ -113,8 +125,8 @@ class Appender:
         Unavailable
             Nothing can be appended now.
         """
-        if self.trouble is not None:
-            raise Unavailable(self.trouble)
+        if (trouble := self.trouble) is not None:
+            raise Unavailable(trouble)
         future: Future[None] = Future()
         with self._lock:
             self._labels += labels
@@ -143,7 +155,7 @@ class Appender:
                 self._turn(rows, labels, futures, dropped, ends=ends)
             if ends:
                 break
-            if self.trouble is not None:
+            if self._error is not None:
                 stopping.wait(AGAIN_SECONDS)
         self._producer.close()
 
@@ -157,6 +169,7 @@ class Appender:
         ends: bool,
     ) -> None:
         begin, written = time.monotonic(), 0
+        self._began = begin
         try:
             records = self._records(rows)
             written = sum(len(one.value) for one in records)
@@ -172,25 +185,26 @@ class Appender:
             else:
                 dropped += sum(len(one.batch) for one in rows)
         else:
-            if self.trouble is not None:
+            if self._error is not None:
                 log.warning("what is sent and labels are appended again")
-            self.trouble = None
+            self._error = None
             for future in futures:
                 future.set_result(None)
+        self._began = None
         if dropped:
             log.warning("%d predictions that were answered are not learned from", dropped)
         self._appended(time.monotonic() - begin, written, dropped)
 
     def _fail(self, error: ClientError, futures: list[Future[None]]) -> None:
-        if self.trouble is None:
+        if self._error is None:
             log.error("%s; trying again until it can be appended", error)
-        self.trouble = f"the brokers do not take it: {error}"
+        self._error = f"the brokers do not take it: {error}"
         with self._lock:
             later = [one for one in self._futures if one.set_running_or_notify_cancel()]
             futures = futures + later
             self._labels, self._futures = [], []
         for future in futures:
-            future.set_exception(Unavailable(self.trouble))
+            future.set_exception(Unavailable(self._error))
 
     def _records(self, rows: deque[Waiting]) -> list[Appended]:
         """Sent batches of rows that the same state corrected."""

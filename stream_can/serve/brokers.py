@@ -142,16 +142,14 @@ class BrokerService(Service):
         if topic is None:
             raise Unavailable("there is no topic of labels: set labels")
         state, appender = self._there()
-        says = self._correcting.reads(state).labels(records(LABELS, messages))
-        if says.bad:
-            raise self._refuse(says.bad, len(messages), LABELS)
-        ids: list[bytes | None] = [None] * len(messages)
-        for one, place in zip(says.labels, says.places, strict=True):
-            ids[place] = one.id
-        await self._appended(
-            appender,
-            [Appended(topic, None, id, one) for id, one in zip(ids, messages, strict=True)],
-        )
+        found, reads = records(LABELS, messages), self._correcting.reads(state)
+        if bad := reads.labels(found).bad:
+            raise self._refuse(bad, len(messages), LABELS)
+        labels = [
+            Appended(topic, None, reads.id_of_label(record), one)
+            for record, one in zip(found, messages, strict=True)
+        ]
+        await self._appended(appender, labels)
         return ["taken"] * len(messages)
 
     async def _appended(self, appender: Appender, labels: Sequence[Appended] = ()) -> None:
@@ -204,8 +202,6 @@ class BrokerService(Service):
 
     def _show(self, seconds: float, size: int, dropped: int) -> None:
         """Count what was answered, once it was appended, or was not."""
-        trouble = None if self._appender is None else self._appender.trouble
-        self.health.refuses_labels = trouble
         self.tally.counts["dropped"] += dropped
         self.metrics.committed({0: self.tally}, seconds, size)
         self._uncounted = False
@@ -219,6 +215,8 @@ class BrokerService(Service):
         follows.start()
         while follows.is_alive():
             self.health.beat()
+            if self._appender is not None:
+                self.health.refuses_labels = self._appender.trouble
             await asyncio.sleep(0.05 if self._stopping.is_set() else 0.5)
             if self._uncounted:
                 self._show(0.0, 0, 0)
