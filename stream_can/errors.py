@@ -36,7 +36,7 @@ StreamCANError
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have
 changed, pipe.lines.StopReading, which ends a read that waits,
-serve.app.Problem, an answer.
+serve.app.HttpProblem, an answer.
 """
 
 from typing import ClassVar

@@ -22,7 +22,7 @@ import numpy as np
 
 from stream_can import Corrector, Learner, SnapshotMismatch, snapshot
 from stream_can.multilabel import MultiLabelCorrector
-from stream_can.pipe.statefile import State
+from stream_can.pipe.statefile import PipeState
 from tests import snapshots
 
 LEARNERS = {*snapshots.LEARNERS}
@@ -232,7 +232,7 @@ def main() -> None:
         try:
             try:
                 if kind == "pipe":
-                    learner = State.from_bytes(data).learner
+                    learner = PipeState.from_bytes(data).learner
                 elif kind in LEARNERS:
                     learner = Learner.from_bytes(data)
                 elif kind in snapshots.SEVERAL:

@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -196,3 +197,13 @@ def test_a_server_starts_without_kafka():
     program += "from stream_can.cli.main import main; sys.exit(main(['serve', '--max-lanes', 'x']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, "max_lanes" in done.stderr) == (2, True), done.stderr
+
+
+def test_no_class_has_the_name_of_another():
+    names = Counter(
+        node.name
+        for path in rooms.modules().values()
+        for node in rooms.statements(path)
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, n in names.items() if n > 1] == []

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_can import Corrector, Learner, SnapshotMismatch, StreamCANError, snapshot
-from stream_can.pipe.statefile import State
+from stream_can.pipe.statefile import PipeState
 from tests import mutations, snapshots
 from tests.correctors import GOOD, lived_in
 
@@ -151,7 +151,7 @@ def test_other_payloads_are_refused(payload):
 @pytest.mark.parametrize("kind", sorted(mutations.LEARNERS))
 def test_a_learner_goes_on_byte_for_byte(kind):
     data = snapshots.kinds()[kind]
-    again = State.from_bytes(data) if kind == "pipe" else Learner.from_bytes(data)
+    again = PipeState.from_bytes(data) if kind == "pipe" else Learner.from_bytes(data)
     assert again.to_bytes() == data
 
 

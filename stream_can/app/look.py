@@ -22,10 +22,10 @@ from stream_can.app.status import (
     VERSION,
     ClassShare,
     Column,
-    Course,
+    CourseStatus,
     FewValues,
     LaneScores,
-    Learned,
+    LearnedStatus,
     Partition,
     Score,
     Side,
@@ -203,7 +203,7 @@ def _of_day(day: Slots, hour: Slots) -> Window:
     return window
 
 
-def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> Course:
+def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> CourseStatus:
     """Means and counts of each step, which is so many slots of so many seconds."""
     slots, step = slots.merged(merged), merged * seconds
     n = slots["scored"].tolist()
@@ -218,7 +218,7 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
         lasted = min(began, ran) - max(0.0, began - step)
         rates.append(records / max(1.0, lasted) if lasted > 0 else None)
         began += step
-    return Course(
+    return CourseStatus(
         seconds=step,
         accuracy_before=means("hits_before"),
         accuracy_after=means("hits_after"),
@@ -232,7 +232,7 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
 
 def _all_learned(
     number: int, known: Known, tallies: Mapping[LaneName, Tally], now: float
-) -> Iterator[Learned]:
+) -> Iterator[LearnedStatus]:
     """What corrects; of lanes those with most records here."""
     lanes = known.lanes
     if lanes is None:
@@ -296,7 +296,7 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
 
 def _learned(
     number: int, known: Known, corrector: Corrector, now: float, lane: LaneName = UNNAMED
-) -> Learned:
+) -> LearnedStatus:
     """What was learned; of many classes only the commonest are named."""
     prior, counts = corrector.prior, corrector.label_counts
     total, silent = float(counts.sum()), corrector.silent_classes
@@ -304,7 +304,7 @@ def _learned(
     largest = (-prior).argsort(kind="stable")[:most].tolist()
     recent = corrector.recent_log_loss
     scored = not math.isnan(recent["raw"])
-    return Learned(
+    return LearnedStatus(
         partition=number,
         offset=known.offset,
         labels=corrector.n_labels,

@@ -35,7 +35,7 @@ LEARNER = -1
 """In place of a partition: what the learner of an application has done."""
 
 
-class Registry(CollectorRegistry):
+class MetricsRegistry(CollectorRegistry):
     """The metrics of one worker, collected while its loop changes none of them.
 
     Parameters
@@ -105,7 +105,7 @@ class Metrics:
         episodes: Callable[[], Mapping[LaneName, Episode]] = dict,
         waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self.registry = registry = Registry(self._look)
+        self.registry = registry = MetricsRegistry(self._look)
         self._known, self._waits_for = known, waits_for
         self._made = table.make(registry)
         self._made["build_info"].labels(__version__).set(1)

@@ -110,7 +110,7 @@ def _metrics(registry: CollectorRegistry, accept: str) -> tuple[int, str, bytes]
 
 
 def _handler(pages: dict[str, Page], policy: str) -> type[Handler]:
-    class Asked(Handler):
+    class ViewHandler(Handler):
         def do_GET(self) -> None:  # noqa: N802
             page = pages.get(self.path.partition("?")[0])
             accept = self.headers.get("Accept", "")
@@ -119,4 +119,4 @@ def _handler(pages: dict[str, Page], policy: str) -> type[Handler]:
 
         do_HEAD = do_GET  # noqa: N815
 
-    return Asked
+    return ViewHandler

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from stream_can.app.status import (
     Cell,
     Column,
-    Learned,
+    LearnedStatus,
     Name,
     Score,
     Sheet,
@@ -249,7 +249,7 @@ def _letters(s: Status) -> str:
     return f"{_count(n, 'dead letter', 'dead letters')} since this process has its partitions."
 
 
-def _learned(one: Learned, n_classes: int) -> ShownLearned:
+def _learned(one: LearnedStatus, n_classes: int) -> ShownLearned:
     """What corrects now, and the class mix."""
     facts: list[list[Cell]] = [
         _row(

@@ -60,7 +60,7 @@ class Window(Struct):
     """Classes in a set, on average."""
 
 
-class Course(Struct):
+class CourseStatus(Struct):
     """A window step by step, the oldest first; null where no label came."""
 
     seconds: int
@@ -85,7 +85,7 @@ class ClassShare(Struct):
     """The share that the corrector takes it for."""
 
 
-class Learned(Struct):
+class LearnedStatus(Struct):
     """What corrects now."""
 
     partition: int
@@ -257,7 +257,7 @@ class ShownLearned(Struct):
     partition: int
     facts: list[list[Cell]]
     mix: Sheet
-    """Its rows without their first cell: the name of the class in `Learned`."""
+    """Its rows without their first cell: the name of the class in `LearnedStatus`."""
     mix_note: str
     lane: str = ""
     """Which model and version, where messages name them."""
@@ -323,9 +323,9 @@ class Status(Struct):
     n_classes: int
     hour: Window
     day: Window
-    hour_course: Course
-    day_course: Course
-    learned: list[Learned]
+    hour_course: CourseStatus
+    day_course: CourseStatus
+    learned: list[LearnedStatus]
     partitions: list[Partition]
     dead_letters: list[Letter]
     """The last 20, the newest first."""

@@ -16,7 +16,7 @@ from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.learner import Learner
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.multilabel import MultiLabelCorrector
-from stream_can.pipe.statefile import State
+from stream_can.pipe.statefile import PipeState
 from stream_can.snapshot import save as write
 
 __all__ = ["describe", "inspect_command", "read_snapshot"]
@@ -120,7 +120,7 @@ def read_snapshot(path: str | Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     try:
         head = snapshot.decode(data).head
         if "pipe" in head:
-            state = State.from_bytes(data)
+            state = PipeState.from_bytes(data)
             learner = state.learner
             said = {"lines": state.lines, "counts": msgspec.to_builtins(state.counts)}
         elif "learner" in head:

@@ -21,7 +21,7 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.correcting import UnreadableRecord, Work, offset_of
 from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.learner import Learns
-from stream_can.kafka.memory import Learning, SentRecord
+from stream_can.kafka.memory import SentRecord, TopicLearner
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import KafkaStart
 from stream_can.learner.lane import ONLY, Name
@@ -42,7 +42,7 @@ TOGETHER = 500
 class Backfill(NamedTuple):
     """What a history has taught."""
 
-    learning: Learning
+    learning: TopicLearner
     tally: Tally
     ends: dict[str, dict[int, int]]
     """Of "input" and "labels" the next offset of each partition."""
@@ -123,7 +123,7 @@ def _backfill(
     try:
         topics = {"input": settings.input, "labels": settings.labels}
         spans = {kind: readers.spans(topic) for kind, topic in topics.items() if topic is not None}
-        learning = Learning.begin(settings, start, dict.fromkeys(spans["input"], 0), {})
+        learning = TopicLearner.begin(settings, start, dict.fromkeys(spans["input"], 0), {})
         played = _History(settings, start, learning)
         played.play(_merged(readers, topics, spans))
     finally:
@@ -141,7 +141,7 @@ def _backfill(
 class _History:
     """Plays records in the order of their time."""
 
-    def __init__(self, settings: Settings, start: KafkaStart, learning: Learning) -> None:
+    def __init__(self, settings: Settings, start: KafkaStart, learning: TopicLearner) -> None:
         self._input, self._learning = settings.input, learning
         self._fail = settings.errors == "fail"
         self._correcting = Correcting(

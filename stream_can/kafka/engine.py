@@ -26,10 +26,10 @@ from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Header
 from stream_can.method.segments import text_of
 
-__all__ = ["ApplicationState", "Corrected", "States", "read_state"]
+__all__ = ["ApplicationState", "Correction", "States", "read_state"]
 
 
-class Corrected(NamedTuple):
+class Correction(NamedTuple):
     """Rows that a state corrected."""
 
     rows: NDArray[np.float64]
@@ -74,7 +74,7 @@ class ApplicationState:
         columns: Mapping[str, Sequence[Any]] | None = None,
         models: Sequence[Name] | None = None,
         most_bytes: int = MESSAGE_BYTES - 1024,
-    ) -> Corrected:
+    ) -> Correction:
         """Correct rows, and say what the learner gets of them.
 
         Parameters
@@ -131,12 +131,12 @@ class ApplicationState:
                 behind = next if end == n and next is not None else int(numbers[end - 1]) + 1
                 more.append((NEXT_HEADER, b"%d" % behind))
             sent.append((data, more))
-        return Corrected(found.sent, found.sets, sent)
+        return Correction(found.sent, found.sets, sent)
 
     def to_bytes(self) -> bytes:
         """The state, versioned and checksummed, for other processes; `read_state` reads it."""
         current = self._current
-        head = _Head(
+        head = _StateHead(
             1, self.number, current.index,
             [(name, one.to_bytes()) for name, one in current.correctors.items()],
             [(model, one.to_bytes()) for model, one in current.begins.items()],
@@ -144,7 +144,7 @@ class ApplicationState:
         return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
 
 
-class _Head(msgspec.Struct):
+class _StateHead(msgspec.Struct):
     state: Literal[1]
     number: int
     index: Index
@@ -160,7 +160,7 @@ def read_state(data: bytes) -> ApplicationState:
     SnapshotMismatch
         The bytes are truncated, corrupt, of another version or of something else.
     """
-    head, _ = snapshot.of_kind(data, "state", "state of an application", _Head)
+    head, _ = snapshot.of_kind(data, "state", "state of an application", _StateHead)
     correctors = {name: Corrector.from_bytes(one) for name, one in head.correctors}
     begins = {model: Corrector.from_bytes(one) for model, one in head.begins}
     return ApplicationState(CurrentState(head.number, head.index, correctors, begins))

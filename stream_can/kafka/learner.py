@@ -30,7 +30,7 @@ from stream_can.kafka.behind import Behind, is_backlog
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
-from stream_can.kafka.memory import Learning, Played, SentRecord, require_identity
+from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner, require_identity
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import KafkaStart
@@ -156,7 +156,7 @@ class Learns:
         )  # fmt: skip
         self.committed = 0
         """States that this process has written."""
-        self.learning: Learning | None = None
+        self.learning: TopicLearner | None = None
         self.number = -1
         """Of the last state."""
         self._reader: Assigned | None = None
@@ -248,7 +248,7 @@ class Learns:
             time.monotonic() - begin,
         )  # fmt: skip
 
-    def _read_all(self, learning: Learning) -> None:
+    def _read_all(self, learning: TopicLearner) -> None:
         """Read every partition of what was sent, and of the labels, from where it is learned."""
         assert self._reader is not None
         s, readers = self.settings, self.client.readers
@@ -275,7 +275,7 @@ class Learns:
         """Whether the application has begun."""
         return newest_index(self.client.readers, self.state_topic) is not None
 
-    def _restore(self) -> Learning:
+    def _restore(self) -> TopicLearner:
         readers, s = self.client.readers, self.settings
         stored = newest_state(readers, self.state_topic)
         if stored is None:
@@ -290,13 +290,13 @@ class Learns:
             mine = ((one.offset, self._batch(one, stored.index.mark)) for one in found)
             batches[p] = [SentRecord(at, batch) for at, batch in mine if batch is not None]
         try:
-            learning = Learning.restored(s, self.start, stored, batches, first)
+            learning = TopicLearner.restored(s, self.start, stored, batches, first)
         except SnapshotMismatch as error:
             raise DeniedError(f"state {stored.number} of {self.state_topic!r}: {error}") from None
         self.number = stored.number
         return learning
 
-    def _new(self, start: Literal["earliest", "latest"]) -> Learning:
+    def _new(self, start: Literal["earliest", "latest"]) -> TopicLearner:
         """One that has learned nothing, at the end of what was sent, and there in the labels."""
         s, readers = self.settings, self.client.readers
         sent = {p: end for p, (_, end) in readers.spans(s.sent_topic).items()}
@@ -304,7 +304,7 @@ class Learns:
         if s.labels is not None:
             which = 0 if start == "earliest" else 1
             labels = {p: span[which] for p, span in readers.spans(s.labels).items()}
-        return Learning.begin(s, self.start, sent, labels)
+        return TopicLearner.begin(s, self.start, sent, labels)
 
     def begin_anew(self) -> None:
         """Forget what was learned: write a first state, at the ends of all topics.
@@ -322,7 +322,9 @@ class Learns:
         self._write(learning, None)
         log.info("began anew: state %d knows nothing", self.number)
 
-    def begin_with(self, learning: Learning, batches: Mapping[int, Sequence[SentRecord]]) -> None:
+    def begin_with(
+        self, learning: TopicLearner, batches: Mapping[int, Sequence[SentRecord]]
+    ) -> None:
         """Make what was learned elsewhere the first state, with the sent batches of its recent
         predictions, which were numbered from 0."""
         transaction, topic = self.client.transaction, self.settings.sent_topic
@@ -368,7 +370,7 @@ class Learns:
 
     # -- learning --------------------------------------------------------------------------------
 
-    def _learn(self, learning: Learning, wait_ms: int) -> None:
+    def _learn(self, learning: TopicLearner, wait_ms: int) -> None:
         """Read on, and now and then play what was read and write a state."""
         now, interval = time.monotonic(), self._interval(learning)
         if now < self._next_poll and self._rows < self._most:
@@ -396,16 +398,16 @@ class Learns:
         except RetryError as error:  # what was taken is in no queue any more
             raise RebuildError(str(error)) from error
 
-    def _interval(self, learning: Learning) -> float:
+    def _interval(self, learning: TopicLearner) -> float:
         """Seconds between two states: fewer in a backlog, where workers wait for each."""
         often = self._in_backlog(learning)
         return self.settings.commit_interval_ms / (10_000 if often else 1000)
 
     @staticmethod
-    def _in_backlog(learning: Learning) -> bool:
+    def _in_backlog(learning: TopicLearner) -> bool:
         return is_backlog(max(learning.times.values(), default=0.0))
 
-    def _count(self, learning: Learning, played: Played) -> None:
+    def _count(self, learning: TopicLearner, played: PlayedRecords) -> None:
         """Count what was learned."""
         tally, found, batch = self._tally, played.found, played.sent
         assert tally is not None
@@ -431,7 +433,7 @@ class Learns:
             Handled(delays=delays, asked=asked, answered=answered, letters=letters), LEARNER
         )
 
-    def _count_requests(self, learning: Learning, tally: Tally) -> None:
+    def _count_requests(self, learning: TopicLearner, tally: Tally) -> None:
         if self.settings.ask is not None:
             n, oldest = learning.learner.open_requests
             tally.requests = n, None if oldest is None else int(1000 * oldest)
@@ -448,7 +450,7 @@ class Learns:
         }
         self.metrics.lags(lag, LEARNER)
 
-    def _read(self, learning: Learning, wait_ms: int) -> None:
+    def _read(self, learning: TopicLearner, wait_ms: int) -> None:
         """Put what one poll brings into the queues."""
         assert self._reader is not None
         if self._bytes > WAITING_BYTES:
@@ -480,7 +482,7 @@ class Learns:
                 raise RebuildError("the application was begun anew by another process")
 
     def _take(
-        self, learning: Learning
+        self, learning: TopicLearner
     ) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]], float]:
         """What to play of what was read: the oldest first, while nothing older can come; and how
         far all of the input is learned then. Labels no later than that, and than rows that are left
@@ -550,7 +552,7 @@ class Learns:
             self._reader.behind(p for p, queue in self._queues.items() if not queue.waiting)
         )
 
-    def _write(self, learning: Learning, played: Played | None) -> None:
+    def _write(self, learning: TopicLearner, played: PlayedRecords | None) -> None:
         """Write a state, and what else came of what was played, in one transaction."""
         transaction, begin = self.client.transaction, time.monotonic()
         size, where, begins = 0, {}, {}
@@ -589,7 +591,7 @@ class Learns:
         self._due = begin + max(interval, pause)
         self._most = int(MOST_ROWS * min(max(1.0, pause / interval), LARGE))
 
-    def _send_letters(self, played: Played) -> None:
+    def _send_letters(self, played: PlayedRecords) -> None:
         """Dead letters of labels."""
         if self.settings.errors == "fail" and played.bad:
             record, error = played.bad[0]
@@ -605,7 +607,7 @@ class Learns:
         for one, (record, _) in zip(letters, played.bad, strict=True):
             transaction.send_all(self.dead_letters, record.partition % of, [one])
 
-    def _send_requests(self, played: Played) -> None:
+    def _send_requests(self, played: PlayedRecords) -> None:
         """Label requests, each where its prediction lies in the input."""
         s, batch, places = self.settings, played.sent, played.sent.places()
         transaction = self.client.transaction

@@ -25,7 +25,7 @@ from stream_can.kafka.state import (
     Memory,
     Play,
 )
-from stream_can.kafka.stored import Stored
+from stream_can.kafka.stored import StoredState
 from stream_can.learner import Corrected, LateLabel, State, in_order
 from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
@@ -34,7 +34,14 @@ from stream_can.learner.sent import SentBatch
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Source
 
-__all__ = ["IDENTITY", "Learning", "Played", "SentRecord", "identity_of", "require_identity"]
+__all__ = [
+    "IDENTITY",
+    "PlayedRecords",
+    "SentRecord",
+    "TopicLearner",
+    "identity_of",
+    "require_identity",
+]
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +63,7 @@ class SentRecord(NamedTuple):
     """The next offset of the input behind it; None where its rows came in no record of it."""
 
 
-class Played(NamedTuple):
+class PlayedRecords(NamedTuple):
     """What came of what was played."""
 
     found: Corrected
@@ -69,7 +76,7 @@ class Played(NamedTuple):
     """Labels that cannot be read."""
 
 
-class Learning:
+class TopicLearner:
     """A learner, where it is in its topics, and where what it knows lies.
 
     Parameters
@@ -120,7 +127,7 @@ class Learning:
     @classmethod
     def begin(
         cls, settings: Settings, start: Start, sent: Mapping[int, int], labels: Mapping[int, int]
-    ) -> Learning:
+    ) -> TopicLearner:
         """One that has learned nothing, from these offsets on."""
         learner = Learner(
             start.under(start.snapshot),
@@ -135,10 +142,10 @@ class Learning:
         cls,
         settings: Settings,
         start: Start,
-        stored: Stored,
+        stored: StoredState,
         batches: Mapping[int, Sequence[SentRecord]],
         first: Mapping[int, int],
-    ) -> Learning:
+    ) -> TopicLearner:
         """The one that wrote a state.
 
         Parameters
@@ -182,7 +189,7 @@ class Learning:
         sent: Mapping[int, Sequence[SentRecord]],
         labels: Mapping[int, Sequence[Source]],
         until: float = math.inf,
-    ) -> Played:
+    ) -> PlayedRecords:
         """Learn what topics hold behind the positions, in order of time.
 
         Parameters
@@ -212,7 +219,7 @@ class Learning:
         if self.settings.ask is not None:
             known = {p: [one.next is not None for one in of] for p, of in sent.items()}
             places = places_in_order(batches, known)
-        return Played(found, events.sent, places, bad)
+        return PlayedRecords(found, events.sent, places, bad)
 
     def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
         """Let models begin of which there are rows, as those that corrected them did; those that

@@ -19,11 +19,11 @@ from stream_can.kafka.state import (
 )
 from stream_can.learner.lane import Name
 
-__all__ = ["Stored", "newest_index", "newest_state"]
+__all__ = ["StoredState", "newest_index", "newest_state"]
 
 
 @dataclass
-class Stored:
+class StoredState:
     """A state as it was read."""
 
     number: int
@@ -52,7 +52,7 @@ def newest_index(readers: Readers, topic: str) -> tuple[Any, Index] | None:
         raise DeniedError(f"offset {record.offset} of {topic}-{CORRECTORS}: {error}") from None
 
 
-def newest_state(readers: Readers, topic: str) -> Stored | None:
+def newest_state(readers: Readers, topic: str) -> StoredState | None:
     """The newest state of a topic; None before the first.
 
     Raises
@@ -72,7 +72,7 @@ def newest_state(readers: Readers, topic: str) -> Stored | None:
     if memory is None or parts.keys() != wanted:
         raise RebuildError("parts of the newest state are gone: there is a newer one")
     try:
-        return Stored(
+        return StoredState(
             record.offset,
             index,
             read_memory(memory.value),

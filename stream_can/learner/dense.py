@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News, Unscored
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
@@ -124,7 +124,7 @@ class Dense:
 
     # ---- the corrector
 
-    def run(self, rows: DenseRows, labels: Sequence[Label]) -> Made:
+    def run(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
         """Correct rows and learn labels, in order."""
         raw, corrector = rows.raw, self.corrector
         if rows.made is not None:
@@ -145,7 +145,7 @@ class Dense:
             sets = names_in_sets(inside, sent.astype(np.float32), self.classes)
         return Made(sent, blobs_of(raw, sent, receipts), sets)
 
-    def _observe(self, rows: DenseRows, labels: Sequence[Label]) -> Made:
+    def _observe(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
         """Rows that were corrected elsewhere go by, and labels between them."""
         assert rows.made is not None
         m, data = len(self.classes), self._of_this_width(rows.made)
@@ -163,7 +163,7 @@ class Dense:
         every = [one if len(one) == width else one[:both] + unknown for one in blobs]
         return np.frombuffer(b"".join(every), np.float32).reshape(len(every), width // 4)
 
-    def _learn_one(self, one: Label) -> None:
+    def _learn_one(self, one: JoinedLabel) -> None:
         """One label and no rows: the same bits, in less time."""
         y, entry, row, given = one.y, one.entry, one.row, one.given
         corrector = self.corrector
@@ -185,7 +185,7 @@ class Dense:
     def _play(
         self,
         rows: DenseRows,
-        labels: Sequence[Label],
+        labels: Sequence[JoinedLabel],
         made: NDArray[np.float32] | None = None,
     ) -> tuple[Array, NDArray[np.float32] | None]:
         """Rows and labels through the corrector; what it makes of them, and receipts.

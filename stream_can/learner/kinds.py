@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 __all__ = [
     "Given",
     "Id",
+    "JoinedLabel",
     "Judged",
     "Kind",
-    "Label",
     "LabelsPerRow",
     "Made",
     "News",
@@ -64,7 +64,7 @@ class Unscored(NamedTuple):
     """When it was made, in seconds."""
 
 
-class Label(msgspec.Struct, gc=False):
+class JoinedLabel(msgspec.Struct, gc=False):
     """A label of the run at hand."""
 
     y: Any
@@ -170,7 +170,7 @@ class Kind(Protocol):
     def news(self, known: Any, y: Any) -> News:
         """What a label says beside what is known of its prediction."""
 
-    def run(self, rows: Any, labels: Sequence[Label]) -> Made:
+    def run(self, rows: Any, labels: Sequence[JoinedLabel]) -> Made:
         """Correct rows and learn labels, in order."""
 
     def new_judged(self) -> Judged:

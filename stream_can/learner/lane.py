@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from stream_can.learner.kinds import Given, Id, Judged, Kind, Label, Reason, Recent, Unscored
+from stream_can.learner.kinds import Given, Id, JoinedLabel, Judged, Kind, Reason, Recent, Unscored
 from stream_can.method.asking import LabelRequests
 
 __all__ = [
@@ -88,7 +88,7 @@ class Lane:
         """Labelled predictions that are not scored yet."""
         self._numbers: list[int] = []
         self._entries: list[Recent] = []
-        self._labels: list[Label] = []
+        self._labels: list[JoinedLabel] = []
 
     @property
     def tells(self) -> bool:
@@ -121,7 +121,7 @@ class Lane:
         """A label, of a kept prediction, of a row that it brings, or of none."""
         if entry is not None and entry.id is not None and self.recent.get(entry.id) is entry:
             self.requests.pop(entry.id, None)
-        self._labels.append(Label(y, entry, row, given, len(self._numbers)))
+        self._labels.append(JoinedLabel(y, entry, row, given, len(self._numbers)))
 
     def run(self, call: Call) -> None:
         """Correct the rows and learn the labels that went by since the last call, in order."""

@@ -971,7 +971,7 @@ class Learner:
         if sum(len(lane.pending) for lane in self._lanes.values()) > MOST_PENDING:
             for lane in self._lanes.values():
                 lane.judge()
-        head = saved.Head(
+        head = saved.SavedHead(
             1, self._mb, self._ask, self._wait, self._max_lanes, self._dropped,
             None if math.isinf(self._clock) else self._clock, self._number, self.oldest, [],
             saved.flags_of(self._order) if self._asked else bytes([saved.USUAL]) * len(self._order),
@@ -1122,7 +1122,7 @@ class Learner:
 
     def _recall(
         self,
-        head: saved.Head,
+        head: saved.SavedHead,
         sent: Iterable[SentBatch],
         stored: dict[Lane, Kind],
         whole: bool,

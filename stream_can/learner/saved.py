@@ -19,9 +19,20 @@ from stream_can.learner.late import Held
 from stream_can.multilabel import MultiLabelCorrector
 
 __all__ = [
-    "USUAL", "Head", "LaneHead", "State", "corrector", "flags_of", "joined", "memory", "opened",
+    "USUAL",
+    "LaneHead",
+    "SavedHead",
+    "State",
+    "corrector",
+    "flags_of",
+    "joined",
+    "memory",
+    "opened",
     "parts",
-    "pending", "refused", "require", "told_by",
+    "pending",
+    "refused",
+    "require",
+    "told_by",
 ]  # fmt: skip
 
 
@@ -54,7 +65,7 @@ class LaneHead(msgspec.Struct):
     pending: list[tuple[bytes, Any, Finite | None]]
 
 
-class Head(msgspec.Struct):
+class SavedHead(msgspec.Struct):
     """What the memory of a learner says beside its arrays."""
 
     memory: Literal[1]
@@ -110,7 +121,7 @@ def told_by(flags: int) -> dict[str, Any]:
     return {"asked": REASONS[flags & 3], "fair": flags >= 4}
 
 
-def memory(head: Head, lanes: Iterable[Lane]) -> bytes:
+def memory(head: SavedHead, lanes: Iterable[Lane]) -> bytes:
     """What a learner knows beside its correctors, versioned and checksummed."""
     arrays = {}
     for k, lane in enumerate(lanes):
@@ -131,9 +142,9 @@ def memory(head: Head, lanes: Iterable[Lane]) -> bytes:
     return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
 
 
-def opened(data: bytes) -> tuple[Head, dict[str, NDArray[Any]]]:
+def opened(data: bytes) -> tuple[SavedHead, dict[str, NDArray[Any]]]:
     """What :func:`memory` wrote; SnapshotMismatch where it did not."""
-    return snapshot.of_kind(data, "memory", "memory of a learner", Head)
+    return snapshot.of_kind(data, "memory", "memory of a learner", SavedHead)
 
 
 def joined(state: State, recent: bytes) -> bytes:

@@ -129,11 +129,11 @@ class SentBatch:
             arrays[f"column.{name}"] = np.array(numbers, np.int32)
             del places[None]
             texts[name] = list(places)  # type: ignore[arg-type]
-        head = _Head(1, self.ids, [(one.name, list(one.classes)) for one in self.lanes], texts)
+        head = _SentHead(1, self.ids, [(one.name, list(one.classes)) for one in self.lanes], texts)
         return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
 
 
-class _Head(msgspec.Struct):
+class _SentHead(msgspec.Struct):
     """What the bytes of a batch say beside its arrays."""
 
     sent: Literal[1]
@@ -161,7 +161,7 @@ def read_sent(data: bytes) -> SentBatch:
     SnapshotMismatch
         The bytes are truncated, corrupt, of another version or of something else.
     """
-    head, arrays = snapshot.of_kind(data, "sent", "sent batch", _Head)
+    head, arrays = snapshot.of_kind(data, "sent", "sent batch", _SentHead)
     n = len(head.ids)
     try:
         numbers, times = arrays["numbers"], arrays["times"]

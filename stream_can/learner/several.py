@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.dense import blobs_of
-from stream_can.learner.kinds import Given, Judged, Label, LabelsPerRow, Made, News, Unscored
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
 from stream_can.method.promise import names_in_sets
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from stream_can.multilabel.loop import outside
@@ -120,7 +120,7 @@ class Several:
 
     # ---- the corrector
 
-    def run(self, rows: Array, labels: Sequence[Label]) -> Made:
+    def run(self, rows: Array, labels: Sequence[JoinedLabel]) -> Made:
         """Correct rows and learn labels, in order."""
         m = self.corrector.m
         earlier: list[bytes] = []

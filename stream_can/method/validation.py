@@ -38,7 +38,7 @@ LADDER = {
 Array = NDArray[np.float64]
 
 
-class Step(TypedDict):
+class ValidationStep(TypedDict):
     """One step of the ladder: whether its held-out gain was more than its standard error."""
 
     step: str
@@ -54,7 +54,7 @@ class FitReport(TypedDict):
     rows: int
     step: str
     why: str
-    ladder: list[Step]
+    ladder: list[ValidationStep]
     class_mix: bool
     missing: list[ClassName]
 
@@ -106,7 +106,7 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     rng = np.random.default_rng(SEED)
     orders = [rng.permutation(n) for _ in range(PASSES)]
 
-    ladder: list[Step] = []
+    ladder: list[ValidationStep] = []
     if n >= TRUSTED and n >= 5 * m and m <= MATRIX_LIMIT:
         step, why = "matrix", f"{n} rows are enough for the matrix base"
     else:
@@ -149,13 +149,13 @@ def sharpness(rows: Array, y: NDArray[np.int64]) -> Array:
 
 def climb(
     P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]]
-) -> tuple[str, list[Step]]:
+) -> tuple[str, list[ValidationStep]]:
     """The step of the ladder whose held-out log loss says that it is worth its numbers."""
     n, m = P.shape
     fold = np.empty(n, np.int64)
     fold[orders[0]] = np.arange(n) % FOLDS
     held, losses = "", np.empty(0)
-    ladder: list[Step] = []
+    ladder: list[ValidationStep] = []
     for step, (base, a) in LADDER.items():
         if base == "matrix" and m > MATRIX_LIMIT:
             continue

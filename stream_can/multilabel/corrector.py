@@ -38,7 +38,7 @@ Receipts = NDArray[np.float32]
 Labels = NDArray[np.int8]
 
 
-class Played(NamedTuple):
+class PlayedSeveral(NamedTuple):
     """What came of :meth:`MultiLabelCorrector.play`."""
 
     rows: Array
@@ -317,7 +317,7 @@ class MultiLabelCorrector:
         *,
         first: int = 0,
         receipts: Receipts | None = None,
-    ) -> Played:
+    ) -> PlayedSeveral:
         """Process rows and learn labels between them, in one call; see :meth:`Corrector.play`.
 
         Parameters
@@ -352,7 +352,7 @@ class MultiLabelCorrector:
         sent, made, yes = self._model.play(
             given, first, labels, at, when, known, True, True, True, True
         )
-        return Played(sent, made, yes.view(np.bool_))
+        return PlayedSeveral(sent, made, yes.view(np.bool_))
 
     # ---- decisions
 

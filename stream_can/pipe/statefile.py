@@ -20,7 +20,7 @@ from stream_can.learner.kinds import LabelsPerRow
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.multilabel import MultiLabelCorrector
 
-__all__ = ["State", "StateInUse", "locked", "open_state"]
+__all__ = ["PipeState", "StateInUse", "locked", "open_state"]
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 
@@ -97,7 +97,7 @@ class StateHead(msgspec.Struct):
     learner: bytes
 
 
-class State:
+class PipeState:
     """What a pipe keeps: the learner, how many lines it has taken, and what these were."""
 
     def __init__(self, learner: Learner, lines: int = 0, counts: Counts | None = None) -> None:
@@ -146,7 +146,7 @@ def open_state(
     ask: float | None,
     validation: tuple[Any, ...] | None,
     labels_per_row: LabelsPerRow,
-) -> State:
+) -> PipeState:
     """What the state file holds, or a new state, saved at once so that a bad path shows now."""
     try:
         data = None if path is None else snapshot.read(path)
@@ -164,12 +164,12 @@ def open_state(
         if validation is not None and isinstance(corrector, Corrector):
             P, y, *given = validation
             corrector.fit(P, y, segments=given[0] if given else None)
-        state = State(Learner(corrector, recent_mb=recent_mb, ask=ask))
+        state = PipeState(Learner(corrector, recent_mb=recent_mb, ask=ask))
         if path is not None:
             snapshot.save(state.to_bytes(), path)
         return state
     try:
-        state = State.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
+        state = PipeState.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
         has = state.learner.labels_per_row
         if labels_per_row != has:
             raise SnapshotMismatch(f"labels_per_row is {has!r} in it, expected {labels_per_row!r}")

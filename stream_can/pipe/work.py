@@ -27,7 +27,7 @@ from stream_can.messages.records import Record
 from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
-from stream_can.pipe.statefile import State
+from stream_can.pipe.statefile import PipeState
 from stream_can.trust.alarm import Episode
 
 __all__ = ["BadLine", "HowRead", "Run", "Saver"]
@@ -43,7 +43,7 @@ SECONDS, SHARE = 1.0, 0.1
 class Saver:
     """Saves a state after so many lines, or after a while: the longer, the more a save costs."""
 
-    def __init__(self, state: State, path: Path | None, save_every: int) -> None:
+    def __init__(self, state: PipeState, path: Path | None, save_every: int) -> None:
         self.state, self.path, self.save_every = state, path, save_every
         self.unsaved = 0
         self.due = time.monotonic() + SECONDS

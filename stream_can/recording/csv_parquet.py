@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 from stream_can.recording.cells import times_of
-from stream_can.recording.source import Source
+from stream_can.recording.source import SourceFile
 from stream_can.recording.table import DATES, Batch, InvalidRecording, Times
 
 try:
@@ -30,7 +30,7 @@ class FrameTable:
 
     labels_apart = False
 
-    def __init__(self, source: Source, form: str) -> None:
+    def __init__(self, source: SourceFile, form: str) -> None:
         self._path, self._name, self._form = source.path, source.name, form
         self._separator, self._decimal_comma = _dialect(source.start) if form == "csv" else ("", 0)
         try:

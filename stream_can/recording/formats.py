@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_can.recording.source import Source
+from stream_can.recording.source import SourceFile
 from stream_can.recording.table import InvalidRecording, Names, Table
 
 __all__ = ["open_table"]
@@ -34,7 +34,7 @@ MAGIC = {
 }
 
 
-def open_table(source: Source, names: Names) -> Table:
+def open_table(source: SourceFile, names: Names) -> Table:
     """The table in a file, if it holds what its name says.
 
     Parameters

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream_can.messages.numbers import read_array
 from stream_can.recording.cells import times_of
-from stream_can.recording.source import Source
+from stream_can.recording.source import SourceFile
 from stream_can.recording.table import Batch, InvalidRecording, Names, Times
 
 __all__ = ["JsonTable"]
@@ -35,7 +35,7 @@ class JsonTable:
     latest row before it that has the same id. Ids and labels are kept in memory then.
     """
 
-    def __init__(self, source: Source, names: Names) -> None:
+    def __init__(self, source: SourceFile, names: Names) -> None:
         self._path, self._name, self._names = source.path, source.name, names
         # The whole file is one array: it is decoded at once, not line by line.
         self._whole = False

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.recording.pickled import read_objects
-from stream_can.recording.source import Source
+from stream_can.recording.source import SourceFile
 from stream_can.recording.table import DATES, Batch, InvalidRecording, Names, Times
 
 __all__ = ["NpzTable"]
@@ -38,7 +38,7 @@ class NpzTable:
 
     labels_apart = False
 
-    def __init__(self, source: Source, names: Names) -> None:
+    def __init__(self, source: SourceFile, names: Names) -> None:
         self._name = source.name
         self._files: dict[str, Path] = {}
         self._archive: zipfile.ZipFile | None = None

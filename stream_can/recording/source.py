@@ -21,7 +21,7 @@ import msgspec
 from stream_can.errors import StreamCANError
 from stream_can.recording.table import InvalidRecording
 
-__all__ = ["Source", "open_source"]
+__all__ = ["SourceFile", "open_source"]
 
 PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 CONTAINER = b"Obj\x01"
@@ -31,7 +31,7 @@ START = 4096
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A file that can be read again and again; a temporary one goes with this."""
 
     path: Path
@@ -44,13 +44,13 @@ class Source:
     """Its first bytes."""
 
 
-def open_source(path: str | Path) -> Source:
+def open_source(path: str | Path) -> SourceFile:
     """A file by its name, or standard input for ``-``; unpacked where it is packed."""
     if str(path) == "-":
         source = _copy(sys.stdin.buffer, "standard input", "")
     else:
         path = Path(path)
-        source = Source(path, str(path), path.suffix.lower(), _start(path))
+        source = SourceFile(path, str(path), path.suffix.lower(), _start(path))
     unpack = next((PACKED[magic] for magic in PACKED if source.start.startswith(magic)), None)
     if unpack is not None and source.suffix in ("", *SUFFIXES):
         suffix = Path(source.path.stem).suffix.lower() if source.suffix else ""
@@ -66,13 +66,13 @@ def open_source(path: str | Path) -> Source:
     return source
 
 
-def _copy(stream: IO[bytes], name: str, suffix: str) -> Source:
+def _copy(stream: IO[bytes], name: str, suffix: str) -> SourceFile:
     """A temporary file with what a stream holds."""
     number, path = tempfile.mkstemp(prefix="stream-can-")
     try:
         with os.fdopen(number, "wb") as file:
             shutil.copyfileobj(stream, file)
-        source = Source(Path(path), name, suffix, _start(Path(path)))
+        source = SourceFile(Path(path), name, suffix, _start(Path(path)))
     except BaseException:
         os.unlink(path)
         raise
@@ -80,7 +80,7 @@ def _copy(stream: IO[bytes], name: str, suffix: str) -> Source:
     return source
 
 
-def _lines_of(source: Source) -> Source:
+def _lines_of(source: SourceFile) -> SourceFile:
     """The records of an Avro container file as JSON lines, and so all their shapes.
 
     Times of logical types become dates, enums their symbols, bytes base64.

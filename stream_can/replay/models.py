@@ -14,10 +14,10 @@ from stream_can.learner import Learner
 from stream_can.learner.lane import Name, predecessor
 from stream_can.recording.recording import Chunk
 
-__all__ = ["Models"]
+__all__ = ["PlayedModels"]
 
 
-class Models:
+class PlayedModels:
     """What corrects a recording of several models: one corrector each.
 
     A new version begins as its predecessor's successor, as in `Learner`.

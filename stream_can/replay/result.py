@@ -13,7 +13,7 @@ from stream_can.method.asking import LabelRequests
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.episodes import milliseconds, told
-from stream_can.replay.models import Models
+from stream_can.replay.models import PlayedModels
 from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import Step
 from stream_can.scores import FLOOR, Scores
@@ -70,11 +70,11 @@ class Replay:
 
     def __init__(
         self,
-        corrector: Corrector | Models,
+        corrector: Corrector | PlayedModels,
         requests: LabelRequests | None = None,
         alarm: Alarm | None = None,
     ) -> None:
-        self.models = corrector if isinstance(corrector, Models) else None
+        self.models = corrector if isinstance(corrector, PlayedModels) else None
         """Those of the recording, where it has several."""
         self._one = corrector
         self.requests = requests
@@ -120,7 +120,7 @@ class Replay:
     @property
     def corrector(self) -> Corrector:
         """What the steps went through; of several models that of the last row."""
-        return self._one.latest if isinstance(self._one, Models) else self._one
+        return self._one.latest if isinstance(self._one, PlayedModels) else self._one
 
     @property
     def learned(self) -> int:

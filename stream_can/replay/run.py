@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
 from stream_can.recording.recording import Recording
-from stream_can.replay.models import Models
+from stream_can.replay.models import PlayedModels
 from stream_can.replay.result import Replay
 from stream_can.replay.steps import steps
 from stream_can.scores import Scores
@@ -81,9 +81,9 @@ def replay(
     rates = list(rates)
     fresh = corrector.to_bytes() if rates or requests is not None else b""
 
-    def several(start: Corrector) -> Corrector | Models:
+    def several(start: Corrector) -> Corrector | PlayedModels:
         named = model is not None or version is not None
-        return Models(start, model, version) if named else start
+        return PlayedModels(start, model, version) if named else start
 
     corrects = several(corrector)
     result = _once(recording, corrects, label_delay, label_rate, seed, requests, explain, progress)
@@ -110,7 +110,7 @@ def replay(
         played = label_rate if own is None else own
         found = others((rate for rate in rates if rate != played), False)
         asked: dict[float, Scores] = {}
-        if not isinstance(corrects, Models):
+        if not isinstance(corrects, PlayedModels):
             asked = others((rate for rate in rates if rate < 1 and rate != own), True)
         if own is None:
             found[label_rate] = result.corrected
@@ -124,7 +124,7 @@ def replay(
 
 def _once(
     recording: Recording,
-    corrector: Corrector | Models,
+    corrector: Corrector | PlayedModels,
     label_delay: int | None,
     label_rate: float,
     seed: int,
@@ -155,7 +155,7 @@ def _once(
 
 def label_rates(
     recording: Recording,
-    start: Callable[[], Corrector | Models],
+    start: Callable[[], Corrector | PlayedModels],
     rates: Iterable[float],
     *,
     ask: bool = False,

@@ -18,7 +18,7 @@ from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, gave_all, none_known
 from stream_can.recording.recording import Chunk, Recording, Segments, given_by
 from stream_can.replay.labels import Labels, join, on_their_way, split
-from stream_can.replay.models import Models
+from stream_can.replay.models import PlayedModels
 
 __all__ = ["DRAW", "Arrivals", "Step", "check_arrival", "check_labels", "step_length", "steps"]
 
@@ -91,7 +91,7 @@ def check_arrival(recording: Recording, label_delay: int | None) -> None:
 
 def steps(
     chunks: Iterable[Chunk],
-    corrector: Corrector | Models,
+    corrector: Corrector | PlayedModels,
     *,
     label_delay: int | None = None,
     label_rate: float = 1.0,
@@ -127,7 +127,7 @@ def steps(
         64 rows each at first, more as the stream goes on, never more than 16,384.
     """
     check_labels(label_delay, label_rate)
-    models = corrector if isinstance(corrector, Models) else None
+    models = corrector if isinstance(corrector, PlayedModels) else None
     if models is not None and requests is not None:
         raise ValueError("requests: of several models no labels are asked for")
     # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
@@ -159,11 +159,11 @@ class _Run:
         waiting: list[Labels],
         delay: int | None,
         requests: LabelRequests | None,
-        corrector: Corrector | Models,
-        models: Models | None,
+        corrector: Corrector | PlayedModels,
+        models: PlayedModels | None,
     ) -> None:
         self.models = models
-        one = corrector.latest if isinstance(corrector, Models) else corrector
+        one = corrector.latest if isinstance(corrector, PlayedModels) else corrector
         self.corrector = one
         """What corrects; of several models one of them."""
         self.lanes = np.zeros(len(chunk.P), np.int64) if models is None else models.of_rows(chunk)

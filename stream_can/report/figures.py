@@ -14,7 +14,7 @@ from stream_can.report.course import Course
 from stream_can.report.curves import along, band, before_and_after, wide
 from stream_can.report.reliability import diagram
 from stream_can.report.sets import kept_and_size
-from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, Shown
+from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, ShownPoints
 from stream_can.scores import Scores
 
 __all__ = ["FIGURES", "rolling_log_loss"]
@@ -175,52 +175,52 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
     return [Key(name, color, "area") for name, _, color in kinds] if len(kinds) > 1 else []
 
 
-FIGURES: list[Shown[Replay]] = [
-    Shown(
+FIGURES: list[ShownPoints[Replay]] = [
+    ShownPoints(
         "Accuracy",
         "Share of right predictions among the labelled rows of a window of {window} rows that "
         "slides over the stream. Bands: two standard errors of each curve; both curves are of the "
         "same rows, so their difference is surer than the bands.",
         rolling_accuracy,
     ),
-    Shown(
+    ShownPoints(
         "Log loss",
         "Mean over the labelled rows of a window of {window} rows; lower is better. Bands: two "
         "standard errors of each curve.",
         rolling_log_loss,
     ),
-    Shown(
+    ShownPoints(
         "Class mix",
         "Wide: share of each class among the labels of a window of {window} rows, with two "
         "standard errors. Thin: what the corrector took it for. The commonest classes.",
         class_mix,
     ),
-    Shown(
+    ShownPoints(
         "Reliability",
         "Accuracy against confidence; the area of a point is its share of the rows, its stem its "
         "distance from what the confidence promised.",
         reliability,
     ),
-    Shown(
+    ShownPoints(
         "Weight of each path",
         "How much each path has to say in the mixture, on average over a window of {window} rows.",
         path_weights,
     ),
-    Shown(
+    ShownPoints(
         "What goes out",
         "Weights, in the row that is sent, of the rows that it is mixed from, on average over a "
         "window of {window} rows: each is judged by how well it did as it was sent.",
         final_weights,
         lambda result: len(result.paths) > 1,
     ),
-    Shown(
+    ShownPoints(
         "Temperature",
         "What the path of this name divides the logarithms of the predictions by, and the last "
         "step those of the mixture: above 1 they were overconfident, below 1 underconfident.",
         temperature,
         lambda result: len(result.paths) > 1,
     ),
-    Shown(
+    ShownPoints(
         "Prediction sets",
         "Above: share of the rows with a known label that have it in their set, in a window of "
         "{window} rows, with two standard errors; dashed: what was promised. Below: classes in a "
@@ -228,7 +228,7 @@ FIGURES: list[Shown[Replay]] = [
         kept_and_size,
         lambda result: result.sets is not None,
     ),
-    Shown(
+    ShownPoints(
         "What labels buy",
         "After minus before, by the share of the labels that arrives: at random, or asked for, "
         "half of them at random and half where the corrected row is torn between two classes.",

@@ -20,7 +20,7 @@ from stream_can.report.figures import FIGURES
 from stream_can.report.glossary import GLOSSARY, OF_SETS, OF_VALUES, OF_WORSE
 from stream_can.report.origin import origin
 from stream_can.report.sets import sets_facts
-from stream_can.report.svg import Shown, draw
+from stream_can.report.svg import ShownPoints, draw
 from stream_can.report.values import gains
 
 __all__ = ["NoLabels", "cards_of", "report", "write_report"]
@@ -123,7 +123,7 @@ def report(
     )
 
 
-def cards_of(figures: Sequence[Shown[Played]], result: Played) -> list[str]:
+def cards_of(figures: Sequence[ShownPoints[Played]], result: Played) -> list[str]:
     """A card for each figure that there is something to show in."""
     window = f"{Course(result).window:,.0f}"
     return [

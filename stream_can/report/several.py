@@ -23,7 +23,7 @@ from stream_can.report.figures import rolling_log_loss
 from stream_can.report.origin import delay, made_by
 from stream_can.report.page import NoLabels, cards_of
 from stream_can.report.reliability import diagram
-from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, Shown
+from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, ShownPoints
 from stream_can.report.tables import before_and_after, percentages, tiles_of
 from stream_can.scores import Reliability
 
@@ -90,32 +90,32 @@ def label_rates(result: MultiLabelReplay, figure: Figure) -> list[Key]:
     return []
 
 
-FIGURES: list[Shown[MultiLabelReplay]] = [
-    Shown(
+FIGURES: list[ShownPoints[MultiLabelReplay]] = [
+    ShownPoints(
         "Log loss",
         "Of a row over its known labels, mean over a window of {window} rows; lower is better."
         " Bands: two standard errors of each curve.",
         rolling_log_loss,
     ),
-    Shown(
+    ShownPoints(
         "Micro F1",
         "F1 over all labels of a window of {window} rows, with a yes from 0.5 on, and from the"
         " threshold on that the corrected rows themselves say.",
         rolling_f1,
     ),
-    Shown(
+    ShownPoints(
         "Reliability",
         "How often labels of a probability are there; the area of a point is its share of the"
         " labels, its stem its distance from what was promised.",
         reliability,
     ),
-    Shown(
+    ShownPoints(
         "Change by label",
         "Change of each label's log loss, by how many of the rows have it; below the line is"
         " better.",
         by_label,
     ),
-    Shown(
+    ShownPoints(
         "What labels buy",
         "Change of the log loss of a row, by the share of the rows whose labels arrive.",
         label_rates,

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from stream_can.report.hover import hover, round_ticks
 
-__all__ = ["AFTER", "BEFORE", "INK", "MUTED", "SERIES", "Key", "Shown", "draw"]
+__all__ = ["AFTER", "BEFORE", "INK", "MUTED", "SERIES", "Key", "ShownPoints", "draw"]
 
 # Drawn in these, then replaced by the page's CSS variables, so that one SVG is both light and dark.
 INK, MUTED, GRID, BEFORE, AFTER = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -68,7 +68,7 @@ class Key(NamedTuple):
     kind: Literal["line", "wide", "area"] = "line"
 
 
-class Shown(NamedTuple, Generic[Data]):
+class ShownPoints(NamedTuple, Generic[Data]):
     """A figure of a page."""
 
     title: str

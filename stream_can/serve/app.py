@@ -76,7 +76,7 @@ _read_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _write = msgspec.json.Encoder().encode
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """An answer."""
 
     status: int
@@ -85,12 +85,12 @@ class Answer(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Problem(Exception):
+class HttpProblem(Exception):
     """What is answered instead."""
 
     def __init__(self, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(why)
-        self.answer = Answer(status, _write({"error": why}), headers=headers)
+        self.answer = HttpAnswer(status, _write({"error": why}), headers=headers)
 
 
 class App:
@@ -125,25 +125,27 @@ class App:
         self._open += 1
         try:
             if self._open > MOST_REQUESTS:
-                raise Problem(503, "too many requests at once", (b"retry-after", b"1"))
+                raise HttpProblem(503, "too many requests at once", (b"retry-after", b"1"))
             if Bounded.unread > MOST_UNREAD and scope["path"] not in OPEN:
-                raise Problem(503, "too many answers are not read", (b"retry-after", b"1"))
+                raise HttpProblem(503, "too many answers are not read", (b"retry-after", b"1"))
             answer = await self._answer(scope, receive)
-        except Problem as problem:
+        except HttpProblem as problem:
             answer = problem.answer
         except Refused as error:
-            answer = Answer(422, _write({"error": str(error)}))
+            answer = HttpAnswer(422, _write({"error": str(error)}))
         except BadRequest as error:
-            answer = Answer(400, _write({"error": str(error)}))
+            answer = HttpAnswer(400, _write({"error": str(error)}))
         except Unavailable as error:
-            answer = Answer(503, _write({"error": str(error)}), headers=((b"retry-after", b"1"),))
+            answer = HttpAnswer(
+                503, _write({"error": str(error)}), headers=((b"retry-after", b"1"),)
+            )
         except asyncio.CancelledError:  # the server ends, and waits no longer
-            answer = Problem(503, "the server ends", (b"connection", b"close")).answer
+            answer = HttpProblem(503, "the server ends", (b"connection", b"close")).answer
         except ConnectionError:
             return
         except Exception:
             log.exception("%s %a: this is a bug", scope["method"], scope["path"])
-            answer = Answer(500, _write({"error": "a fault of the server; its log has more"}))
+            answer = HttpAnswer(500, _write({"error": "a fault of the server; its log has more"}))
         finally:
             self._open -= 1
         body = answer.body
@@ -159,13 +161,13 @@ class App:
             {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body}
         )
 
-    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer:
+    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> HttpAnswer:
         path, method = scope["path"], scope["method"]
         headers: Headers = dict(scope["headers"])
         if len(headers) < len(scope["headers"]):
             names = [name for name, _ in scope["headers"]]
             if twice := [name for name in ONCE if names.count(name) > 1]:
-                raise Problem(400, f"header {twice[0].decode()}: expected once")
+                raise HttpProblem(400, f"header {twice[0].decode()}: expected once")
         self._require_allowed(path, headers)
         if path == "/correct":
             body = await self._body(method, headers, receive)
@@ -176,66 +178,72 @@ class App:
             found, _ = messages_in(body, headers.get(b"content-type", b""))
             statuses = await self.service.labels(found)
             counts = {name: statuses.count(name) for name in self.service.statuses}
-            return Answer(200, _write({**counts, "statuses": statuses}))
+            return HttpAnswer(200, _write({**counts, "statuses": statuses}))
         if path.startswith("/v2"):
             # Split before it is decoded: a name may hold a slash, or a percent sign.
             parts = [unquote(part) for part in scope["raw_path"].decode("latin-1").split("/")[2:]]
             return await self._inference(path, parts, method, headers, receive)
         if path == "/openapi.json":
             self._require_get(method)
-            return Answer(200, self._description)
+            return HttpAnswer(200, self._description)
         page = self._pages.get(path)
         if page is None:
-            raise Problem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
+            raise HttpProblem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
         self._require_get(method)
         accept = headers.get(b"accept", b"").decode("latin-1")
         loop = asyncio.get_running_loop()
         code, kind, content = await loop.run_in_executor(None, page, accept)
-        return Answer(code, content, kind.encode(), self._policy)
+        return HttpAnswer(code, content, kind.encode(), self._policy)
 
     async def _inference(
         self, path: str, parts: list[str], method: str, headers: Headers, receive: Receive
-    ) -> Answer:
+    ) -> HttpAnswer:
         """What begins with /v2."""
         service, settings = self.service, self.settings
         match parts:
             case []:
                 self._require_get(method)
                 about = {"name": "stream_can", "version": __version__, "extensions": []}
-                return Answer(200, _write(about))
+                return HttpAnswer(200, _write(about))
             case ["health", "live"]:
                 self._require_get(method)
                 live = service.health.live
-                return Answer(200 if live else 503, _write({"live": live}))
+                return HttpAnswer(200 if live else 503, _write({"live": live}))
             case ["health", "ready"]:
                 self._require_get(method)
                 ready = self._ready
-                return Answer(200 if ready else 503, _write({"ready": ready}))
+                return HttpAnswer(200 if ready else 503, _write({"ready": ready}))
             case ["models", model, *rest]:
                 version = ""
                 if rest[:1] == ["versions"] and len(rest) > 1:
                     version, rest = rest[1], rest[2:]
                 if rest == ["infer"]:
                     if b"inference-header-content-length" in headers:
-                        raise Problem(415, "binary tensors are not read here, send them as JSON")
+                        raise HttpProblem(
+                            415, "binary tensors are not read here, send them as JSON"
+                        )
                     body = await self._body(method, headers, receive)
                     asked = Inference(body, settings, model, version)
                     outputs, header = await self._corrected(asked.messages)
-                    return Answer(200, asked.answer(outputs), headers=(header,))
+                    return HttpAnswer(200, asked.answer(outputs), headers=(header,))
                 if rest in ([], ["ready"]):
                     self._require_get(method)
                     if settings.model is None and model != settings.application_id:
-                        raise Problem(404, f"model {model!r}: here is {settings.application_id!r}")
+                        raise HttpProblem(
+                            404, f"model {model!r}: here is {settings.application_id!r}"
+                        )
                     if rest:
-                        return Answer(200 if self._ready else 503, _write({"ready": self._ready}))
+                        return HttpAnswer(
+                            200 if self._ready else 503, _write({"ready": self._ready})
+                        )
                     m = len(service.start.classes)
-                    return Answer(200, metadata(settings, model, version or None, m))
-        raise Problem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
+                    return HttpAnswer(200, metadata(settings, model, version or None, m))
+        raise HttpProblem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
 
     async def _corrected(self, messages: Sequence[bytes]) -> Answers:
         service = self.service
         if len(messages) > FEW_ROWS and len(messages) > service.most:
-            raise Problem(
+            raise HttpProblem(
                 413,
                 f"{len(messages)} messages, and of so many classes {service.most} are read at once",
             )
@@ -257,13 +265,13 @@ class App:
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
-            raise Problem(403, "a page of another origin may not ask here")
+            raise HttpProblem(403, "a page of another origin may not ask here")
         if self._token is None:
             # A name that leads here only for a browser's eyes.
             if host and not {host.lower(), host.lower().rpartition(":")[0]} & self._names:
-                raise Problem(403, f"Host {host[:100]!r}: expected this machine's own name")
+                raise HttpProblem(403, f"Host {host[:100]!r}: expected this machine's own name")
         elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
-            raise Problem(
+            raise HttpProblem(
                 401,
                 "send the token, as Authorization: Bearer TOKEN or as the password of Basic",
                 (b"www-authenticate", b'Bearer, Basic realm="stream_can"'),
@@ -272,14 +280,14 @@ class App:
     @staticmethod
     def _require_get(method: str) -> None:
         if method not in ("GET", "HEAD"):
-            raise Problem(405, f"{method} is not answered here", (b"allow", b"GET, HEAD"))
+            raise HttpProblem(405, f"{method} is not answered here", (b"allow", b"GET, HEAD"))
 
     async def _body(self, method: str, headers: Headers, receive: Receive) -> bytes:
         """The body of a POST, once it is all there."""
         if method != "POST":
-            raise Problem(405, f"{method} is not answered here", (b"allow", b"POST"))
+            raise HttpProblem(405, f"{method} is not answered here", (b"allow", b"POST"))
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            raise Problem(415, "a body that is encoded is not read here")
+            raise HttpProblem(415, "a body that is encoded is not read here")
         pieces, size = [], 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -291,14 +299,14 @@ class App:
                     size += len(pieces[-1])
                     self._bodies += len(pieces[-1])
                     if self._bodies > MOST_BODIES:
-                        raise Problem(
+                        raise HttpProblem(
                             503,
                             "too many large requests at once",
                             (b"retry-after", b"1"),
                             (b"connection", b"close"),
                         )
                     if size > LARGEST_BODY:
-                        raise Problem(
+                        raise HttpProblem(
                             413,
                             f"a body has {LARGEST_BODY} bytes at most",
                             (b"connection", b"close"),
@@ -306,7 +314,7 @@ class App:
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
-            raise Problem(
+            raise HttpProblem(
                 408, f"the body took over {BODY_SECONDS:.0f} s", (b"connection", b"close")
             ) from None
         finally:
@@ -340,16 +348,16 @@ def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
         try:
             found: Sequence[bytes] = [bytes(one) for one in _read_list(text)]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Problem(400, f"not JSON: {error}") from None
+            raise HttpProblem(400, f"not JSON: {error}") from None
         form = "list"
     elif b"ndjson" in kind or b"jsonl" in kind or (b"\n" in text and _one_line(text)):
         found, form = [line for line in text.split(b"\n") if line.strip()], "lines"
     else:
         found, form = [text], "one"
     if not text or not found:
-        raise Problem(400, "there is no message in it")
+        raise HttpProblem(400, "there is no message in it")
     if len(found) > MOST_MESSAGES:
-        raise Problem(413, f"{len(found)} messages, and {MOST_MESSAGES} are read at once")
+        raise HttpProblem(413, f"{len(found)} messages, and {MOST_MESSAGES} are read at once")
     return found, form
 
 
@@ -362,11 +370,11 @@ def _one_line(text: bytes) -> bool:
     return True
 
 
-def together(messages: Sequence[bytes], header: tuple[bytes, bytes], form: str) -> Answer:
+def together(messages: Sequence[bytes], header: tuple[bytes, bytes], form: str) -> HttpAnswer:
     """Messages, in the form in which others came."""
     headers = (header,)
     if form == "one":
-        return Answer(200, messages[0], headers=headers)
+        return HttpAnswer(200, messages[0], headers=headers)
     if form == "list":
-        return Answer(200, b"[" + b",".join(messages) + b"]", headers=headers)
-    return Answer(200, b"\n".join(messages) + b"\n", LINES, headers)
+        return HttpAnswer(200, b"[" + b",".join(messages) + b"]", headers=headers)
+    return HttpAnswer(200, b"\n".join(messages) + b"\n", LINES, headers)

@@ -55,7 +55,7 @@ class Request(msgspec.Struct):
     outputs: list[Wanted] | None = None
 
 
-class Output(msgspec.Struct):
+class OutputTensor(msgspec.Struct):
     """An output."""
 
     name: str
@@ -64,11 +64,11 @@ class Output(msgspec.Struct):
     data: list[float]
 
 
-class Answer(msgspec.Struct, omit_defaults=True):
+class InferenceAnswer(msgspec.Struct, omit_defaults=True):
     """The body of an answer."""
 
     model_name: str
-    outputs: list[Output]
+    outputs: list[OutputTensor]
     model_version: str | None = None
     id: str | None = None
 
@@ -175,8 +175,8 @@ class Inference:
             for name in self._path:
                 value = value[name]
             data += value
-        out = Output(self._name, list(self.shape), self._type, data)
-        return _write(Answer(self._model, [out], self._version or None, self._id))
+        out = OutputTensor(self._name, list(self.shape), self._type, data)
+        return _write(InferenceAnswer(self._model, [out], self._version or None, self._id))
 
 
 def _texts(tensor: Tensor, n: int) -> list[Any]:

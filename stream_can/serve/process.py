@@ -38,7 +38,7 @@ EXIT_CODES = {0: "stopped by a signal",
 """How ``stream-can serve`` exits, and why."""
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Stops in order at the first signal, and does not end by it."""
 
     def heed_signals(self) -> None:
@@ -135,7 +135,7 @@ async def _run(service: Service, bound: socket.socket) -> int:
             timeout_graceful_shutdown=STOP_SECONDS,
             proxy_headers=False,
         )
-        server = Server(config)
+        server = HttpServer(config)
         server.heed_signals()
         try:
             bound.listen(1024)

@@ -20,7 +20,7 @@ from stream_can.learner import Events, SentBatch, State, read_labels, read_sent,
 from stream_can.learner.lane import Name
 from stream_can.serve.database import Database
 
-__all__ = ["Store", "Stored"]
+__all__ = ["Store", "StoredFile"]
 
 COUNT = 68, 72
 """Where SQLite's header has another number that is ours to use: how many commits there are, which
@@ -35,7 +35,7 @@ MOST_DELETED = 4
 MEMORY, START = b"memory", b"start"
 
 
-class Stored(NamedTuple):
+class StoredFile(NamedTuple):
     """What a file holds."""
 
     state: State
@@ -111,7 +111,7 @@ class Store(Database):
         """Of labels in commits behind the state."""
         super().__init__(path)
 
-    def read(self) -> Stored | None:
+    def read(self) -> StoredFile | None:
         """What the file holds; None of a new one.
 
         Raises
@@ -157,7 +157,7 @@ class Store(Database):
                 self._newest[number] = newest
             self._start = rows[START]
             state = State(self._start, correctors, head.memory, list(correctors))
-        return Stored(state, head.identity, batches, self._behind(head.commit, notes), notes)
+        return StoredFile(state, head.identity, batches, self._behind(head.commit, notes), notes)
 
     def _behind(self, commit: int, notes: list[tuple[int, bytes]]) -> Iterator[Events]:
         for number in range(commit + 1, self._number + 1):

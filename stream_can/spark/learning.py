@@ -24,7 +24,7 @@ from stream_can.spark.columns import (
     segments_of,
 )
 from stream_can.spark.fixed import Errors, correct
-from stream_can.spark.states import States
+from stream_can.spark.states import StateFolder
 from stream_can.spark.sums import of_batch, without_decay
 from stream_can.trust.alarm import Alarm
 
@@ -98,7 +98,7 @@ class Learning:
             raise ValueError(f"learn_share: {learn_share}, expected more than 0 and at most 1")
         if most_labels < 1:
             raise ValueError(f"most_labels: {most_labels}, expected at least 1")
-        self._states = States(Path(folder), start)
+        self._states = StateFolder(Path(folder), start)
         self._probs, self._label, self._order, self._into = probs, label, order, into
         self._receipt, self._key, self._errors = receipt, key, errors
         self._share, self._most = learn_share, most_labels

@@ -10,13 +10,13 @@ from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["States"]
+__all__ = ["StateFolder"]
 
 KEPT = 3
 """The newest, the one before it (for a batch that comes again), and one more to look at."""
 
 
-class States:
+class StateFolder:
     """A folder with ``<n>.state`` for each of the last batches, and the id of their checkpoint.
 
     Beside it what the alarm knows, ``<n>.alarm``.

@@ -89,7 +89,7 @@ def _minute(time: int) -> str:
     return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-class Head(msgspec.Struct):
+class AlarmHead(msgspec.Struct):
     """What a snapshot says beside its arrays."""
 
     alarm: Annotated[int, Meta(ge=1, le=1)]
@@ -446,7 +446,7 @@ class Alarm:
     @one_at_a_time
     def to_bytes(self) -> bytes:
         """The whole state, versioned and checksummed."""
-        head = Head(1, self.level, self.n, self._anew, self._looked, self.episodes)
+        head = AlarmHead(1, self.level, self.n, self._anew, self._looked, self.episodes)
         fresh = [np.column_stack(one) for one in self._fresh]
         arrays = self._arrays() | {"fresh": np.concatenate([np.zeros((0, SUMS + 2)), *fresh])}
         return snapshot.encode(msgspec.to_builtins(head), arrays)
@@ -467,7 +467,7 @@ class Alarm:
         SnapshotMismatch
             The bytes are truncated, corrupt, of another version or none of an alarm.
         """
-        head, arrays = snapshot.of_kind(data, "alarm", "alarm", Head)
+        head, arrays = snapshot.of_kind(data, "alarm", "alarm", AlarmHead)
         self = cls(head.level)
         self.n, self._anew, self._looked = head.n, head.anew, head.looked
         if not head.anew <= head.looked <= head.n or len(head.episodes) > MOST_EPISODES:

@@ -21,8 +21,8 @@ from stream_can.kafka import Settings, Worker
 from stream_can.kafka.client.guards import ClientError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.memory import Learning
-from stream_can.kafka.stored import Stored, newest_state
+from stream_can.kafka.memory import TopicLearner
+from stream_can.kafka.stored import StoredState, newest_state
 from tests.kafka.judge import Verdict, judge
 from tests.kafka.topics import create, produce, read, unique
 from tests.programs import PATIENCE, wait
@@ -285,10 +285,10 @@ class Running:
         except BaseException as error:
             self.error = error
 
-    def learning(self) -> Learning:
+    def learning(self) -> TopicLearner:
         """What it learns, once it does."""
 
-        def found() -> Learning | None:
+        def found() -> TopicLearner | None:
             if self.error is not None:
                 raise self.error
             return self.worker.learns and self.worker.learns.learning
@@ -320,7 +320,7 @@ class Running:
             raise self.error
 
 
-def state_of(app: App) -> Stored | None:
+def state_of(app: App) -> StoredState | None:
     """The newest state that an application has written."""
     readers = Readers(Options([app.servers.split(",")[0]], {}))
     try:

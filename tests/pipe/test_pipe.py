@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector, LabelRequests, Learner
-from stream_can.pipe.statefile import State
+from stream_can.pipe.statefile import PipeState
 from stream_can.pipe.work import Saver
 from tests import forks
 from tests.cli.command import stream_can
@@ -67,7 +67,7 @@ def stream(n, seed=0):
 
 
 def state_of(path):
-    return State.from_bytes(path.read_bytes())
+    return PipeState.from_bytes(path.read_bytes())
 
 
 def learned(path):
@@ -264,7 +264,7 @@ def test_a_state_file_that_does_not_fit_is_refused_and_kept(tmp_path, content, s
     state = tmp_path / "state"
     if isinstance(content, str):
         names = CLASSES if content == "half" else ["x", "b", "c", "d"]
-        data = State(Learner(Corrector(names))).to_bytes()
+        data = PipeState(Learner(Corrector(names))).to_bytes()
         content = data[: len(data) // 2] if content == "half" else data
     state.write_bytes(content)
     code, out, err = run(b'{"probs":[1,0,0,0]}\n', state=str(state))
@@ -554,7 +554,7 @@ def test_kill_9_costs_a_second_at_most(tmp_path):
 
 @pytest.mark.fast
 def test_saves_take_no_more_than_a_tenth_of_the_time(tmp_path, monkeypatch):
-    state = State(Learner(Corrector(CLASSES)))
+    state = PipeState(Learner(Corrector(CLASSES)))
     clock, saves = [0.0], []
 
     def save(data, path):

@@ -9,7 +9,7 @@ import pytest
 
 from stream_can import Learner
 from stream_can.multilabel import MultiLabelCorrector
-from stream_can.pipe.statefile import State
+from stream_can.pipe.statefile import PipeState
 from tests.cli.command import stream_can
 
 pytestmark = pytest.mark.fast
@@ -58,7 +58,7 @@ def test_rows_and_labels_are_those_of_a_learner(tmp_path):
     came = run(lines[:half], *state)[0] + run(lines[half:], *state)[0]
     assert [(list(one["scores"].values()), one["set"]) for one in came] == expected
     assert [list(one["scores_raw"].values()) for one in came] == P.tolist()
-    kept = State.from_bytes((tmp_path / "state").read_bytes())
+    kept = PipeState.from_bytes((tmp_path / "state").read_bytes())
     assert kept.learner.correctors == learner.correctors
     assert kept.learner.changed_labels == learner.changed_labels > 0
     assert kept.counts.learned + kept.counts.repeated == len(lines) - len(P)

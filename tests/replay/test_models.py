@@ -9,7 +9,7 @@ import pytest
 
 from stream_can import Corrector, Learner
 from stream_can.recording.recording import from_arrays
-from stream_can.replay.models import Models
+from stream_can.replay.models import PlayedModels
 from stream_can.replay.steps import steps
 from tests.cli.command import stream_can
 
@@ -45,7 +45,7 @@ def test_they_are_played_as_a_learner_would(delay, columns, sets):
         if i >= delay:
             learner.label(i - delay, int(y[i - delay]))
     table = {"model": model, "version": version, "tenant": tenant}
-    models = Models(Corrector(3, **settings), "model", "version")
+    models = PlayedModels(Corrector(3, **settings), "model", "version")
     parts = list(steps(from_arrays(P, y, segments=table), models, label_delay=delay))
     assert (
         np.concatenate([part.corrected for part in parts]).tolist() == np.array(expected).tolist()

@@ -46,7 +46,7 @@ REQUEST_SECONDS = 60.0
 """Longer than it may take until the brokers have an answer."""
 
 
-class Answer(msgspec.Struct, forbid_unknown_fields=True):
+class PageAnswer(msgspec.Struct, forbid_unknown_fields=True):
     """What the page sends."""
 
     partition: int
@@ -151,7 +151,7 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
     page = resources.files(__package__).joinpath("page.html").read_text("utf-8")
     classes = tuple(pending.classes)
 
-    class Asked(Handler):
+    class PageHandler(Handler):
         def do_GET(self) -> None:  # noqa: N802
             match self._asked_for():
                 case "":
@@ -200,13 +200,13 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
             )
             self.answer(code, f"{kind}; charset=utf-8", text.encode(), policy)
 
-    return Asked
+    return PageHandler
 
 
 def answered(pending: OpenRequests, body: bytes) -> tuple[int, str]:
     """Take an answer; what to say of it."""
     try:
-        answer = msgspec.json.decode(body, type=Answer)
+        answer = msgspec.json.decode(body, type=PageAnswer)
     except ValueError as error:  # of msgspec, or no UTF-8
         return 400, f"{error}\n"
     try:

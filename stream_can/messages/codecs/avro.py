@@ -67,7 +67,7 @@ class AvroSchemaError(BadMessage):
 # ---- what stands at a place
 
 
-class Scalar(msgspec.Struct, frozen=True):
+class AvroScalar(msgspec.Struct, frozen=True):
     """A value without parts."""
 
     kind: str
@@ -94,13 +94,13 @@ class Scalar(msgspec.Struct, frozen=True):
         return data[start + 1 : end].decode(errors="backslashreplace")
 
 
-class Numbers(msgspec.Struct, frozen=True):
+class AvroNumbers(msgspec.Struct, frozen=True):
     """An array of floats or doubles."""
 
     width: int
 
 
-class NumberMap(msgspec.Struct, frozen=True):
+class AvroNumberMap(msgspec.Struct, frozen=True):
     """A map of floats or doubles."""
 
     width: int
@@ -113,24 +113,24 @@ class NumberRecord(msgspec.Struct, frozen=True):
     layout: struct.Struct
 
 
-class Entries(msgspec.Struct, frozen=True):
+class AvroEntries(msgspec.Struct, frozen=True):
     """An array of records of a label and a score."""
 
-    label: Scalar
+    label: AvroScalar
     width: int
     label_first: bool
 
 
-class Other(msgspec.Struct, frozen=True):
+class AvroOther(msgspec.Struct, frozen=True):
     """Something else."""
 
     what: str
 
 
-Type = Scalar | Numbers | NumberMap | NumberRecord | Entries | Other
+Type = AvroScalar | AvroNumbers | AvroNumberMap | NumberRecord | AvroEntries | AvroOther
 
 
-class Found(NamedTuple):
+class AvroFound(NamedTuple):
     """What stands at a place of a message."""
 
     data: bytes
@@ -253,30 +253,30 @@ class Program:
         """What a value of a type is to us."""
         kind = kind_of(schema)
         if kind in SCALARS:
-            return Scalar(kind)
+            return AvroScalar(kind)
         definition = self._definition(schema)
         kind = definition["type"]
         if kind == "enum":
-            return Scalar("enum", tuple(definition["symbols"]))
+            return AvroScalar("enum", tuple(definition["symbols"]))
         if kind == "fixed":
-            return Scalar("fixed")
+            return AvroScalar("fixed")
         if kind == "map":
             width = WIDTHS.get(kind_of(definition["values"]))
             values = named_kind(definition["values"])
-            return Other(f"a map of {values}") if width is None else NumberMap(width)
+            return AvroOther(f"a map of {values}") if width is None else AvroNumberMap(width)
         if kind == "array":
             items = definition["items"]
             if (width := WIDTHS.get(kind_of(items))) is not None:
-                return Numbers(width)
-            return self._entries(items) or Other(f"an array of {named_kind(items)}")
+                return AvroNumbers(width)
+            return self._entries(items) or AvroOther(f"an array of {named_kind(items)}")
         fields = definition["fields"]
         kinds = [kind_of(field["type"]) for field in fields]
         if fields and all(one in WIDTHS for one in kinds):
             layout = struct.Struct("<" + "".join("f" if one == "float" else "d" for one in kinds))
             return NumberRecord(tuple(field["name"] for field in fields), layout)
-        return Other(f"a record {definition['name']!r}")
+        return AvroOther(f"a record {definition['name']!r}")
 
-    def _entries(self, items: Any) -> Entries | None:
+    def _entries(self, items: Any) -> AvroEntries | None:
         """The items of an array, where they are records of a label and a score."""
         if isinstance(items, list) or kind_of(items) in SCALARS:
             return None
@@ -285,11 +285,11 @@ class Program:
         if fields.keys() != {"label", "score"} or isinstance(fields["label"], list):
             return None
         label, width = self._type(fields["label"]), WIDTHS.get(kind_of(fields["score"]))
-        known = isinstance(label, Scalar) and label.kind in ("string", "enum", "int", "long")
+        known = isinstance(label, AvroScalar) and label.kind in ("string", "enum", "int", "long")
         if width is None or not known:
             return None
-        assert isinstance(label, Scalar)
-        return Entries(label, width, next(iter(fields)) == "label")
+        assert isinstance(label, AvroScalar)
+        return AvroEntries(label, width, next(iter(fields)) == "label")
 
     def fitted(self, schema: Any, values: Any) -> Any:
         """Of values those that a type has fields for; ids are bytes where it wants them."""
@@ -430,7 +430,7 @@ def referred(schema: Any) -> Any:
 # ---- messages
 
 
-class Opened(msgspec.Struct, gc=False):
+class AvroOpened(msgspec.Struct, gc=False):
     """A record, walked."""
 
     key: Key
@@ -508,7 +508,7 @@ class AvroCodec:
             raise AvroSchemaError(f"of kind {schema.kind}, expected AVRO")
         return output_schema(schema, self._probs, self._raw, asks=self._asks)
 
-    def open(self, value: bytes, headers: Headers = ()) -> Opened:
+    def open(self, value: bytes, headers: Headers = ()) -> AvroOpened:
         """Walk a record."""
         key, start = self.schemas.key(value, headers)
         program = self._program(key)
@@ -516,9 +516,9 @@ class AvroCodec:
             spans = program.walker.walk(value, start)
         except ValueError as error:
             raise BadMessage(f"no record of schema {shown(key)}: {error}") from None
-        return Opened(key, value, start, program, spans)
+        return AvroOpened(key, value, start, program, spans)
 
-    def _found(self, message: Opened, path: Sequence[str]) -> Found | None:
+    def _found(self, message: AvroOpened, path: Sequence[str]) -> AvroFound | None:
         slot = self._slot(path)
         if slot >= message.program.slots:  # asked for the first time
             program = message.program = self._program(message.key)
@@ -526,25 +526,29 @@ class AvroCodec:
         start, end, type_ = message.spans[3 * slot : 3 * slot + 3]
         if type_ < 0:
             return None
-        return Found(message.data, start, end, message.program.types[type_])
+        return AvroFound(message.data, start, end, message.program.types[type_])
 
-    def find(self, message: Opened, path: Sequence[str]) -> Raw | None:
+    def find(self, message: AvroOpened, path: Sequence[str]) -> Raw | None:
         """The JSON text of the value at a path; of an array, a map or a record an empty one."""
         found = self._found(message, path)
         if found is None:
             return None
         data, start, end, type_ = found
-        if isinstance(type_, Scalar):
+        if isinstance(type_, AvroScalar):
             return Raw(_write(type_.value(data, start, end)))
-        is_array = isinstance(type_, Numbers | Entries) or "array" in getattr(type_, "what", "")
+        is_array = isinstance(type_, AvroNumbers | AvroEntries) or "array" in getattr(
+            type_, "what", ""
+        )
         return Raw(b"[]" if is_array else b"{}")
 
-    def probs(self, message: Opened, path: Sequence[str], *, answered: bool) -> Found | None:
+    def probs(
+        self, message: AvroOpened, path: Sequence[str], *, answered: bool
+    ) -> AvroFound | None:
         """Where the probabilities stand."""
         found = self._found(message, path)
         if found is None:
             return None
-        if isinstance(found.type, Scalar) and found.type.kind == "null":
+        if isinstance(found.type, AvroScalar) and found.type.kind == "null":
             if answered:
                 raise BadMessage(f"{'.'.join(path)}: null")
             return None
@@ -563,10 +567,10 @@ class AvroCodec:
             head = self._heads[key] = self.schemas.head(made)
         return head
 
-    def row(self, original: Found, forms: Forms, where: str) -> tuple[Row, Form | None]:
+    def row(self, original: AvroFound, forms: Forms, where: str) -> tuple[Row, Form | None]:
         """The numbers of the four shapes, and of one number."""
         data, start, end, type_ = original
-        if isinstance(type_, Numbers):
+        if isinstance(type_, AvroNumbers):
             row = read_numbers(data, start, end, type_.width)
             if len(row) != forms.m:
                 raise BadMessage(f"{where}: {len(row)} probabilities for {forms.m} classes")
@@ -575,45 +579,45 @@ class AvroCodec:
             numbers, form = forms.read(self._given(original))
             if isinstance(type_, NumberRecord) and isinstance(form, Largest):
                 raise BadMessage(f"a record with {form.k} fields for {forms.m} classes")
-            if isinstance(type_, Entries) and type_.label.kind == "enum":
+            if isinstance(type_, AvroEntries) and type_.label.kind == "enum":
                 self._require_symbols(type_.label, form)
         except (BadMessage, UnknownClass) as error:
             raise type(error)(f"{where}: {error}") from None
         return array("d", numbers), form
 
-    def _given(self, found: Found) -> Any:
+    def _given(self, found: AvroFound) -> Any:
         """Probabilities that are no array, as forms are read from."""
         data, start, end, type_ = found
         match type_:
-            case NumberMap():
+            case AvroNumberMap():
                 try:
                     return read_map(data, start, end, type_.width)
                 except UnicodeDecodeError as error:
                     raise BadMessage(f"a name in the map: {error}") from None
             case NumberRecord():
                 return dict(zip(type_.names, type_.layout.unpack_from(data, start), strict=True))
-            case Entries():
+            case AvroEntries():
                 return list(_entries(found))
-            case Scalar() if type_.kind in WIDTHS:
+            case AvroScalar() if type_.kind in WIDTHS:
                 return type_.value(data, start, end)
-        what = type_.kind if isinstance(type_, Scalar) else getattr(type_, "what", "")
+        what = type_.kind if isinstance(type_, AvroScalar) else getattr(type_, "what", "")
         raise BadMessage(
             f"{what}, expected an array or map of float or double, an array of records of label and"
             " score, or a record of float or double fields"
         )
 
     @staticmethod
-    def _require_symbols(label: Scalar, form: Form | None) -> None:
+    def _require_symbols(label: AvroScalar, form: Form | None) -> None:
         """An answer may name any class: all are symbols of the enum."""
         assert isinstance(form, Largest)
         missing = next((one for one in form.names if one not in label.symbols), None)
         if missing is not None:
             raise BadMessage(f"the labels are an enum that has no symbol for class {missing!r}")
 
-    def names(self, message: Opened, path: Sequence[str]) -> list[Any] | None:
+    def names(self, message: AvroOpened, path: Sequence[str]) -> list[Any] | None:
         """The keys of a map, the fields of a record, the labels of entries."""
         found = self._found(message, path)
-        if found is None or not isinstance(found.type, NumberMap | NumberRecord | Entries):
+        if found is None or not isinstance(found.type, AvroNumberMap | NumberRecord | AvroEntries):
             return None
         given = self._given(found)
         return [one.label for one in given] if isinstance(given, list) else list(given)
@@ -691,10 +695,10 @@ def _text(text: str) -> bytes:
     return _long(len(data)) + data
 
 
-def _entries(found: Found) -> list[LabelScore]:
+def _entries(found: AvroFound) -> list[LabelScore]:
     """The labels and scores of an array of records that was walked."""
     data, at, _, type_ = found
-    assert isinstance(type_, Entries)
+    assert isinstance(type_, AvroEntries)
     entries: list[LabelScore] = []
     score, label = "<f" if type_.width == 4 else "<d", type_.label
     while True:
@@ -724,14 +728,14 @@ def _behind(data: bytes, at: int) -> int:
     return at + 1
 
 
-def _placed(found: Found, form: Form | None, row: NDArray[np.float64]) -> bytes:
+def _placed(found: AvroFound, form: Form | None, row: NDArray[np.float64]) -> bytes:
     """The bytes of probabilities in the form and the type in which they came."""
     data, start, end, type_ = found
-    if isinstance(type_, Numbers):
+    if isinstance(type_, AvroNumbers):
         return place_numbers(data, start, end, type_.width, row)
     assert form is not None
     numbers = row.tolist()
-    if isinstance(type_, NumberMap):
+    if isinstance(type_, AvroNumberMap):
         if isinstance(form, Named):
             in_order = [numbers[i] for i in form.columns.values()]
             placed = place_map(data, start, end, type_.width, in_order)
@@ -744,7 +748,7 @@ def _placed(found: Found, form: Form | None, row: NDArray[np.float64]) -> bytes:
     if isinstance(type_, NumberRecord):
         assert isinstance(form, Named)
         return type_.layout.pack(*[numbers[form.columns[name]] for name in type_.names])
-    if isinstance(type_, Entries):
+    if isinstance(type_, AvroEntries):
         put, label = struct.Struct("<f" if type_.width == 4 else "<d").pack, type_.label
         entries = []
         for entry in form.of(numbers):
@@ -758,5 +762,5 @@ def _placed(found: Found, form: Form | None, row: NDArray[np.float64]) -> bytes:
                     text = _long(int(name))
             entries.append(text + number if type_.label_first else number + text)
         return _long(len(entries)) + b"".join(entries) + b"\x00"
-    assert isinstance(type_, Scalar)
+    assert isinstance(type_, AvroScalar)
     return struct.pack("<f" if type_.kind == "float" else "<d", form.of(numbers))
