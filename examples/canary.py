@@ -77,12 +77,12 @@ def status(port: int) -> dict[str, Any]:
 
 
 def committed(port: int) -> int:
-    """How many records the worker has committed; -1 while it does not answer."""
+    """How many records the worker has corrected, or learned; -1 while it does not answer."""
     try:
-        partitions = status(port)["partitions"]
+        found = status(port)
     except OSError:
         return -1
-    return sum(one["records"] + one["labels"] for one in partitions)
+    return sum(one["records"] for one in found["partitions"]) + found["day"]["labels"]
 
 
 def show(found: dict[str, Any]) -> None:

@@ -443,6 +443,7 @@ class Learns:
         if time.monotonic() - self._lag_asked < LAG_SECONDS or self._reader is None:
             return
         self._lag_asked = time.monotonic()
+        self._reader.require_known()
         names = {self.settings.sent_topic: "sent", self.settings.labels or "": "labels"}
         lag = {
             (names[topic], p): n + len(self._queues[topic, p].waiting)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,9 +59,11 @@ def test_canary(our_broker: Broker) -> None:
     said = done.stdout
     assert "8100 predictions and labels sent" in said
     assert "version 7: 3,000 flights, 3,000 with a label, accuracy " in said
-    assert "version 8: 2,100 flights, 2,100 with a label, accuracy " in said
-    assert "version 7 -> 8 as given, 2,100 flights: accuracy " in said
-    assert "version 7 -> 8 as sent, 2,100 flights: accuracy " in said
+    (labels,) = re.findall(r"version 8: 2,100 flights, ([\d,]+) with a label, accuracy ", said)
+    # In a backlog a label may come between the rows of both, and teaches the first alone.
+    assert 2_090 <= int(labels.replace(",", "")) <= 2_100
+    assert f"version 7 -> 8 as given, {labels} flights: accuracy " in said
+    assert f"version 7 -> 8 as sent, {labels} flights: accuracy " in said
 
 
 def names(servers: str) -> list[str]:

@@ -589,6 +589,7 @@ class TestEvicted:
             return open_consumer(*args, **options)
 
         def live(self: Client, offsets: Any, token: Any) -> None:
+            self.transaction.deliver()  # in which it stalls
             commit(self, offsets, self.member._consumer.group_metadata())
 
         monkeypatch.setattr(Member, "require", lambda self, token: None)

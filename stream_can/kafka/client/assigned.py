@@ -85,6 +85,14 @@ class Assigned:
                 found[tp.topic, tp.partition] = max(0, end - at)
         return found
 
+    def require_known(self) -> None:
+        """Raise RetryError where the brokers do not know a topic any more: a poll would say nothing
+        of one that was deleted."""
+        for topic in sorted({tp.topic for tp in self._consumer.assignment()}):
+            with errors_as(RetryError):
+                if not self._consumer.partitions_for_topic(topic):
+                    raise RetryError(f"the brokers do not know {topic!r}")
+
     def hold(self, place: Place, held: bool) -> None:
         """Stop or go on reading a partition."""
         tp = TopicPartition(*place)
