@@ -300,6 +300,7 @@ def soaked(given: argparse.Namespace) -> None:
 
 def soaked_with_brokers(given: argparse.Namespace) -> None:
     """Several servers, a learner, and a broker, all on this machine."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from tests.kafka.broker.broker import VERSIONS, Broker
 
     m, ports, page = given.classes[0], [free_port() for _ in range(given.servers)], free_port()
