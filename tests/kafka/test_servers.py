@@ -195,7 +195,7 @@ def test_brokers_that_are_away(own_broker: Broker, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "code", "says"),
     [
-        ({"application_id": "no-such"}, 3, "missing topics: labels (1 partitions), no-such-sent"),
+        ({"application_id": "no-such"}, 3, "missing topics: no-such-labels (1 partitions), no-such-s"),
         ({"classes": ["a", "b"]}, 3, "holds the state of other settings: classes is"),
         ({"format": "avro", "schema_registry": "http://127.0.0.1:1"}, 2, "reads and writes JSON"),
         ({"bootstrap_servers": ["127.0.0.1:1"], "connect_seconds": 1}, 4, "127.0.0.1:1"),
@@ -213,7 +213,7 @@ def test_what_cannot_be_served(
         app.learner().learning()
         wait("a state", lambda: state_of(app) is not None)
     if "application_id" in settings:
-        settings = {**settings, "labels": "labels"}
+        settings = {**settings, "labels": "no-such-labels"}
     found = server_of(app, tmp_path, "a", **settings).run()
     assert found[0] == code
     assert says in found[1]
