@@ -195,7 +195,7 @@ def test_brokers_that_are_away(own_broker: Broker, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "code", "says"),
     [
-        ({"application_id": "no-such"}, 3, "missing topics: no-such-labels (1 partitions), no-such-s"),
+        ({"application_id": "no-such"}, 3, "missing topics: no-such-labels (1 part"),
         ({"classes": ["a", "b"]}, 3, "holds the state of other settings: classes is"),
         ({"format": "avro", "schema_registry": "http://127.0.0.1:1"}, 2, "reads and writes JSON"),
         ({"bootstrap_servers": ["127.0.0.1:1"], "connect_seconds": 1}, 4, "127.0.0.1:1"),
