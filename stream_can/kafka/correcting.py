@@ -86,6 +86,7 @@ class Work:
         health: Health,
         asked: Asked | None = None,
     ) -> None:
+        settings.require_input()
         self.settings, self.start, self._asked = settings, start, asked
         self.metrics, self.health = metrics, health
         self._tallies: dict[int, Tally] = {}

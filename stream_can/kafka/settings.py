@@ -15,6 +15,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from stream_can.app.application import ApplicationSettings, described
+from stream_can.app.settings import SettingsError
 from stream_can.kafka.client.options import CONSUMER, PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
 
@@ -166,6 +167,12 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             )
         self._check_name("instance", self.name)
         self._check_formats()
+
+    def require_input(self) -> None:
+        """Raise SettingsError for a command that reads predictions, where no topic of them is
+        named."""
+        if not self.input:
+            raise SettingsError("input: name the topic of predictions, and output, where they go")
 
     def _check_formats(self) -> None:
         """Raise ValueError where the settings of formats and registry do not belong together."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from stream_can.app.loading import injected
-from stream_can.kafka import SettingsError, load, options
+from stream_can.kafka import SettingsError, Worker, load, options
+from stream_can.kafka.backfill import backfill
 from stream_can.kafka.start import KafkaStart
 
 pytestmark = pytest.mark.fast
@@ -133,6 +134,17 @@ def test_errors_name_the_setting(
 ) -> None:
     with pytest.raises(SettingsError, match=message):
         load(path, overrides, env)
+
+
+def test_who_reads_predictions_needs_their_topic(path: Path) -> None:
+    """Before any broker is asked; servers alone need none, nor does the learner behind them."""
+    lines = TOML.splitlines(keepends=True)
+    path.write_text("".join(x for x in lines if not x.startswith(("input", "output"))))
+    settings = load(path, {}, {})
+    for begin in (Worker, backfill):
+        with pytest.raises(SettingsError, match=r"^input: name the topic of predictions"):
+            begin(settings)
+    assert Worker(settings, corrects=False).settings.id == "id"
 
 
 def test_broken_files(path: Path) -> None:
