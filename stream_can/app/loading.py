@@ -19,7 +19,7 @@ import msgspec
 from stream_can.app.settings import AppSettings, SettingsError
 from stream_can.method.settings import SETTINGS, kind_of
 
-__all__ = ["given_names", "injected", "load_as", "refuse_unknown", "secret_in"]
+__all__ = ["given_names", "injected", "known_names", "load_as", "refuse_unknown", "secret_in"]
 
 S = TypeVar("S", bound=AppSettings)
 LISTS = {"bootstrap_servers", "classes", "train_counts"}
@@ -61,15 +61,14 @@ def load_as(
     SettingsError
         Naming the setting and the nearest known name.
     """
-    known = {*kind.names(), *(f"{name}_from_file" for name in kind.secret_names), *others}
+    known = known_names(kind) | {*others}
     values: dict[str, Any] = {}
     if path is not None:
         values = _of_file(path)
         refuse_unknown(values, known, f"{path}: ")
         defaults = {one.name: one.default for one in msgspec.structs.fields(cast(Any, kind))}
-        for name in {*kind.files} - {
-            *others
-        }:  # beside the settings, wherever the process was started
+        files = {*kind.files} - {*others}
+        for name in files:  # beside the settings, wherever the process was started
             if isinstance(given := values.get(name, defaults[name]), str):
                 values[name] = str(Path(path).parent / given)
     passed = values.pop("client", {})
@@ -103,6 +102,11 @@ def load_as(
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
+
+
+def known_names(kind: type[AppSettings]) -> set[str]:
+    """What may be told of a program, secrets also by the name of a file."""
+    return {*kind.names(), *(f"{name}_from_file" for name in kind.secret_names)}
 
 
 def given_names(

@@ -35,7 +35,7 @@ from stream_can.kafka.progress import Progress
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import KafkaStart
-from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER
+from stream_can.kafka.state import NEXT_HEADER, headers_by
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Output, Source, place
@@ -379,10 +379,7 @@ class Work:
         """What the learner gets, in records that its topic takes; ``at`` is the next offset."""
         topic, transaction = self.settings.sent_topic, self.client.transaction
         limit = transaction.limits.get(topic, 1 << 20) - 1024
-        headers = [
-            (STATE_HEADER, b"%d" % state.number),
-            (MARK_HEADER, state.index.mark.encode()),
-        ]
+        headers = headers_by(state.number, state.index.mark)
         for data, n in batch.pieces(limit):
             behind = at if n == len(batch) else int(batch.numbers[n])
             transaction.send(

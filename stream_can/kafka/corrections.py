@@ -237,8 +237,6 @@ class Corrections:
     """Rows whose sum was off, and that were divided by it."""
     faults: list[tuple[Source, str]] = field(default_factory=list)
     """Predictions of which a value of a column is none, and counts as not given; and why."""
-    in_sets: int = 0
-    """Classes in the prediction sets of all rows."""
 
 
 class Correcting:
@@ -324,7 +322,7 @@ class Correcting:
             for i in group.empty:
                 outputs[i] = _output(records[i], None, headers, dropped)
             if group.says:
-                rows = self._group(group, state, found)
+                rows = self._group(group, state)
                 parts.append((group, rows))
                 self._write(group, rows, records, outputs, headers, found)
         found.outputs = [one for one in outputs if one is not None]
@@ -332,13 +330,12 @@ class Correcting:
             found.sent = _batch(parts, records, self._segments)
         return found
 
-    def _group(self, group: ReadPredictions, state: CurrentState, found: Corrections) -> StateRows:
+    def _group(self, group: ReadPredictions, state: CurrentState) -> StateRows:
         """Correct predictions of models of the same classes."""
         names = group.names or [ONLY] * len(group.says)
         rows = state.correct(group.rows, names, group.columns, self._fields.digits)
         for says, one in zip(group.says, rows.sets or (), strict=False):
             says.set = one
-            found.in_sets += len(one or ())
         return rows
 
     def _write(

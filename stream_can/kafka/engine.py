@@ -20,7 +20,7 @@ from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 from stream_can.kafka.corrections import CurrentState
 from stream_can.kafka.following import Follower
-from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER, Index
+from stream_can.kafka.state import NEXT_HEADER, Index, headers_by
 from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Header
@@ -120,10 +120,7 @@ class ApplicationState:
                 raise ValueError(f"{what}: {length} of them for {n} rows")
         found = self._current.correct(P, names, texts or None, None)
         batch = SentBatch(given, numbers, when, found.lanes, found.of, texts)
-        headers: list[Header] = [
-            (STATE_HEADER, b"%d" % self.number),
-            (MARK_HEADER, self._current.index.mark.encode()),
-        ]
+        headers = headers_by(self.number, self._current.index.mark)
         sent = []
         for data, end in batch.pieces(most_bytes) if n or next is not None else ():
             more = list(headers)

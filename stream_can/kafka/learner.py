@@ -329,7 +329,7 @@ class Learns:
         predictions, which were numbered from 0."""
         transaction, topic = self.client.transaction, self.settings.sent_topic
         self.client.transaction.open()
-        headers = [(MARK_HEADER, learning.mark.encode())]
+        headers: list[Header] = [(MARK_HEADER, learning.mark.encode())]
         futures = {
             (p, one.offset): transaction.send(topic, p, None, one.batch.to_bytes(), headers)
             for p, found in batches.items()

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.lane import Name
+from stream_can.messages.records import Header
 
 __all__ = [
     "CORRECTORS", "INDEX", "MARK_HEADER", "MEMORY", "NEXT_HEADER", "STATE_HEADER",
     "Begin", "Index", "LanePlace", "Memory", "Play",
-    "begin_key", "corrector_key", "header_of", "read_index", "read_memory",
+    "begin_key", "corrector_key", "header_of", "headers_by", "read_index", "read_memory",
 ]  # fmt: skip
 
 CORRECTORS, MEMORY = 0, 1
@@ -176,6 +177,12 @@ def corrector_key(name: Name) -> bytes:
 def begin_key(model: str | None) -> bytes:
     """The key of that with which a model begins."""
     return b"begin " + msgspec.json.encode(model)
+
+
+def headers_by(number: int, mark: str) -> list[Header]:
+    """The headers of a sent batch: the state that corrected its rows, and of which birth of the
+    application that is."""
+    return [(STATE_HEADER, b"%d" % number), (MARK_HEADER, mark.encode())]
 
 
 def header_of(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None:

@@ -18,7 +18,7 @@ from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.producer import Appended, Producer
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.corrections import CurrentState
-from stream_can.kafka.state import MARK_HEADER, STATE_HEADER
+from stream_can.kafka.state import headers_by
 from stream_can.learner.order import merged
 from stream_can.learner.sent import SentBatch
 from stream_can.serve.service import Unavailable
@@ -223,7 +223,7 @@ class Appender:
         for (number, mark), batches in alike.items():
             n = sum(map(len, batches))
             whole = merged(batches, np.arange(n), 0)
-            headers = [(STATE_HEADER, b"%d" % number), (MARK_HEADER, mark.encode())]
+            headers = headers_by(number, mark)
             for data, _ in whole.pieces(self._limit):
-                found.append(Appended(self._sent, self._partition, None, data, [*headers]))
+                found.append(Appended(self._sent, self._partition, None, data, headers))
         return found

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from stream_can.app.application import ApplicationSettings
-from stream_can.app.loading import given_names, load_as
+from stream_can.app.loading import given_names, known_names, load_as
 from stream_can.app.settings import Option, SettingsError, options_of
 from stream_can.messages.fields import HEADER
 
@@ -115,7 +115,7 @@ def load(
         Naming the setting and the nearest known name.
     """
     given = given_names(path, overrides, env)
-    own = {*ServeSettings.names(), *(f"{name}_from_file" for name in ServeSettings.secret_names)}
+    own = known_names(ServeSettings)
     if "bootstrap_servers" not in given:
         if strange := [name for name, _ in OF_BROKERS if name in given - own]:
             raise SettingsError(f"{strange[0]}: needs bootstrap_servers")
@@ -127,7 +127,7 @@ def load(
         raise SettingsError(
             f"bootstrap_servers: {error.name} is not installed: pip install '.[kafka]'"
         ) from None
-    theirs = {*Settings.names(), *(f"{name}_from_file" for name in Settings.secret_names)}
+    theirs = known_names(Settings)
     here = load_as(ServeSettings, path, overrides, env, others={"state", *(theirs - own)})
     application = load_as(Settings, path, overrides, env, client_options, others=own - theirs)
     return BrokerSettings(

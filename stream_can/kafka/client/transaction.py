@@ -28,7 +28,7 @@ from stream_can.kafka.client.guards import (
     within,
 )
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
-from stream_can.messages.records import Output
+from stream_can.messages.records import Header, Output
 
 
 def positions(offsets: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -187,7 +187,7 @@ class Transaction:
 
     def send(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None,
-        headers: list[tuple[str, bytes]] | None = None, timestamp: int | None = None,
+        headers: list[Header] | None = None, timestamp: int | None = None,
     ) -> Any:  # fmt: skip
         """Put a record into the transaction; what comes back has its offset after ``deliver``."""
         with self._sending():
