@@ -9,13 +9,18 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-PATIENCE = float(__import__("os").environ.get("PATIENCE", 280))
+if TYPE_CHECKING:
+    from stream_can.app.port import Port
+
+PATIENCE = float(os.environ.get("PATIENCE", 280))
 """Seconds for what takes one on a quiet machine: only what hangs takes longer on a busy one."""
 
 
@@ -71,3 +76,32 @@ class OnTerminal:
             self.process.kill()
         self.process.wait(PATIENCE)
         os.close(self._reads)
+
+
+def answer(
+    port: Port | int, path: str, method: str = "GET", accept: str = ""
+) -> tuple[int, Any, str]:
+    """Status, headers and text of the answer to a request."""
+    number = port if isinstance(port, int) else port.number
+    url, headers = f"http://127.0.0.1:{number}{path}", {"Accept": accept}
+    request = urllib.request.Request(url, headers=headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=280) as found:
+            return found.status, found.headers, found.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+def get(port: Port | int, path: str, accept: str = "") -> tuple[int, str]:
+    """Status and text alone."""
+    status, _, text = answer(port, path, accept=accept)
+    return status, text
+
+
+def text_at(url: str) -> str | None:
+    """The text at an address; None while nobody answers, or with an error."""
+    try:
+        with urllib.request.urlopen(url, timeout=280) as found:
+            return str(found.read().decode())
+    except OSError:
+        return None

@@ -25,7 +25,7 @@ def live_page() -> LivePage:
     # The look of a report; its package is not imported, since it needs an extra that we do not.
     style = files.joinpath("report", "page.css").read_text("utf-8")
     style += own.joinpath("page.css").read_text("utf-8")
-    script = own.joinpath("page.js").read_text("utf-8")
+    script = "".join(own.joinpath(f"{name}.js").read_text("utf-8") for name in ("draw", "page"))
     text = own.joinpath("page.html").read_text("utf-8")
     text = text.replace("<style></style>", f"<style>{style}</style>")
     text = text.replace("<script></script>", f"<script>{script}</script>")

@@ -17,7 +17,6 @@ from stream_can.app.history import Slots
 from stream_can.app.known import Committed, Known, KnownLane
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.problems import problems
-from stream_can.app.shown import shown
 from stream_can.app.status import (
     VERSION,
     ClassShare,
@@ -70,7 +69,7 @@ class Look:
     health, metrics
         What the worker says of itself.
     known
-        What corrects now, under 0.
+        What corrects now; None before there is a state.
     over_http
         Whether it is a server and no worker.
     """
@@ -83,7 +82,7 @@ class Look:
         has_labels: bool,
         health: Health,
         metrics: Metrics,
-        known: Callable[[], Mapping[int, Known]],
+        known: Callable[[], Known | None],
         over_http: bool = False,
     ) -> None:
         self._over_http = over_http
@@ -105,8 +104,7 @@ class Look:
             versions = {pair: _two_versions(pair, x) for pair, x in metrics.versions.items()}
             values = {name: column.copy() for name, column in metrics.values.items()}
         known = self._known()
-        learned = [one for n, has in sorted(known.items())
-                   for one in _all_learned(n, has, tallies, now)]  # fmt: skip
+        learned = [] if known is None else list(_all_learned(known, tallies, now))
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
         held = [_partition(p, found, lag) for p, found in sorted(partitions.items()) if p >= 0]
         requests = [one.requests for one in partitions.values() if one.requests is not None]
@@ -127,7 +125,7 @@ class Look:
             lag=sum(inputs) if inputs else None,
             open_requests=sum(n for n, _ in requests) if requests else None,
             oldest_request=age(min(oldest), now) if oldest else None,
-            n_classes=len(known[learned[0].partition].corrector.classes) if learned else 0,
+            n_classes=0 if known is None else len(known.corrector.classes),
             hour=_window(hour),
             day=_of_day(day, hour),
             hour_course=hour_course,
@@ -148,10 +146,10 @@ class Look:
             refuses_labels=self._health.refuses_labels,
             learns=LEARNER in partitions,
             worse=worse,
-            sets=next((one.sets for one in known.values()), None),
+            sets=None if known is None else known.sets,
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip
-        made.problems, made.shown = problems(made), shown(made)
+        made.problems = problems(made)
         return made
 
     def json(self) -> bytes:
@@ -231,35 +229,30 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
 
 
 def _all_learned(
-    number: int, known: Known, tallies: Mapping[LaneName, Tally], now: float
+    known: Known, tallies: Mapping[LaneName, Tally], now: float
 ) -> Iterator[LearnedStatus]:
     """What corrects; of lanes those with most records here."""
     lanes = known.lanes
     if lanes is None:
-        yield _learned(number, known, known.corrector, now)
+        yield _learned(known, known.corrector, now)
         return
     for name in sorted(lanes, key=lambda name: (-_rows(tallies, name), name))[:MOST_LEARNED]:
-        yield _learned(number, known, lanes[name].corrector, now, name)
+        yield _learned(known, lanes[name].corrector, now, name)
 
 
 def _rows(tallies: Mapping[LaneName, Tally], name: LaneName) -> float:
     return float(tallies[name][0]) if name in tallies else 0.0
 
 
-def _lanes(known: Mapping[int, Known], tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
+def _lanes(known: Known | None, tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
     """What a status says of the lanes; nothing where there is one."""
-    lanes: dict[LaneName, KnownLane] = {}
-    most = 0
-    for one in known.values():
-        if one.lanes is not None:
-            most = one.max_lanes
-            lanes |= one.lanes
-    if not most:
+    if known is None or known.lanes is None:
         return {}
+    lanes: Mapping[LaneName, KnownLane] = known.lanes
     heaviest = sorted(tallies, key=lambda name: (-_rows(tallies, name), name))[:MOST_LANES]
     return {
         "n_lanes": len(lanes),
-        "max_lanes": most,
+        "max_lanes": known.max_lanes,
         "lanes": [_lane(name, lanes.get(name), tallies[name].tolist()) for name in heaviest],
     }
 
@@ -295,7 +288,7 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
 
 
 def _learned(
-    number: int, known: Known, corrector: Corrector, now: float, lane: LaneName = UNNAMED
+    known: Known, corrector: Corrector, now: float, lane: LaneName = UNNAMED
 ) -> LearnedStatus:
     """What was learned; of many classes only the commonest are named."""
     prior, counts = corrector.prior, corrector.label_counts
@@ -305,7 +298,6 @@ def _learned(
     recent = corrector.recent_log_loss
     scored = not math.isnan(recent["raw"])
     return LearnedStatus(
-        partition=number,
         offset=known.offset,
         labels=corrector.n_labels,
         effective_sample_size=total,

@@ -92,7 +92,7 @@ class Metrics:
     Parameters
     ----------
     known
-        What corrects now, under 0.
+        What corrects now; None before there is a state.
     episodes
         What is worse than before.
     waits_for
@@ -101,7 +101,7 @@ class Metrics:
 
     def __init__(
         self,
-        known: Callable[[], Mapping[int, Known]] = dict,
+        known: Callable[[], Known | None] = lambda: None,
         episodes: Callable[[], Mapping[LaneName, Episode]] = dict,
         waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -285,7 +285,8 @@ class Metrics:
             return
         known = self._known()
         requests = {n: found.requests or (0, None) for n, found in self.partitions.items()}
-        for rows, sources in ((table.LEARNED, known), (table.REQUESTS, requests)):
-            for row in rows:
-                for partition, source in sources.items():
-                    table.set_to(self._made[row.name], partition, row.of(source))
+        for row in table.LEARNED if known else ():
+            table.set_to(self._made[row.name], 0, row.of(known))
+        for row in table.REQUESTS:
+            for partition, source in requests.items():
+                table.set_to(self._made[row.name], partition, row.of(source))

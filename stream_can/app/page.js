@@ -1,106 +1,34 @@
-"use strict";
-// Words, figures and their rounding are the document's (shown.py); here they are laid out.
-// Everything from the document goes into the page as text: no name can become markup.
-const EVERY = 2000, SVG = "http://www.w3.org/2000/svg";
-const byId = (id) => document.getElementById(id);
+// What status.json says, in words: which figures, rounded how and in which order.
+const EVERY = 2000, DAY = 86400;
+const LEAST_SHARE = 0.0005;  // weights below it are counted, not named
 let last = null, chosen = null;
 
-function el(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
+const number = (x) => x === null ? NOTHING : x.toLocaleString("en-US", { maximumFractionDigits: 0 });
+const fixed = (x, digits) => x === null ? NOTHING : x.toFixed(digits);
+const percent = (x, digits = 1) => x === null ? NOTHING : `${(100 * x).toFixed(digits)} %`;
+const signed = (x, digits) => `${x < 0 ? "\u2212" : "+"}${Math.abs(x).toFixed(digits)}`;
+const count = (n, one, many) => `${number(n)} ${n === 1 ? one : many}`;
+const moment = (time) => new Date(1000 * time).toLocaleString("en-GB");
+const arrow = (before, after, factor, digits) => before === null || after === null ? NOTHING
+  : `${(factor * before).toFixed(digits)} \u2192 ${(factor * after).toFixed(digits)}`;
+const change = (score, factor, digits) => score === null ? NOTHING
+  : arrow(score.before, score.after, factor, digits);
+const between = (score, factor, digits) => score.low === null || score.high === null ? "too early to say"
+  : `${signed(factor * score.low, digits)} and ${signed(factor * score.high, digits)}`;
+// In the unit that people would take.
+function duration(x) {
+  if (x === null) return NOTHING;
+  if (x > 0 && x < 1) return `${(1000 * x).toFixed(0)} ms`;
+  const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]]
+    .find(([size]) => x >= 2 * size || x === size || size === 1);
+  return `${(x / size).toFixed(x / size < 10 && x % size ? 1 : 0)} ${unit}`;
 }
-function svg(tag, attributes, text) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-const clock = (time) => new Date(1000 * time).toLocaleTimeString("en-GB");
-const name = (text) => el("bdi", {}, text);
-
-// Pieces of a cell: text of ours, a name that somebody gave, a moment.
-const pieces = (cell) => cell.map((piece) => typeof piece === "string" ? piece
-  : piece.type === "name" ? name(piece.text)
-  : piece.date ? new Date(1000 * piece.at).toLocaleString("en-GB") : clock(piece.at));
-
-// A table of a sheet; its columns' kinds, where they have one, and more cells of a row.
-function table(sheet, kinds = [], more = () => []) {
-  const kind = (i) => ({ class: kinds[i] || "" });
-  const head = el("tr", {}, ...sheet.head.map((text, i) => el("th", { scope: "col", ...kind(i) }, text)),
-    ...(sheet.head.length < kinds.length ? [el("th", kind(kinds.length - 1))] : []));
-  const body = sheet.rows.map((cells, n) => el("tr", {},
-    ...[...cells.map(pieces), ...more(n)].map((cell, i) => el("td", kind(i), ...cell))));
-  return el("table", {}, el("thead", {}, head), el("tbody", {}, ...body));
-}
-// Kept where it was scrolled to: the box stays, its table is another.
-const put = (id, ...children) => byId(id).replaceChildren(...children);
-const none = (text) => el("p", { class: "empty" }, text);
-function facts(rows) {
-  return el("dl", {}, ...rows.flatMap(([what, said]) =>
-    [el("dt", {}, ...pieces(what)), el("dd", {}, ...pieces(said))]));
-}
-
-// Round numbers from at most `low` to at least `high`, and with how many digits.
-function ticks(low, high) {
-  const size = 10 ** Math.floor(Math.log10((high - low) / 3));
-  const step = [1, 2, 5, 10].map((k) => k * size).find((s) => (high - low) / s <= 4);
-  const from = Math.floor(low / step + 1e-9), to = Math.ceil(high / step - 1e-9);
-  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  return [Array.from({ length: to - from + 1 }, (_, k) => (from + k) * step), digits];
-}
-// Round times, in seconds since 1970, at most so many.
-function times(from, to, most) {
-  const sizes = [1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 720].map((minutes) => 60 * minutes);
-  const size = sizes.find((s) => (to - from) / s <= most) ?? 86400;
-  const zone = 60 * new Date(1000 * to).getTimezoneOffset(), found = [];
-  for (let t = Math.ceil((from - zone) / size) * size + zone; t <= to; t += size) found.push(t);
-  return found;
-}
-
-// Of a process that has run for less than the whole window, no more than it has run. An axis spans
-// at least so much; that of what is counted begins at nothing.
-function draw(id, series, step, s, least) {
-  const end = s.time, ran = Math.max(10, Math.ceil((end - s.since) / step) + 1);
-  series = series.map((one) => ({ ...one, values: one.values.slice(-ran) }));
-  const values = series.flatMap((s) => s.values).filter((v) => v !== null), some = values.length > 0;
-  const width = Math.max(240, byId(id).clientWidth), height = 190;
-  const left = 48, right = 18, top = 10, bottom = 24;
-  let low = least ? Math.min(...values) : 0, high = Math.max(...values, least ? -Infinity : 1e-3);
-  const room = Math.max(0, least - (high - low)) / 2;
-  const [rules, digits] = some ? ticks(Math.max(0, low - room), high + room) : [[0, 1, 2, 3], 0];
-  low = rules[0]; high = rules[rules.length - 1];
-  const n = series[0].values.length;
-  const x = (i) => left + (width - left - right) * i / (n - 1);
-  const y = (v) => top + (height - top - bottom) * (high - v) / (high - low);
-  const figure = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": series.map((s) => s.name).join(", ") });
-  for (const v of rules) {
-    figure.append(svg("line", { class: "rule", x1: left, x2: width - right, y1: y(v), y2: y(v) }));
-    if (some)
-      figure.append(svg("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, v.toFixed(digits)));
-  }
-  if (!some)
-    figure.append(svg("text", { x: (left + width - right) / 2, y: (y(1) + y(2)) / 2 + 4,
-      "text-anchor": "middle" }, "Nothing yet."));
-  for (const time of times(end - (n - 1) * step, end, width < 420 ? 3 : 5))
-    figure.append(svg("text", { x: x(n - 1 - (end - time) / step), y: height - 6, "text-anchor": "middle" },
-      new Date(1000 * time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })));
-  for (const one of series) {
-    let path = "", pen = false;
-    one.values.forEach((v, i, all) => {
-      if (v === null) { pen = false; return; }
-      path += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
-      if (!pen && (all[i + 1] ?? null) === null)
-        figure.append(svg("circle", { cx: x(i), cy: y(v), r: 3, fill: `var(--${one.kind})` }));
-      pen = true;
-    });
-    figure.append(svg("path", { class: "line", d: path, stroke: `var(--${one.kind})` }));
-  }
-  const legend = series.length < 2 ? [] : [el("ul", { class: "legend" }, ...series.map((s) =>
-    el("li", {}, el("i", { class: s.kind }), s.name)))];
-  put(id, ...legend, figure);
+// Weights from the largest; those of next to nothing together.
+function shares(weights) {
+  const largest = Object.entries(weights).sort(([, a], [, b]) => b - a);
+  const named = largest.filter(([, w]) => w >= LEAST_SHARE).map(([what, w]) => `${what} ${percent(w)}`);
+  const left = largest.length - named.length;
+  return [...named, ...(left ? [`${count(left, "other", "others")} less than 0.1 %`] : [])].join(", ");
 }
 
 function says(level, what, then) {
@@ -110,79 +38,187 @@ function says(level, what, then) {
 }
 
 function show(s) {
+  const http = s.over_http, hour = s.hour;
+  const ages = s.learned.map((one) => one.age).filter((age) => age !== null);
   document.title = `${s.problems[0].level === "good" ? "" : "! "}${s.application} ${s.instance}`;
-  const w = s.shown;
-  put("title", ...pieces(w.title));
-  put("sub", ...pieces(w.sub));
+  put("title", name(s.application));
+  put("sub", http ? "server, state in " : "worker ", name(s.instance), `, stream_can ${s.release}, `,
+    s.n_lanes === null ? count(s.n_classes, "class", "classes")
+      : count(s.n_lanes, "model and version", "models and versions"),
+    http ? "" : `, ${count(s.partitions.length, "partition", "partitions")}`, `, since ${moment(s.since)}`);
   const [worst, ...others] = s.problems;
   says(worst.level, worst.what, worst.do);
   put("also", ...others.map((p) => el("li", {}, el("b", {}, p.what), ` ${p.do}`)));
 
-  put("tiles", ...w.tiles.map((tile) => el("div", { class: "tile" }, el("b", {}, tile.value),
-    el("span", {}, tile.what))));
-  put("scores", table(w.scores));
+  const tile = (what, value) => el("div", { class: "tile" }, el("b", {}, value), el("span", {}, what));
+  put("tiles", tile("accuracy %, last hour", change(hour.accuracy, 100, 1)),
+    tile("log loss, last hour", change(hour.log_loss, 1, 3)),
+    tile(`${http ? "predictions" : "records"} a second`, number(s.records_per_second)),
+    http ? tile("labels, last hour", number(hour.labels)) : tile("records waiting", number(s.lag)),
+    tile("since it learned", duration(ages.length ? Math.max(...ages) : null)),
+    tile(`${http ? "bad messages" : "dead letters"}, last hour`, number(hour.dead_letters)));
   const two = (course, what, factor) => ["before", "after"].map((kind) => ({ kind, name: kind,
     values: course[`${what}_${kind}`].map((v) => v === null ? null : factor * v) }));
   draw("accuracy", two(s.hour_course, "accuracy", 100), s.hour_course.seconds, s, 0.4);
   draw("log_loss", two(s.hour_course, "log_loss", 1), s.hour_course.seconds, s, 0.004);
   draw("day_accuracy", two(s.day_course, "accuracy", 100), s.day_course.seconds, s, 0.4);
-  // An older release may answer: without rates, columns and the note on letters.
-  draw("rate", [{ kind: "after", name: "records a second", values: s.hour_course.rates || [] }],
-    s.hour_course.seconds, s, 0);
+  put("rate_title", http ? "Predictions" : "Records");
+  draw("rate", [{ kind: "after", name: `${http ? "predictions" : "records"} a second`,
+    values: s.hour_course.rates }], s.hour_course.seconds, s, 0);
+  put("rate_note", http ? "Answered by this server." : "Committed by this process.");
 
-  put("flow", table(w.flow));
-  put("fair", w.fair);
-  put("requests", w.requests);
+  put("scores", table(["", "last hour", "last day"], scores(s)));
+  put("fair", fair(s));
+  put("flow_title", http ? "Labels and writes" : "Labels and commits");
+  put("flow", table(["", "last hour", "last day"], flow(s)));
+  put("requests", s.open_requests === null ? "" : `Open label requests: ${number(s.open_requests)}`
+    + (s.open_requests ? `, the oldest for ${duration(s.oldest_request)}.` : "."));
   learned(s);
-  lanes(w.lanes);
-  columns(w.columns || [], w.columns_note || "");
-  put("letters_note", w.letters_note || "");
-  put("letters", w.letters.rows.length ? table(w.letters, ["", "text", "text"])
-    : none("None since the process began."));
-  byId("partitions").closest("section").hidden = Boolean(s.over_http);
-  put("partitions", w.partitions.rows.length
-    ? table(w.partitions) : none("None."));
-  put("foot", ...pieces(w.foot), " The same as JSON: status.json.");
+  lanes(s);
+  columns(s.columns);
+  letters(s);
+  byId("partitions").closest("section").hidden = http;
+  put("partitions", s.partitions.length ? table(["partition", "waiting", "records", "dead"],
+    s.partitions.map((p) => [String(p.partition), number(p.lag), number(p.records),
+      number(p.dead_letters)])) : none("None."));
+  put("foot", `The hour and the day are this ${who(s)}'s since ${clock(s.since)}, in `
+    + `${number(s.history_bytes / 1000)} kB of its memory that do not grow. The same as JSON: status.json.`);
+}
+const who = (s) => s.over_http ? "server" : "worker";
+
+// Accuracy and log loss before and after, the change, and where it lies; prediction sets.
+function scores(s) {
+  const windows = [s.hour, s.day];
+  const each = (what, of) => [what, ...windows.map(of)];
+  const score = (what, key, factor, digits) => [
+    [`${what} before`, (x) => (factor * x.before).toFixed(digits)],
+    [`${what} after`, (x) => (factor * x.after).toFixed(digits)],
+    ["change", (x) => signed(factor * (x.after - x.before), digits)],
+    ["between", (x) => between(x, factor, digits)],
+  ].map(([what, of]) => each(what, (w) => w[key] && of(w[key])));
+  return [each("labels", (w) => number(w.scored)),
+    ...score("accuracy %", "accuracy", 100, 2), ...score("log loss", "log_loss", 1, 4),
+    ...(s.sets === null ? [] : [
+      each("labels of prediction sets", (w) => number(w.set_labels)),
+      each(`in the set %, promised ${+(100 * s.sets).toPrecision(6)}`,
+        (w) => w.set_kept === null ? null : fixed(100 * w.set_kept, 2)),
+      each("classes in a set", (w) => fixed(w.set_size, 2))])];
 }
 
+// What came in, how late, what was asked for, and what went wrong.
+function flow(s) {
+  const runs = Math.max(1, s.time - s.since), http = s.over_http;
+  const each = (what, of) => [what, of(s.hour), of(s.day)];
+  const rate = (key) => ["a second", ...[[s.hour, 3600], [s.day, DAY]].map(([w, seconds]) => {
+    const x = w[key] / Math.min(seconds, runs);
+    return x < 10 ? x.toFixed(2) : number(x);
+  })];
+  const delay = (w) => w.delay_from === null ? NOTHING
+    : w.delay_to === null ? `over ${duration(w.delay_from)}`
+    : `${duration(w.delay_from)} to ${duration(w.delay_to)}`;
+  return [
+    each(http ? "predictions" : "records", (w) => number(w.records)), rate("records"),
+    each("labels", (w) => number(w.labels)), rate("labels"),
+    each("found their prediction", (w) => percent(w.labels ? w.matched / w.labels : null)),
+    ...(s.hour.repeated || s.day.repeated
+      ? [each("came again, not learned", (w) => number(w.repeated))] : []),
+    each("median delay", delay),
+    ...(s.open_requests === null ? [] : [
+      each("labels asked for", (w) => number(w.asked)), each("of these came", (w) => number(w.answered))]),
+    each(http ? "bad messages" : "dead letters", (w) => number(w.dead_letters)),
+    each(http ? "writes" : "commits", (w) => number(w.commits)),
+    ...(http ? [] : [each("given up", (w) => number(w.given_up))]),
+    each(http ? "mean write" : "mean commit", (w) => duration(w.commit_mean)),
+    each(http ? "longest write" : "longest commit", (w) => duration(w.commit_longest)),
+  ];
+}
+
+// How many labels are scored, and why these.
+function fair(s) {
+  const { labels, scored } = s.day;
+  if (!s.has_labels) return "";
+  if (!labels)
+    return `No label has come ${s.time - s.since < DAY ? `since this ${who(s)} began` : "in the last day"}.`
+      + (s.over_http ? "" : " One counts also where its prediction was sent before a restart, as far as"
+        + " the output topic still has it.");
+  if (s.open_requests === null && scored >= labels)
+    return `All ${number(labels)} labels of the last day count.`;
+  return `${number(scored)} of ${number(labels)} labels of the last day count: `
+    + (s.open_requests === null ? "those whose prediction is known as it was sent."
+      : "those asked for at random, since the others are no fair sample.");
+}
+
+// What corrects now, and the class mix.
 function learned(s) {
-  const select = byId("partition"), all = s.shown.learned;
+  const select = byId("partition"), all = s.learned;
   byId("which").hidden = all.length < 2;
   if (!all.length) { put("learned", none("Nothing yet.")); put("mix", none("Nothing yet.")); return; }
-  const ids = all.map((found) => found.lane || String(found.partition)), at = Math.max(0, ids.indexOf(chosen));
+  const ids = all.map((one) => one.lane), one = all[Math.max(0, ids.indexOf(chosen))];
   if ([...select.options].map((o) => o.value).join() !== ids.join())
     select.replaceChildren(...ids.map((id) => el("option", { value: id }, id)));
-  select.value = ids[at];
-  put("of_what", all[at].lane ? "Model and version" : "Partition");
-  const classes = s.learned[at].classes;
-  const top = Math.max(...classes.map((c) => Math.max(c.taken, c.labels ?? 0)), 1e-9);
+  select.value = one.lane;
+  const top = Math.max(...one.classes.map((c) => Math.max(c.taken, c.labels ?? 0)), 1e-9);
   const bar = (share, kind) => {
     const made = el("span", { class: `bar ${kind}` });
     made.style.width = `${100 * (share ?? 0) / top}%`;
     return made;
   };
-  const mix = { ...all[at].mix, rows: all[at].mix.rows.map((cells, n) =>
-    [[{ type: "name", text: classes[n].name }], ...cells]) };
-  put("mix", table(mix, ["name", "", "", "bars"],
-    (n) => [[bar(classes[n].labels, "labels"), bar(classes[n].taken, "")]]));
-  put("mix_note", all[at].mix_note);
-  put("learned", facts(all[at].facts));
-  put("learned_note", s.shown.learned_note);
+  put("mix", table(["class", "labels say", "taken for"], one.classes.map((c) => [
+    [name(c.name)], percent(c.labels), percent(c.taken), [bar(c.labels, "labels"), bar(c.taken, "")]]),
+    ["name", "", "", "bars"]));
+  const left = one.lane ? 0 : s.n_classes - one.classes.length;
+  put("mix_note", left > 0 ? `The ${one.classes.length} largest; ${number(left)} more are left out. ` : "",
+    "What the labels say, the older ones counting less, and the mix that the corrector takes it for.");
+  const more = one.n_silent - one.silent.length;
+  put("learned", facts([
+    ["labels", one.labels ? `${number(one.labels)}; it rests on the last `
+      + `${number(one.effective_sample_size)} or so` : null],
+    ["recent log loss", one.log_loss_before === null || one.log_loss_after === null ? null
+      : `${one.log_loss_before.toFixed(4)} before, ${one.log_loss_after.toFixed(4)} after`],
+    ["what goes out", shares(one.final_weights)],
+    ["paths", shares(one.weights)],
+    ["last temperature", one.last_temperature.toFixed(3)],
+    ["fair labels", one.coverage < 0.995 ? `no: ${percent(one.coverage, 0)} of the correction goes out`
+      : "yes: all of the correction goes out"],
+    ...(one.n_silent ? [[one.n_silent === 1 ? "silent class" : "silent classes",
+      [...one.silent.flatMap((text, i) => [i ? ", " : "no label of ", name(text)]),
+        `${more ? ` and ${number(more)} more` : ""} has come: left out of learning`]]] : []),
+    [one.offset === null ? "newest label" : "newest state", one.age === null ? null
+      : `${duration(one.age)} ago${one.offset === null ? "" : `, number ${number(one.offset)}`}`],
+  ]));
+  put("learned_note", s.over_http ? ""
+    : "Of the whole application: one process learns from all labels, for every worker.");
 }
 
-// Nothing where messages name no model, or an older release answers.
-function lanes(all) {
-  byId("lanes").hidden = !all;
-  if (!all) return;
-  put("models", all.lanes.rows.length ? table(all.lanes, ["name", "name", "name"]) : none("None yet."));
-  put("lanes_note", all.note);
-  byId("compared").hidden = !all.versions.rows.length;
-  put("versions", table(all.versions, ["name", "name", "name"]));
-  put("versions_note", all.versions_note);
+// Models and versions, and versions side by side; nothing where messages name no model.
+function lanes(s) {
+  byId("lanes").hidden = s.n_lanes === null;
+  if (s.n_lanes === null) return;
+  put("models", s.lanes.length ? table(
+    ["model", "version", "went on from", "records", "learned", "scored", "accuracy %", "log loss"],
+    s.lanes.map((one) => [[name(one.model)], [name(one.version)],
+      one.successor_of === null ? null : [name(one.successor_of)],
+      number(one.records), number(one.learned), number(one.scored),
+      arrow(one.accuracy_before, one.accuracy_after, 100, 1),
+      arrow(one.log_loss_before, one.log_loss_after, 1, 3)]),
+    ["name", "name", "name"]) : none("None yet."));
+  put("lanes_note", `The 50 with most records of this ${who(s)} since it began. Learned: labels that the `
+    + "application has learned for it. A version that went on from another counts a tenth of that one's.");
+  byId("compared").hidden = !s.versions.length;
+  put("versions", table(
+    ["model", "versions", "rows", "labels", "accuracy %", "between", "log loss", "between"],
+    s.versions.flatMap((one) => [["as given", one.raw], ["as sent", one.sent]].map(([what, side]) => [
+      [name(one.model)], [name(one.version), " \u2192 ", name(one.other)], what, number(one.labels),
+      change(side.accuracy, 100, 1), between(side.accuracy, 100, 1),
+      change(side.log_loss, 1, 3), between(side.log_loss, 1, 3)])),
+    ["name", "name", "name"]));
+  put("versions_note", `Of the labels whose id both versions predicted, which came to this ${who(s)} since `
+    + "it began. Between: where the change from the first version to the second lies with 95 % confidence.");
 }
 
-// A box for each column stays where it was scrolled to, as do those of the page.
-function columns(all, note) {
+// The values of each column, and how many rows and labels the others have. A column's box stays
+// where it was scrolled to, as do those of the page.
+function columns(all) {
   const boxes = byId("values");
   byId("columns").hidden = !all.length;
   while (boxes.children.length > all.length) boxes.lastChild.remove();
@@ -190,11 +226,32 @@ function columns(all, note) {
     boxes.append(el("div", {}, el("h3"), el("div", { class: "tall" })));
   all.forEach((column, i) => {
     const [title, box] = boxes.children[i].children;
-    title.replaceChildren(...pieces(column.name));
-    box.replaceChildren(column.values.rows.length ? table(column.values, ["name"])
+    const left = (key) => column.values.reduce((n, v) => n - v[key], column[key]);
+    const rows = column.values.map((v) => [[name(v.value)], number(v.rows), number(v.labels),
+      arrow(v.accuracy_before, v.accuracy_after, 100, 1),
+      v.log_loss_before === null ? null : signed(v.log_loss_after - v.log_loss_before, 3),
+      arrow(v.calibration_before, v.calibration_after, 100, 1)]);
+    if (left("rows") > 0)
+      rows.push(["all others", number(left("rows")), number(left("labels")), null, null, null]);
+    title.replaceChildren(name(column.name));
+    box.replaceChildren(rows.length ? table(
+      ["value", "rows", "labels", "accuracy %", "log loss change", "calibration %"], rows, ["name"])
       : none("No prediction has given a value yet."));
   });
-  put("columns_note", note);
+}
+
+// The newest of this process, and how many there are.
+function letters(s) {
+  const http = s.over_http, n = s.n_dead_letters;
+  put("letters_title", http ? "The last bad messages" : "The last dead letters");
+  put("letters", s.dead_letters.length ? table(["time", http ? "message" : "record", "reason"],
+    s.dead_letters.map((x) => [clock(x.time),
+      [name(http ? `${x.topic}, message ${x.offset}` : `${x.topic}-${x.partition} offset ${x.offset}`)],
+      [name(`${x.error}: ${x.reason}`)]]), ["", "text", "text"]) : none("None since the process began."));
+  put("letters_note", !n ? "" : http ? `${count(n, "bad message", "bad messages")} since the state began.`
+    : `${count(n, "dead letter", "dead letters")} since this process has its partitions.`,
+    http ? " Texts of the message are left out."
+      : " Where each came from and why. Texts of the record are left out: the dead letter itself has them.");
 }
 
 byId("partition").addEventListener("change", (event) => {
@@ -210,7 +267,7 @@ async function turn() {
     const found = await answer.json();
     clearTimeout(timer);
     if (found.version !== 2) {  // another release was started behind this page
-      says("doubt", "Another release of stream_can answers.", "Load this page anew.");
+      says("doubt", "Another release of stream_can answers.", "Load this page again.");
       return;
     }
     last = found;
@@ -221,8 +278,7 @@ async function turn() {
     byId("content").classList.add("old");
     document.title = "! no answer";
     put("also");
-    says("bad", last ? `The worker has not answered since ${clock(last.time)}.`
-      : "The worker does not answer.",
+    says("bad", last ? `The ${who(last)} has not answered since ${clock(last.time)}.` : "Nothing answers.",
       "If it was stopped this is as it was then; if not, the last line of its log says why.");
   }
 }

@@ -25,14 +25,20 @@ def _bad(s: Status) -> Iterator[Problem]:
     """What is wrong now and needs somebody, the most urgent first."""
     recent = s.hour_course
     runs = s.time - s.since
+    who, letters = ("server", "bad messages") if s.over_http else ("worker", "dead letters")
 
     def bad(what: str, do: str) -> Problem:
         return Problem("bad", what, do)
 
     if not s.live:
         yield bad(
-            "The worker hangs: its loop does not come round.",
+            f"The {who} hangs: its loop does not come round.",
             "Restart the process; nothing is lost, it goes on from the last commit.",
+        )
+    elif not s.ready and s.over_http:
+        yield bad(
+            "The server answers no prediction now: it has no state yet.",
+            "Wait a minute: it starts. If it stays, the last line of its log says why.",
         )
     elif not s.ready:
         yield bad(
@@ -66,14 +72,15 @@ def _bad(s: Status) -> Iterator[Problem]:
     if hour.dead_letters > 0.01 * (hour.records + hour.labels):
         total = hour.records + hour.labels
         yield bad(
-            f"{hour.dead_letters:,} of {total:,} records of the last hour could not be read.",
-            "See the last dead letters below: has the message changed?",
+            f"{hour.dead_letters:,} of {total:,} {'messages' if s.over_http else 'records'} of the"
+            " last hour could not be read.",
+            f"See the last {letters} below: has the message changed?",
         )
     if s.refused:
         yield bad(
             f"Predictions refused: {s.refused:,}. More than {s.max_lanes:,} models and versions"
             " began within an hour.",
-            "Look at the last dead letters: do the settings model and version name fields that say"
+            f"Look at the last {letters}: do the settings model and version name fields that say"
             " something else? If there are as many, raise max_lanes.",
         )
     if s.cannot_learn:
@@ -95,7 +102,9 @@ def _bad(s: Status) -> Iterator[Problem]:
                 f"It harms: over the last {name} the log loss is {loss.after - loss.before:.4f}"
                 " nats higher after correction than before.",
                 "Check that labels are right and echo raw probabilities, not corrected ones;"
-                ' paths = ["raw"] under a new application_id passes predictions through meanwhile.',
+                ' paths = ["raw"] under a new '
+                + ("state" if s.over_http else "application_id")
+                + " passes predictions through meanwhile.",
             )
             break
 

@@ -88,8 +88,6 @@ class ClassShare(Struct):
 class LearnedStatus(Struct):
     """What corrects now."""
 
-    partition: int
-    """0."""
     offset: int | None
     """The number of the state; null of a server."""
     labels: int
@@ -219,87 +217,6 @@ class Problem(Struct):
     do: str
 
 
-class Name(Struct, tag="name"):
-    """A text that others gave: whoever shows it makes it harmless."""
-
-    text: str
-
-
-class Time(Struct, tag="time", omit_defaults=True):
-    """A moment, in seconds since 1970: whoever shows it has a time zone."""
-
-    at: float
-    date: bool = False
-    """With its day."""
-
-
-Cell = list[str | Name | Time]
-"""Its pieces behind each other."""
-
-
-class Tile(Struct):
-    """A figure that is seen first."""
-
-    value: str
-    what: str
-
-
-class Sheet(Struct):
-    """A table: its head and its rows."""
-
-    head: list[str]
-    rows: list[list[Cell]]
-
-
-class ShownLearned(Struct):
-    """What corrects now, in words: of the application, or of one partition of the log."""
-
-    partition: int
-    facts: list[list[Cell]]
-    mix: Sheet
-    """Its rows without their first cell: the name of the class in `LearnedStatus`."""
-    mix_note: str
-    lane: str = ""
-    """Which model and version, where messages name them."""
-
-
-class ShownLanes(Struct):
-    """Models and versions, in words."""
-
-    lanes: Sheet
-    note: str
-    versions: Sheet
-    versions_note: str
-
-
-class ShownColumn(Struct):
-    """What became of the values of a column, in words."""
-
-    name: Cell
-    values: Sheet
-
-
-class Shown(Struct):
-    """What people see of all this, which page and terminal lay out and do not decide."""
-
-    title: Cell
-    sub: Cell
-    tiles: list[Tile]
-    scores: Sheet
-    flow: Sheet
-    fair: str
-    requests: str
-    learned: list[ShownLearned]
-    learned_note: str
-    letters: Sheet
-    partitions: Sheet
-    foot: Cell
-    columns: list[ShownColumn] = field(default_factory=list)
-    columns_note: str = ""
-    lanes: ShownLanes | None = None
-    letters_note: str = ""
-
-
 class Status(Struct):
     """``/status.json``."""
 
@@ -335,7 +252,6 @@ class Status(Struct):
     """Memory of the hour and the day, which does not grow."""
     problems: list[Problem] = field(default_factory=list)
     """The worst first; never empty."""
-    shown: Shown | None = None
     columns: list[Column] = field(default_factory=list)
     """Those that are declared."""
     n_lanes: int | None = None

@@ -172,7 +172,7 @@ LEARNED = (
     Row("foreign_records", Gauge, "Records of sent batches that are none of ours, left out",
         lambda known: known.foreign, ("partition",)),
 )  # fmt: skip
-"""Of each `Known`, under 0."""
+"""Of `Known`, under partition 0."""
 
 REQUESTS = (
     Row("open_label_requests", Gauge, "Labels asked for that have not come",

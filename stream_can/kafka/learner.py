@@ -68,7 +68,8 @@ MOST_BYTES_A_SECOND = 1 << 20
 POLLS = 4
 """In a commit interval."""
 WAITING_BYTES = 64 << 20
-"""Of records that were read and not played."""
+"""Of records that were read and not played. Each partition has its share: labels that wait for rows
+must not keep these from being read."""
 LAG_SECONDS = 5.0
 """How old the lag of /metrics may be."""
 SOFT_HELD = 20_000
@@ -82,11 +83,19 @@ class Queue:
         self.waiting: deque[tuple[float, int, Any]] = deque()
         """Time, rows, and the record."""
         self.latest = float("-inf")
+        self.bytes = 0
 
     def add(self, time: float, rows: int, record: Any) -> None:
-        """One that follows the others."""
+        """Append one that follows the others."""
         self.latest = max(self.latest, time)
+        self.bytes += size_of(record)
         self.waiting.append((self.latest, rows, record))
+
+    def take(self) -> tuple[int, Any]:
+        """Remove the first: its rows, and itself."""
+        _, rows, record = self.waiting.popleft()
+        self.bytes -= size_of(record)
+        return rows, record
 
 
 def size_of(record: Any) -> int:
@@ -162,7 +171,7 @@ class Learns:
         self._reader: Assigned | None = None
         self._queues: dict[tuple[str, int], Queue] = {}
         self._due = self._next_poll = 0.0
-        self._rows = self._bytes = 0
+        self._rows = 0
         self._most = MOST_ROWS
         """Rows, or labels, of the next state."""
         self._looked = 0.0
@@ -240,7 +249,7 @@ class Learns:
         self._reader = Assigned(self.client.options)
         self._read_all(learning)
         self._due = self._next_poll = 0.0
-        self._rows = self._bytes = 0
+        self._rows = 0
         if self.number < 0 or learning.touched or not learning.begins:
             self._write(learning, None)
         log.info(
@@ -262,7 +271,7 @@ class Learns:
         if places.keys() != self._queues.keys():
             self._reader.start(places)
             self._queues = {place: Queue() for place in places}
-            self._rows = self._bytes = 0
+            self._rows = 0
         if s.labels is not None and s.input:
             which = 0 if s.start == "earliest" else 1
             for p, span in readers.spans(s.input).items():
@@ -454,13 +463,13 @@ class Learns:
     def _read(self, learning: TopicLearner, wait_ms: int) -> None:
         """Put what one poll brings into the queues."""
         assert self._reader is not None
-        if self._bytes > WAITING_BYTES:
-            return
+        share = WAITING_BYTES / len(self._queues)
+        for place, queue in self._queues.items():
+            self._reader.hold(place, queue.bytes > share)
         newer = False
         for (topic, p), records in self._reader.poll(wait_ms).items():
             queue = self._queues[topic, p]
             for record in records:
-                self._bytes += size_of(record)
                 if topic != self.settings.sent_topic:
                     queue.add(record.timestamp / 1000, 0, record)
                     continue
@@ -524,16 +533,15 @@ class Learns:
         heapq.heapify(heads)
         while heads and rows < self._most:
             when, place = heapq.heappop(heads)
-            waiting = self._queues[place].waiting
-            _, n, record = waiting[0]
+            queue = self._queues[place]
+            waiting = queue.waiting
             if when > last:
                 break
-            if not ready(place[0], record):
+            if not ready(place[0], waiting[0][2]):
                 continue
-            waiting.popleft()
+            n, record = queue.take()
             rows += max(n, 1)
             self._rows -= n
-            self._bytes -= size_of(record)
             found.setdefault(place[1], []).append(record)
             if waiting:
                 heapq.heappush(heads, (waiting[0][0], place))

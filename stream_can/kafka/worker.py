@@ -179,22 +179,22 @@ class Worker:
                 said += f", accuracy {raw.accuracy:.1%} -> {sent.accuracy:.1%} over {raw.n} labels"
         return said
 
-    def _known(self) -> Mapping[int, Known]:
+    def _known(self) -> Known | None:
         state = None if self.work is None else self.work.follower.state
         learns = self.learns
         learning = None if learns is None else learns.learning
         if learns is None or learning is None:
-            return {} if state is None else {0: state.known(self.settings)}
+            return None if state is None else state.known(self.settings)
         learner, of = learning.learner, self.settings
         dropped, foreign = learner.dropped, learns.foreign
         if state is not None:
-            return {0: state.known(of)._replace(dropped=dropped, foreign=foreign)}
+            return state.known(of)._replace(dropped=dropped, foreign=foreign)
         live: dict[Name, tuple[Corrector, str | None]] = {
             name: (one.corrector, one.after)  # type: ignore[misc]
             for name, one in learner.live.items()
         }
         first = learning.start.corrector()
-        return {0: known_of(of, learns.number, time.time(), live, first, dropped, foreign)}
+        return known_of(of, learns.number, time.time(), live, first, dropped, foreign)
 
     def _episodes(self) -> Mapping[LaneName, Episode]:
         learning = None if self.learns is None else self.learns.learning

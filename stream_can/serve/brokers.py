@@ -7,7 +7,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from stream_can.app.health import Health
@@ -193,9 +193,9 @@ class BrokerService(Service):
             return len(self.start.classes)
         return self._correcting.reads(state).widest
 
-    def _known(self) -> Mapping[int, Known]:
+    def _known(self) -> Known | None:
         state = self._state
-        return {} if state is None else {0: state.known(self._application)}
+        return None if state is None else state.known(self._application)
 
     def _counted(self) -> None:
         self._uncounted = True

@@ -316,7 +316,7 @@ class LocalService(Service):
 
     # -- what is shown ---------------------------------------------------------------------------
 
-    def _known(self) -> dict[int, Known]:
+    def _known(self) -> Known:
         learner, reader = self.learner, self.reader
         live = {
             lane_name(name): KnownLane(one.corrector, one.after)  # type: ignore[arg-type]
@@ -327,11 +327,9 @@ class LocalService(Service):
         if reader.named:
             lanes = live if learner.models else {}
         newest = None if self._newest is None else int(1000 * self._newest)
-        return {
-            0: Known(
-                first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped
-            )
-        }
+        return Known(
+            first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped
+        )
 
     def _episodes(self) -> dict[LaneName, Any]:
         return {lane_name(name): one for name, one in self.learner.episodes.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stream_can.kafka import behind, correcting
+from stream_can.kafka import behind, correcting, learner
 from stream_can.kafka.behind import Behind
 from stream_can.kafka.client.guards import RetryError
 from stream_can.kafka.correcting import Work
@@ -198,3 +198,21 @@ def test_an_answer_that_does_not_come_costs_no_row(
         run_once(app)
     assert app.verify() == 900
     assert app.checked.labels["learned"] + app.checked.labels["learned late"] == 900
+
+
+def test_labels_that_wait_leave_room_for_rows(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels of a backlog that filled all the memory of the learner kept it from reading the rows
+    that they waited for: nothing went on."""
+    monkeypatch.setattr(learner, "WAITING_BYTES", 40_000)  # a third of the labels
+    app = App(broker.bootstrap_servers)
+    rng, predictions, labels = random.Random(1), [], []
+    for i in range(400):
+        key, message, truth = prediction(rng, i)
+        stamp = STAMP + 60_000 * i
+        predictions.append((app.given["input"], i % 2, key, message, [], stamp))
+        labels.append((app.given["labels"], 0, key, label(truth), [], stamp + 5000))
+    produce(app.servers, labels, predictions)
+    run_once(app, learned=400)
+    assert app.verify() == 400

@@ -18,9 +18,8 @@ import yaml
 from tests.kafka.broker.broker import free_ports
 from tests.kafka.brokers import Shared
 from tests.kafka.scripts import VERSION, java
-from tests.kafka.served import text_at
 from tests.kafka.topics import read
-from tests.programs import PATIENCE, program, wait
+from tests.programs import PATIENCE, program, text_at, wait
 
 pytestmark = pytest.mark.release
 

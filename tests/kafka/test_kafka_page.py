@@ -10,9 +10,8 @@ import pytest
 
 from tests.kafka import scripts
 from tests.kafka.broker.broker import free_ports
-from tests.kafka.served import text_at
 from tests.pages import ROOT, blocks, run_sh, staying
-from tests.programs import wait
+from tests.programs import text_at, wait
 
 PROPERTIES = """\
 process.roles=broker,controller

@@ -15,7 +15,7 @@ from stream_can.messages.naming import LaneName
 from tests.chromium import Browser
 from tests.kafka import streams
 from tests.kafka.broker.broker import Broker
-from tests.kafka.served import answer, ready, scrape
+from tests.kafka.served import ready, scrape
 from tests.kafka.streams import (
     CLASSES,
     STAMP,
@@ -28,7 +28,7 @@ from tests.kafka.streams import (
     run_once,
 )
 from tests.kafka.topics import produce, read
-from tests.programs import wait
+from tests.programs import answer, wait
 
 NAMES_SEEN = "[...document.querySelectorAll('#models bdi')].map(e => e.textContent)"
 FIELDS: dict[str, Any] = {"model": "model.name", "version": "model.version"}

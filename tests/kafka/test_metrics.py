@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -13,23 +12,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import stream_can
-from stream_can import Corrector
-from stream_can.app.health import Health
-from stream_can.app.known import Known
-from stream_can.app.metrics import Metrics
-from stream_can.app.port import Port
-from stream_can.app.server import NoPort
-from stream_can.app.tally import Tally
 from stream_can.kafka import Worker
 from tests.kafka.broker.broker import Broker, free_ports
-from tests.kafka.served import get, ready, scrape
+from tests.kafka.served import ready, scrape
 from tests.kafka.streams import STAMP, STEADY, App, Running, caught_up, label, prediction, scores
 from tests.kafka.topics import produce
-from tests.programs import program, wait
+from tests.programs import get, program, wait
 
 SIDES = "input", "labels"
 
@@ -315,72 +306,6 @@ def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
         process.kill()
         process.wait()
         running.stop()
-
-
-# -- the port alone ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def port() -> Any:
-    port = Port("127.0.0.1", 0, Health(60), Metrics().registry)
-    yield port
-    port.close()
-
-
-@pytest.mark.fast
-def test_every_metric_is_there_before_the_first_record(port: Port) -> None:
-    code, text = get(port, "/metrics")
-    assert code == 200
-    for outcome in ("committed", "aborted", "unknown"):  # or rate() misses the first of them
-        assert f'stream_can_transactions_total{{outcome="{outcome}"}} 0.0' in text
-    _, text = get(port, "/metrics", accept="application/openmetrics-text; version=1.0.0")
-    assert text.endswith("# EOF\n")
-
-
-@pytest.mark.fast
-def test_one_sided_labels_are_shown_by_their_partition() -> None:
-    """Of three classes one never gets a label; then all do."""
-    corrector = Corrector(3)
-    rng = np.random.default_rng(0)
-
-    def learn(classes: int) -> None:
-        for y in rng.integers(3, size=300):
-            p = np.full(3, 0.1) + 0.7 * np.eye(3)[y if rng.random() < 0.8 else 0]
-            corrector.process_one(p)
-            if y < classes:
-                corrector.learn_one(p, y)
-
-    learn(2)
-    metrics = Metrics(lambda: {4: Known(corrector, 7, None, None)})
-    metrics.partitions = {0: Tally((), lambda name: 3, named=False, sets=False).committed()}
-
-    def shown(name: str) -> float | None:
-        return metrics.registry.get_sample_value(f"stream_can_{name}", {"partition": "4"})
-
-    assert shown("silent_classes") == 1
-    assert shown("coverage") == corrector.coverage < 1
-    learn(3)
-    assert shown("silent_classes") == 0
-    assert shown("coverage") == corrector.coverage == 1
-    metrics.given_up("aborted")
-    for name in ("silent_classes", "coverage", "last_temperature"):
-        assert shown(name) is None
-
-
-@pytest.mark.fast
-def test_only_the_three_pages(port: Port) -> None:
-    assert get(port, "/")[0] == get(port, "/metrics/x")[0] == 404
-    assert get(port, "/livez?verbose")[0] == 200
-    with socket.create_connection(("127.0.0.1", port.number), timeout=280) as raw:
-        raw.sendall(b"\xff\xfe garbage\r\n\r\n")
-        assert raw.recv(1000)  # an answer, whatever it is, and the next request works
-    assert get(port, "/readyz")[0] == 503
-
-
-@pytest.mark.fast
-def test_a_port_in_use_is_named(port: Port) -> None:
-    with pytest.raises(NoPort, match=f"http_port {port.number} on '127.0.0.1'"):
-        Port("127.0.0.1", port.number, Health(60), Metrics().registry)
 
 
 @pytest.mark.fast

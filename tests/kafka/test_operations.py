@@ -12,10 +12,9 @@ import pytest
 
 from stream_can import Corrector
 from tests.kafka.broker.broker import Broker, free_ports
-from tests.kafka.served import text_at
 from tests.kafka.streams import App, caught_up, correctors_of, fill, run_once, write_config
 from tests.kafka.topics import produce
-from tests.programs import PATIENCE, wait
+from tests.programs import PATIENCE, text_at, wait
 
 
 def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -13,11 +13,10 @@ import pytest
 
 from stream_can.app.logs import JsonLines, Redacted
 from tests.kafka.broker.broker import USERS, Broker, free_ports
-from tests.kafka.served import text_at
 from tests.kafka.streams import COMMAND, App, prediction, write_config
 from tests.kafka.topics import produce
 from tests.kafka.users import allow, sasl
-from tests.programs import PATIENCE, wait
+from tests.programs import PATIENCE, text_at, wait
 
 SECRET = USERS["alice"]
 

@@ -114,7 +114,7 @@ def test_each_is_as_if_alone(tmp_path):
     assert ("new", "1") not in serving.models
     for model, own in alone.items():
         assert serving.corrector(model).to_bytes() == own.to_bytes()
-    (known,) = serving.service._known().values()
+    known = serving.service._known()
     assert {name.model for name in known.lanes} == {*alone}
     serving.service.close()
 

@@ -36,6 +36,8 @@ class Assigned:
 
     def start(self, places: Mapping[Place, int]) -> None:
         """Read these, each from an offset on, and no others."""
+        for place in [(tp.topic, tp.partition) for tp in self._held]:
+            self.hold(place, False)
         self._consumer.assign([TopicPartition(*place) for place in places])
         for place, offset in places.items():
             self._consumer.seek(TopicPartition(*place), offset)
@@ -96,10 +98,12 @@ class Assigned:
     def hold(self, place: Place, held: bool) -> None:
         """Stop or go on reading a partition."""
         tp = TopicPartition(*place)
+        if held == (tp in self._held):
+            return
         (self._consumer.pause if held else self._consumer.resume)(tp)
         if held:
             self._held.add(tp)
-        elif tp in self._held:  # it was not fetched for a while
+        else:  # it was not fetched for a while
             self._held.remove(tp)
             self._ends.forget(tp)
 

@@ -14,13 +14,13 @@ from prometheus_client import CollectorRegistry
 
 from stream_can.app.health import Health
 from stream_can.app.labelling.server import LabellingServer
+from stream_can.app.metrics import Metrics
 from stream_can.app.port import Port
-from stream_can.app.server import MOST_CONNECTIONS, Server
+from stream_can.app.server import MOST_CONNECTIONS, NoPort, Server
 from stream_can.kafka.pending import PendingRequests
 from stream_can.kafka.settings import Settings
-from tests.programs import PATIENCE
+from tests.programs import PATIENCE, get
 
-pytestmark = pytest.mark.fast
 SLOW = 1_500
 
 
@@ -115,3 +115,33 @@ def test_metrics_for_a_client_that_asks_for_no_version(worker: Honest, accept: s
     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain")
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    port = Port("127.0.0.1", 0, Health(60), Metrics().registry)
+    yield port
+    port.close()
+
+
+def test_every_metric_is_there_before_the_first_record(port: Port) -> None:
+    code, text = get(port, "/metrics")
+    assert code == 200
+    for outcome in ("committed", "aborted", "unknown"):  # or rate() misses the first of them
+        assert f'stream_can_transactions_total{{outcome="{outcome}"}} 0.0' in text
+    _, text = get(port, "/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
+
+
+def test_only_the_three_pages(port: Port) -> None:
+    assert get(port, "/")[0] == get(port, "/metrics/x")[0] == 404
+    assert get(port, "/livez?verbose")[0] == 200
+    with socket.create_connection(("127.0.0.1", port.number), timeout=280) as raw:
+        raw.sendall(b"\xff\xfe garbage\r\n\r\n")
+        assert raw.recv(1000)  # an answer, whatever it is, and the next request works
+    assert get(port, "/readyz")[0] == 503
+
+
+def test_a_port_in_use_is_named(port: Port) -> None:
+    with pytest.raises(NoPort, match=f"http_port {port.number} on '127.0.0.1'"):
+        Port("127.0.0.1", port.number, Health(60), Metrics().registry)

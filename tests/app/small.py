@@ -1,0 +1,71 @@
+"""The numbers of a program without the program: what metrics, document and page are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stream_can import Corrector
+from stream_can.app.health import Health
+from stream_can.app.known import Committed, Known
+from stream_can.app.look import Look
+from stream_can.app.metrics import Metrics
+from stream_can.column_scores import ColumnScores, outcomes
+from stream_can.messages.records import Output, Record
+from tests.messages.task import Counts
+
+BEGIN = 1_800_000_000.0
+
+
+def dead(error: str, message: str) -> Output:
+    says = {
+        "topic": "in", "partition": "3", "offset": "17",
+        "exception.class.name": f"stream_can.{error}", "exception.message": message,
+    }  # fmt: skip
+    headers = [(f"__connect.errors.{name}", text.encode()) for name, text in says.items()]
+    source = Record("in", 3, 17, 1_700_000_000_000, b"key-secret", b"value-secret")
+    return Output(source.key, source.value, [("h", b"secret"), *headers], source.timestamp, source)
+
+
+class Small:
+    """A worker's numbers without a worker."""
+
+    def __init__(self, classes: Any = ("a", "b", "refund"), *, has_labels: bool = True) -> None:
+        self.health, self.metrics = Health(60), Metrics()
+        self.health.ready = True
+        zero = {"before": 0, "after": 0}
+        counts = msgspec.to_builtins(Counts())
+        self.metrics.partitions = {0: Committed(counts, 0, zero, {**zero}, None)}
+        self.known = Known(Corrector(classes), 3, None, None)
+        self.look = Look(
+            "app", "0", has_labels=has_labels, health=self.health,
+            metrics=self.metrics, known=lambda: self.known,
+        )  # fmt: skip
+        self.look._since = BEGIN - 7200
+
+    def add(self, seconds: float, **amounts: float) -> None:
+        self.metrics.history.add(BEGIN - seconds, **amounts)
+
+    def first(self) -> str:
+        said = self.look.status(BEGIN).problems[0]
+        return f"{said.level}: {said.what}"
+
+    def labelled(self, after: float, hits: int = 26) -> None:
+        """An hour of labels: log loss from 1 to ``after``, hits of 50 from 25 to ``hits``."""
+        for slot in reversed(range(100)):
+            self.add(30 * slot, predictions=50, labels=50, matched=50, scored=50, hits_before=25,
+                     hits_after=hits, log_loss_before=50, log_loss_after=50 * after + slot % 2,
+                     commits=10)  # fmt: skip
+
+
+def counted(rows: dict[str, int], labels: dict[str, int]) -> ColumnScores:
+    """A column in which every label is scored."""
+    column, rng = ColumnScores(), np.random.default_rng(0)
+    column.came([text for text, n in rows.items() for _ in range(n)])
+    texts = [text for text, n in labels.items() for _ in range(n)]
+    P = rng.dirichlet([1, 1, 1], len(texts))
+    column.learned(texts)
+    column.scored(texts, outcomes(P, P[:, ::-1], rng.integers(3, size=len(texts))))
+    return column

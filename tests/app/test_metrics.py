@@ -1,0 +1,39 @@
+"""Every metric is there, and says what the corrector knows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_can import Corrector
+from stream_can.app.known import Known
+from stream_can.app.metrics import Metrics
+from stream_can.app.tally import Tally
+
+
+def test_one_sided_labels_are_shown() -> None:
+    """Of three classes one never gets a label; then all do."""
+    corrector = Corrector(3)
+    rng = np.random.default_rng(0)
+
+    def learn(classes: int) -> None:
+        for y in rng.integers(3, size=300):
+            p = np.full(3, 0.1) + 0.7 * np.eye(3)[y if rng.random() < 0.8 else 0]
+            corrector.process_one(p)
+            if y < classes:
+                corrector.learn_one(p, y)
+
+    learn(2)
+    metrics = Metrics(lambda: Known(corrector, 7, None, None))
+    metrics.partitions = {0: Tally((), lambda name: 3, named=False, sets=False).committed()}
+
+    def shown(name: str) -> float | None:
+        return metrics.registry.get_sample_value(f"stream_can_{name}", {"partition": "0"})
+
+    assert shown("silent_classes") == 1
+    assert shown("coverage") == corrector.coverage < 1
+    learn(3)
+    assert shown("silent_classes") == 0
+    assert shown("coverage") == corrector.coverage == 1
+    metrics.given_up("aborted")
+    for name in ("silent_classes", "coverage", "last_temperature"):
+        assert shown(name) is None

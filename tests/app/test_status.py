@@ -1,0 +1,196 @@
+"""The document behind the page, and what it says is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_can.app.history import History
+from stream_can.app.status import Status
+from stream_can.column_scores import ColumnScores
+from tests.app.small import BEGIN, Small, counted
+
+
+def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
+    assert Small().first() == ("good: Nothing is wrong; no label that counts has come yet.")
+    fine = Small()
+    fine.labelled(0.9)
+    assert fine.first().startswith(
+        "good: It helps: over the last hour the accuracy goes from 50.0%"
+    )
+    assert len(fine.look.status(BEGIN).problems) == 1
+    doubtful = Small()
+    doubtful.labelled(0.99, hits=25)
+    assert doubtful.first().startswith("good: No harm seen, no sure gain yet")
+
+    harms = Small()
+    harms.labelled(1.2)
+    assert harms.first().startswith("bad: It harms: over the last hour the log loss is 0.21")
+
+    hangs = Small()
+    hangs.labelled(0.9)
+    hangs.health.live_seconds = -1
+    assert hangs.first().startswith("bad: The worker hangs")
+
+    starts = Small()
+    starts.health.ready = False
+    assert starts.first().startswith("bad: The worker corrects nothing now")
+
+    still = Small()
+    still.metrics.lags({("input", 0): 70, ("labels", 0): 5})
+    assert still.first().startswith("bad: It stands still: 70 records wait")
+
+    dead = Small()
+    dead.add(5, predictions=100, dead_letters=2)
+    assert dead.first().startswith("bad: 2 of 100 records of the last hour could not be read")
+
+    aborts = Small()
+    aborts.add(5, commits=10, given_up=4)
+    assert aborts.first().startswith("bad: 4 of 14 transactions")
+
+    deaf = Small()
+    deaf.add(5, predictions=100)
+    assert deaf.first().startswith("doubt: No label has come for an hour")
+
+    lost = Small()
+    lost.add(5, predictions=100, labels=100, unmatched=60, matched=40)
+    assert lost.first().startswith("doubt: 60 of 100 labels of the last hour found no prediction")
+
+    idle = Small()
+    idle.metrics.partitions = {}
+    assert idle.first() == "doubt: This worker has no partition."
+
+    none = Small(has_labels=False)
+    assert none.first().startswith("good: Nothing is wrong; without labels")
+    for one in (fine, harms, hangs, starts, still, dead, aborts, deaf, lost, none):
+        assert all(problem.do for problem in one.look.status(BEGIN).problems)
+
+
+def test_records_a_second_are_of_the_time_that_the_process_ran() -> None:
+    """From the first record on."""
+    small, now = Small(), BEGIN + 4  # the last slot began 4 s ago, the last step 54 s
+    small.look._since = now - 84
+
+    def course() -> list[float | None]:
+        found = small.look.status(now)
+        assert found.records_per_second == (found.hour_course.rates[-1] or 0.0)
+        assert len(found.day_course.rates) == 96
+        return found.hour_course.rates
+
+    small.metrics.history.add(now - 60, predictions=90)  # its step has 30 s of the process
+    assert course() == [None] * 58 + [3, 0]
+    small.metrics.history.add(now, predictions=108)
+    assert course() == [None] * 58 + [3, 2]
+    assert small.look.status(now).day_course.rates[-1] == 198 / 84
+    small.look._since = now - 7200
+    assert course() == [0] * 58 + [90 / 60, 2]
+    small.look._since = now
+    assert course() == [None] * 60
+
+
+def test_silent_classes_and_stale_logs_are_named() -> None:
+    small = Small()
+    rng, corrector = np.random.default_rng(0), small.known.corrector
+    for y in rng.integers(3, size=300):
+        p = np.full(3, 0.1) + 0.7 * np.eye(3)[y]
+        corrector.process_one(p)
+        if y < 2:
+            corrector.learn_one(p, "ab"[y])
+    first = small.first()
+    assert first == "doubt: No label of “refund” has come: left out of learning."
+    (found,) = small.look.status(BEGIN).learned
+    assert (found.silent, found.n_silent) == (["refund"], 1)
+    assert found.coverage == corrector.coverage < 1
+    assert [c.name for c in found.classes][-1] in ("a", "b", "refund")
+    assert sum(c.taken for c in found.classes) == pytest.approx(1)
+    assert sum(c.labels or 0 for c in found.classes) == pytest.approx(1)
+    assert next(c.labels for c in found.classes if c.name == "refund") == 0
+    small.known = small.known._replace(newest=int(1000 * (BEGIN - 3600)))
+    small.add(5, predictions=10, labels=10)
+    assert small.first() == ("doubt: What corrects was learned 60 minutes ago: nobody learns now.")
+
+
+def test_many_classes_are_the_largest_and_names_are_text() -> None:
+    odd = ["<b>&\u2028\x1b[31m", "x" * 500, "ü"]
+    small = Small([*odd, *map(str, range(3, 1000))])
+    text = small.look.json()
+    assert len(text) < 60_000
+    found = msgspec.json.decode(text, type=Status)
+    assert found.n_classes == 1000
+    assert len(found.learned[0].classes) == 300
+    names = [one.name for one in found.learned[0].classes]
+    assert names[0] == odd[0]
+    assert names[2] == "ü"
+    assert max(map(len, names)) == 80
+
+
+def test_values_of_columns_are_the_heaviest_and_names_are_text() -> None:
+    small = Small()
+    assert small.look.status(BEGIN).columns == []
+    rows = {f"v{i}": 200 - i for i in range(120)} | {"<b>" + "x" * 500: 900}
+    column = counted(rows, {"v0": 20, "v118": 30})
+    small.metrics.values = {"customer.country": column, "y" * 500: ColumnScores()}
+    found = msgspec.json.decode(small.look.json(), type=Status)
+    first, second = found.columns
+    said = (first.name, first.rows, first.labels, first.few)
+    assert said == ("customer.country", sum(rows.values()), 50, None)
+    assert (len(second.name), second.values) == (80, [])
+    assert [one.rows for one in first.values] == [900, *range(200, 151, -1)]
+    assert first.values[0].value.startswith("<b>x")
+    assert len(first.values[0].value) == 80
+    assert first.values[0].accuracy_before is first.values[0].calibration_after is None
+    truth, one = column.values()[1], first.values[1]
+    assert (one.value, one.labels, one.scored) == ("v0", 20, 20)
+    assert (one.accuracy_before, one.accuracy_after) == truth.accuracy
+    assert (one.log_loss_before, one.log_loss_after) == truth.log_loss
+    assert (one.calibration_before, one.calibration_after) == truth.calibration
+
+
+def test_labels_of_few_values_are_a_doubt_that_names_them() -> None:
+    small = Small()
+    rows = {f"v{i}": 1000 for i in range(10)}
+    small.metrics.values = {"tenant": counted(rows, {"v3": 199})}
+    assert small.first().startswith("good")  # too few to say it
+    small.metrics.values = {"tenant": counted(rows, {"v3": 300, "v4": 100})}
+    assert small.first() == (
+        "doubt: 100% of the labels are of 20% of the rows, those with tenant “v3”, “v4”."
+    )
+    small.metrics.values = {"tenant": counted(rows, dict.fromkeys(rows, 40))}
+    assert small.first().startswith("good")
+
+
+def test_the_document_before_the_first_record_has_no_numbers_that_are_none() -> None:
+    small = Small()
+    small.known, small.metrics.partitions = None, {}
+    found = json.loads(small.look.json(), parse_constant=pytest.fail)
+    assert found["version"] == 2
+    assert found["hour"]["accuracy"] is found["lag"] is found["hour"]["delay_to"] is None
+    assert found["learned"] == found["partitions"] == found["dead_letters"] == []
+    assert len(found["hour_course"]["records"]) == 60
+    assert len(found["day_course"]["records"]) == 96
+    assert found["hour_course"]["seconds"] == 60
+    assert found["day_course"]["seconds"] == 900
+
+
+def test_every_field_of_the_document_is_described() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "live.md").read_text()
+    seen: set[type] = set()
+
+    def walk(type_: Any) -> Iterator[str]:
+        for part in getattr(type_, "__args__", ()):
+            yield from walk(part)
+        if isinstance(type_, type) and issubclass(type_, msgspec.Struct) and type_ not in seen:
+            seen.add(type_)
+            for field in msgspec.structs.fields(type_):
+                yield field.name
+                yield from walk(field.type)
+
+    missing = [name for name in walk(Status) if f"`{name}`" not in text]
+    assert missing == []
+    assert f"{History().nbytes:,} bytes" in text
