@@ -17,6 +17,12 @@ from stream_can.messages.records import Output, Record
 from tests.messages.task import Counts
 
 BEGIN = 1_800_000_000.0
+ODD = ["<img src=x onerror=alert(1)>", "</script><script>document.title='owned'</script>", "refund"]
+# What a browser finds on the page.
+HEADS = "[...document.querySelectorAll('#values h3')].map(e => e.textContent)"
+VALUES = "[...document.querySelectorAll('#values td bdi')].map(e => e.textContent)"
+VERDICT = "document.getElementById('verdict')?.textContent"
+TITLE = "document.getElementById('title')?.textContent"
 
 
 def dead(error: str, message: str) -> Output:

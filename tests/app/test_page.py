@@ -17,7 +17,7 @@ from stream_can.app.live import live_page
 from stream_can.app.port import Port
 from stream_can.app.status import LaneScores, Score, Side, Status, TwoVersions
 from stream_can.column_scores import ColumnScores
-from tests.app.small import BEGIN, Small, counted, dead
+from tests.app.small import BEGIN, HEADS, ODD, TITLE, VALUES, VERDICT, Small, counted, dead
 from tests.chromium import Browser
 from tests.programs import answer, wait
 
@@ -73,7 +73,6 @@ def test_get_only(port: Port, path: str) -> None:
 
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-ODD = ["<img src=x onerror=alert(1)>", "</script><script>document.title='owned'</script>", "refund"]
 
 
 def busy(classes: int) -> Small:
@@ -111,14 +110,10 @@ WIDE = """[...document.querySelectorAll("main *")].filter(e => !e.closest(".tall
   .map(e => e.outerHTML.slice(0, 80))"""
 CUT = """[...document.querySelectorAll(".scroll, .tall, .tile")].filter(e =>
   e.scrollWidth > e.clientWidth + 1).map(e => e.id || e.textContent)"""
-HEADS = "[...document.querySelectorAll('#values h3')].map(e => e.textContent)"
-VALUES = "[...document.querySelectorAll('#values td bdi')].map(e => e.textContent)"
 EMPTY = """[...document.querySelectorAll(".card")].filter(e => e.getBoundingClientRect().bottom -
   Math.max(...[...e.children].map(c => c.getBoundingClientRect().bottom)) > 40)
   .map(e => e.textContent)"""
 TICKS = "[...document.querySelectorAll('#{} text')].map(e => e.textContent)"
-VERDICT = "document.getElementById('verdict')?.textContent"
-TITLE = "document.getElementById('title')?.textContent"
 
 
 @pytest.mark.browser

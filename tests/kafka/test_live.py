@@ -12,7 +12,7 @@ import pytest
 
 from stream_can.app.letters import KEPT
 from stream_can.app.status import Status
-from tests.app.test_page import HEADS, ODD, TITLE, VALUES, VERDICT
+from tests.app.small import HEADS, ODD, TITLE, VALUES, VERDICT
 from tests.chromium import Browser
 from tests.kafka.broker.broker import Broker
 from tests.kafka.served import ready
