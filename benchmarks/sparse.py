@@ -70,11 +70,11 @@ def costs(rounds: int) -> None:
 
                 def process(ids: Any = ids, P: Any = P) -> None:
                     nonlocal sent
-                    sent = corrector.process_many(ids, P, receipt=True)
+                    _, sent = corrector.process_many(ids, P, receipt=True)
 
                 copied = seconds(lambda: [cells[ids[i : i + BATCH]] for i in range(0, n, BATCH)])
                 row = seconds(process)
-                label = seconds(lambda: corrector.learn_many(ids, P, ys, receipts=sent.receipts))
+                label = seconds(lambda: corrector.learn_many(ids, P, ys, receipts=sent))
                 found.append([1e6 * row / n, 1e6 * label / n, row / copied, label / copied])
             shown = [spread(list(of)) for of in zip(*found[1:], strict=True)]
             print(f"| {m:,} | {k} | " + " | ".join(shown) + " |")
@@ -104,8 +104,7 @@ def played(P: Any, y: Any, given: Any, delay: int, dense: Any, cut: Any, k: int)
             out, receipts = dense.process_many(P[now], receipt=True)
             right[now], had[now] = out.argmax(1) == y[now], out[np.arange(stop - start), y[now]]
         else:
-            sent = cut.process_many(order[now], top[now], receipt=True)
-            receipts = sent.receipts
+            sent, receipts = cut.process_many(order[now], top[now], receipt=True)
             for i in range(start, stop):
                 ids, row = sent.ids[i - start], sent.probabilities[i - start]
                 at = np.flatnonzero(ids == y[i])

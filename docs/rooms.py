@@ -29,7 +29,12 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"report": (2, 3)},
     {"replay": (2, 3)},
     {"recording": (2, 3)},
-    {"messages": (0.3, 2.3), "learner": (2.3, 2.65), "calibration": (3.56, 4)},
+    {
+        "messages": (0.3, 2.3),
+        "learner": (2.3, 2.65),
+        "row_sums": (2.65, 3.1),
+        "calibration": (3.56, 4),
+    },
     {"column_scores": (3.56, 4)},
     {"corrector": (0, 3.56), "scores": (3.56, 4)},
     {"trust": (0, 0.5), "sparse": (0.5, 1), "multilabel": (1, 1.5)},
@@ -40,7 +45,8 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
 
 USED_BY_ALL = {
-    "change", "column_scores", "learner", "method", "multilabel", "scores", "trust", *FLOORS[-1]
+    "change", "column_scores", "learner", "method", "multilabel", "row_sums", "scores", "trust",
+    *FLOORS[-1],
 }  # fmt: skip
 """Rooms that need no arrow from everywhere; ``method`` keeps the one from the corrector."""
 

@@ -73,7 +73,7 @@ def corrected(
     corrector = SparseCorrector("any", max_classes=MOST, train_counts=counts)
     told, waiting, raw, sent = np.random.default_rng(0), deque(), [], []
     for row, name in rows:
-        better, rest, receipt = corrector.process_one(row, receipt=True)
+        (better, rest), receipt = corrector.process_one(row, receipt=True)
         tail = 0.0 if name in better else corrector.tail(name, list(better), rest)
         raw.append(place_and_share(row, name, max(0.0, 1 - sum(row.values())) / MOST))
         sent.append(place_and_share(better, name, tail))

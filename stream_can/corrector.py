@@ -15,7 +15,6 @@ from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
 from stream_can.method import receipts as receipt_rows
-from stream_can.method import sums as decayed
 from stream_can.method import validation
 from stream_can.method.classes import ClassIndex, ClassName, class_names
 from stream_can.method.kernel import Kernel, Mode, Model, inside
@@ -552,71 +551,6 @@ class Corrector:
     def _require_sets(self, what: str) -> None:
         if self.sets is None:
             raise ValueError(f"{what}: nothing was promised; make it with sets=0.9")
-
-    # ---- what many correct and all learn
-
-    @property
-    def parts_of_sums(self) -> tuple[decayed.Part, ...]:
-        """What each row of :meth:`new_sums` is of."""
-        return decayed.parts(self._state)
-
-    def new_sums(self) -> Array:
-        """Where :meth:`correct_and_sum` adds up: zeros, shape (parts, m + 1)."""
-        return np.zeros((len(self.parts_of_sums), len(self.classes) + 1))
-
-    @overload
-    def correct_and_sum(
-        self, P: ArrayLike, sums: Array, *, receipt: Literal[False] = False, segments: Any = None
-    ) -> Array: ...
-    @overload
-    def correct_and_sum(
-        self, P: ArrayLike, sums: Array, *, receipt: Literal[True], segments: Any = None
-    ) -> tuple[Array, Receipts]: ...
-    def correct_and_sum(
-        self, P: ArrayLike, sums: Array, *, receipt: bool = False, segments: Any = None
-    ) -> Array | tuple[Array, Receipts]:
-        """:meth:`correct_many`, for a process that is one of many which learn together.
-
-        Nothing changes here. What observing the rows would add goes into ``sums``, for
-        :meth:`add_sums` of everyone's corrector.
-
-        Parameters
-        ----------
-        P
-            Rows, shape (n, m).
-        sums
-            Of the rows before them, changed in place; see :meth:`new_sums`.
-        receipt
-            Also return receipts, as :meth:`process_many` does.
-
-        Raises
-        ------
-        InvalidPrediction, ValueError
-            A row is no probability vector, or the sums are none of this corrector's.
-        """
-        sums = decayed.writable(sums, self.parts_of_sums, len(self.classes))
-        texts = self._texts(segments)
-        return self._kernel.correct_and_sum(P, sums, receipt, texts)  # type: ignore[no-any-return]
-
-    def add_sums(self, sums: ArrayLike) -> None:
-        """Rows that were corrected elsewhere went by: :meth:`observe_many`, from their sums.
-
-        Raises
-        ------
-        ValueError
-            The sums are of another shape than :meth:`new_sums`, or hold what no sum can be.
-        """
-        added = decayed.checked(sums, self.parts_of_sums, len(self.classes))
-        decays = decayed.decays(self.parts_of_sums, added, self._kernel.g)
-        self._kernel.add_sums(added, decays)
-
-    def merge_sums(self, into: Array, later: ArrayLike) -> None:
-        """Make of sums, in place, those of their rows and then of later ones."""
-        layout, m = self.parts_of_sums, len(self.classes)
-        added = decayed.checked(later, layout, m)
-        if np.may_share_memory(into, added):
-            added = added.copy()
-        decayed.merge(layout, decayed.writable(into, layout, m), added, self._kernel.g)
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable], *, segments: Any = None) -> None:
         """Learn from validation data before the stream starts, so that the first row gains already.

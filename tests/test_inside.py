@@ -19,6 +19,7 @@ COMMON = """
 import copy, os, pickle, signal, sys, threading, time, warnings
 import numpy as np
 from stream_can import Corrector, StreamCANError
+from stream_can.row_sums import RowSums
 
 M = 10
 ROWS = np.random.default_rng(0).dirichlet(np.ones(M), 50_000)
@@ -112,8 +113,8 @@ def look(*_):
                  "confident_sums", "recent_log_loss", "effective_sample_size", "label_counts",
                  "temperature", "last_temperature", "fit_report", "classes", "paths", "settings"):
         assert repr(getattr(expected, name)) == repr(getattr(corrector, name)), name
-    sums = corrector.new_sums()
-    corrector.correct_and_sum(P[:5], sums)
+    sums = RowSums(corrector).zeros()
+    RowSums(corrector).correct(P[:5], sums)
     assert copy.deepcopy(corrector).to_bytes() == pickle.loads(pickle.dumps(corrector)).to_bytes()
     seen.append(corrector.n_predictions)
 signal.signal(signal.SIGTERM, look)
@@ -127,7 +128,7 @@ assert plain.to_bytes() == corrector.to_bytes()
     "a handler changes it beside process_many": """
 told = []
 def change(*_):
-    sums, before = corrector.new_sums(), corrector.to_bytes()
+    sums, before = RowSums(corrector).zeros(), corrector.to_bytes()
     for call in (
         lambda: corrector.process_one(P[0]),
         lambda: corrector.process_many(P[:5]),
@@ -135,7 +136,7 @@ def change(*_):
         lambda: corrector.learn_one(P[0], 1),
         lambda: corrector.learn_one(None, 1),
         lambda: corrector.learn_many(P[:5], [1] * 5),
-        lambda: corrector.add_sums(sums),
+        lambda: RowSums(corrector).add(sums),
         lambda: corrector.play(P[:1], [], [], []),
         lambda: corrector._add_class("new"),
         lambda: corrector.fit(P[:100], [0, 1] * 50),
@@ -229,12 +230,12 @@ corrector.process_many(Rows())
 assert corrector.n_predictions == 8
 corrector.learn_many(Rows(), [0] * 5)
 assert corrector.n_labels == 7
-corrector.correct_and_sum(Rows(), corrector.new_sums())
+RowSums(corrector).correct(Rows(), RowSums(corrector).zeros())
 class Sums:
     def __array__(self, dtype=None, copy=None):
         corrector.process_one(ROWS[0])
-        return corrector.new_sums()
-corrector.add_sums(Sums())
+        return RowSums(corrector).zeros()
+RowSums(corrector).add(Sums())
 """,
     "labels call the corrector as they are read": """
 def labels():

@@ -33,7 +33,7 @@ def compare_command(
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     *,
     probs: str = "probs",
-    label: Annotated[str, Parameter(name=["--label", "--labels"])] = "label",
+    label: str = "label",
     label_delay: Whole | None = None,
     time: str | None = None,
     label_time: str | None = None,

@@ -105,7 +105,7 @@ def newest_states(
     if config is not None:
         settings = kafka.load(config, given, os.environ)
         servers, options = settings.bootstrap_servers, dict(settings.client)
-        topic = topic or settings.own_topics[0]
+        topic = topic or settings.state_topic
     else:
         text = bootstrap_servers or os.environ.get("STREAM_CAN_BOOTSTRAP_SERVERS", "")
         servers = [server.strip() for server in text.split(",") if server.strip()]

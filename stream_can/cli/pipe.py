@@ -20,7 +20,7 @@ def pipe_command(
     classes: str | None = None,
     probs: str | None = None,
     raw: str | None = None,
-    label: Annotated[str | None, Parameter(name=["--label", "--labels"])] = None,
+    label: str | None = None,
     id: str = "id",
     model: str | None = None,
     version: str | None = None,

@@ -36,7 +36,7 @@ def replay_command(
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     *,
     probs: str | None = None,
-    label: Annotated[str | None, Parameter(name=["--label", "--labels"])] = None,
+    label: str | None = None,
     label_delay: Whole | None = None,
     time: str | None = None,
     label_time: str | None = None,

@@ -118,7 +118,7 @@ def _backfill(
             )
         if learns.has_state():
             raise DeniedError(
-                f"topic {settings.own_topics[0]!r} has a state; give another application_id"
+                f"topic {settings.state_topic!r} has a state; give another application_id"
             )
     try:
         topics = {"input": settings.input, "labels": settings.labels}

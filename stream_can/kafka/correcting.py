@@ -96,7 +96,7 @@ class Work:
             input=settings.input, options=settings.client, compression=settings.compression,
             skip_damaged=settings.skip_damaged,
         )  # fmt: skip
-        self.state_topic, self.dead_letters = settings.own_topics
+        self.state_topic, self.dead_letters = settings.state_topic, settings.dead_letters
         self.follower = Follower(
             self.client.options,
             self.state_topic,

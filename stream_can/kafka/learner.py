@@ -155,7 +155,7 @@ class Learns:
         self._asked_registry = asked
         self._tally: Tally | None = None
         self._lag_asked = 0.0
-        self.state_topic, self.dead_letters = settings.own_topics
+        self.state_topic, self.dead_letters = settings.state_topic, settings.dead_letters
         group = f"{settings.application_id}-learner"
         self.client = Client(
             settings.bootstrap_servers, group, settings.name,

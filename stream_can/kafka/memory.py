@@ -367,7 +367,7 @@ def require_identity(index: Index, settings: Settings, start: Start) -> None:
     ]
     if found:
         raise DeniedError(
-            f"topic {s.own_topics[0]!r} holds the state of other settings: {'; '.join(found)};"
+            f"topic {s.state_topic!r} holds the state of other settings: {'; '.join(found)};"
             " set these back, begin anew with `stream-can learn --reset`, or give another"
             " application_id"
         )

@@ -37,6 +37,8 @@ NEEDED = {
     "output_subject": "schema_registry",
 }
 """Settings that say nothing without another."""
+OWN_TOPICS = {"state_topic": "state", "sent_topic": "sent", "dead_letters": "dead-letters"}
+"""Topics of the application: what follows its name, where none is given."""
 
 
 _is = described
@@ -57,13 +59,13 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     input: Annotated[str, _is("topic of predictions (none: servers alone correct)")] = ""
     output: Annotated[str, _is("topic of corrected predictions")] = ""
     labels: Annotated[str | None, _is("topic of labels, if any")] = None
-    state: Annotated[str | None, _is("compacted topic of states (application_id-state)")] = None
-    sent: Annotated[
-        str | None, _is("topic of what was sent, for the learner (application_id-sent)")
-    ] = None
+    state_topic: Annotated[str, _is("compacted topic of states (application_id-state)")] = ""
+    sent_topic: Annotated[
+        str, _is("topic of what was sent, for the learner (application_id-sent)")
+    ] = ""
     dead_letters: Annotated[
-        str | None, _is("topic of what cannot be read (application_id-dead-letters)")
-    ] = None
+        str, _is("topic of what cannot be read (application_id-dead-letters)")
+    ] = ""
     ask: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
         _is("share of labels to ask for, in the topic application_id-label-requests"),
@@ -143,11 +145,15 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             raise ValueError("input and output: give both, or neither where servers alone correct")
         if not self.input and self.id is None:
             force_setattr(self, "id", "id")  # as servers have it
+        for name, kind in OWN_TOPICS.items():
+            if not getattr(self, name):
+                force_setattr(self, name, f"{self.application_id}-{kind}")
         if self.sets is not None and self.format != "json":
             raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
-        named = (self.input, self.output, self.labels, *self.own_topics, self.sent_topic)
+        own = [getattr(self, name) for name in OWN_TOPICS]
+        named = (self.input, self.output, self.labels, *own)
         asked = None if self.ask is None else self.requests_topic
         topics = [t for t in (*named, asked) if t]
         if len(set(topics)) < len(topics):
@@ -213,19 +219,6 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     def name(self) -> str:
         """The instance: as given, else the host's name."""
         return self.instance or socket.gethostname()
-
-    @property
-    def own_topics(self) -> tuple[str, str]:
-        """The topics of states and of dead letters."""
-        return (
-            self.state or f"{self.application_id}-state",
-            self.dead_letters or f"{self.application_id}-dead-letters",
-        )
-
-    @property
-    def sent_topic(self) -> str:
-        """The topic of sent batches; as many partitions as the input."""
-        return self.sent or f"{self.application_id}-sent"
 
     @property
     def requests_topic(self) -> str:

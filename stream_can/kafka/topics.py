@@ -42,7 +42,7 @@ def topics_of(
     does these things: corrects its input, learns, or answers requests."""
     s = settings
     of = None if s.input else 1  # partitions; without an input there may be any number
-    state, dead_letters = s.own_topics
+    state, dead_letters = s.state_topic, s.dead_letters
     larger = {"max.message.bytes": str(2 * MESSAGE_BYTES)}
     largest = {"max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes))}
     appended = {"message.timestamp.type": "LogAppendTime"}

@@ -21,7 +21,7 @@ from stream_can.method.bases import BASES
 
 __all__ = [
     "EXPERTS", "MOVING_EXPERTS", "WEIGHTS_OF_EXPERTS", "Part", "add_up", "checked",
-    "decays", "merge", "parts", "rows", "writable",
+    "decays", "parts", "rows", "writable",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -101,7 +101,7 @@ def checked(sums: Any, layout: Sequence[Part], m: int) -> Array:
     """Sums as a C-contiguous float64 array of numbers that sums can be, or ValueError."""
     array, shape = np.asarray(sums), (len(layout), m + 1)
     if array.dtype.kind not in "fiu" or array.shape != shape:
-        raise ValueError(f"sums: {_about(array)}, expected float64 of shape {shape}: new_sums()")
+        raise ValueError(f"sums: {_about(array)}, expected float64 of shape {shape}")
     array = np.ascontiguousarray(array, np.float64)
     least = _least(tuple(layout))
     if not ((array >= least) & (array <= MOST)).all():
@@ -130,7 +130,7 @@ def writable(sums: Any, layout: Sequence[Part], m: int) -> Array:
         what = _about(sums) if isinstance(sums, np.ndarray) else type(sums).__name__
         raise ValueError(
             f"sums: {what}, expected a C-contiguous, writable float64 array of shape {shape},"
-            " as new_sums() of this corrector makes it"
+            " as RowSums.zeros() of this corrector makes them"
         )
     checked(sums, layout, m)
     return sums
@@ -160,16 +160,6 @@ def decays(layout: Sequence[Part], sums: Array, g: float) -> Array:
             for part, row in zip(layout, sums, strict=True)
         ]
     )
-
-
-def merge(layout: Sequence[Part], into: Array, later: Array, g: float) -> None:
-    """Change sums, in place, to those of their rows and then of later ones."""
-    numbers = into[:, -1] + later[:, -1]
-    into *= decays(layout, later, g)[:, None]
-    into += later
-    for i, part in enumerate(layout):
-        if part.counted:  # a count does not decay
-            into[i, -1] = numbers[i]
 
 
 def add_up(layout: Sequence[Part], sums: Array, g: float) -> None:

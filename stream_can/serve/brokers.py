@@ -92,7 +92,7 @@ class BrokerService(Service):
         )
         self.look = Look(
             settings.application_id,
-            application.own_topics[0],
+            application.state_topic,
             has_labels=application.labels is not None,
             health=self.health,
             metrics=self.metrics,
@@ -185,7 +185,7 @@ class BrokerService(Service):
     @property
     def place(self) -> str:
         """The topics."""
-        return f"corrects by {self._application.own_topics[0]}"
+        return f"corrects by {self._application.state_topic}"
 
     @property
     def _widest(self) -> int:
@@ -274,7 +274,7 @@ class BrokerService(Service):
                     if follower is None:
                         follower = Follower(
                             self._options,
-                            s.own_topics[0],
+                            s.state_topic,
                             lambda index: require_identity(index, s, self.start),
                         )
                     state = follower.look()

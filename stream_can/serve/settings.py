@@ -32,8 +32,7 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
     state: Annotated[
         str,
         Meta(
-            description="SQLite file of all that is kept (stream_can.sqlite); with brokers the"
-            " topic of states (application_id-state)",
+            description="SQLite file of all that is kept (stream_can.sqlite); not with brokers",
             min_length=1,
         ),
     ] = "stream_can.sqlite"
@@ -120,6 +119,10 @@ def load(
         if strange := [name for name, _ in OF_BROKERS if name in given - own]:
             raise SettingsError(f"{strange[0]}: needs bootstrap_servers")
         return load_as(ServeSettings, path, overrides, env)
+    if "state" in given:
+        raise SettingsError(
+            "state: with bootstrap_servers no file is kept; state_topic names the topic of states"
+        )
     try:
         from stream_can.kafka.loading import client_options
         from stream_can.kafka.settings import Settings
@@ -128,7 +131,7 @@ def load(
             f"bootstrap_servers: {error.name} is not installed: pip install '.[kafka]'"
         ) from None
     theirs = known_names(Settings)
-    here = load_as(ServeSettings, path, overrides, env, others={"state", *(theirs - own)})
+    here = load_as(ServeSettings, path, overrides, env, others=theirs - own)
     application = load_as(Settings, path, overrides, env, client_options, others=own - theirs)
     return BrokerSettings(
         **{name: getattr(here, name) for name in ServeSettings.__struct_fields__},
@@ -139,7 +142,8 @@ def load(
 OF_BROKERS = (
     ("bootstrap_servers", "brokers to ask first, host:port,...: several servers, without a file"),
     ("labels", "with brokers, the topic of labels"),
-    ("sent", "with brokers, the topic of what was sent (application_id-sent)"),
+    ("state_topic", "with brokers, the topic of states (application_id-state)"),
+    ("sent_topic", "with brokers, the topic of what was sent (application_id-sent)"),
     ("instance", "with brokers, the name of this server (the host's name)"),
     ("compression", "with brokers, codec of what is written"),
     ("connect_seconds", "give up where no broker answers for so long at the start (300)"),

@@ -39,7 +39,7 @@ def send(
     time: str | None = None,
     topic: str | None = None,
     client: Mapping[str, Any] | None = None,
-    errors: Errors = "raise",
+    errors: Errors = "fail",
 ) -> int:
     """Append what a state makes of each row to the topic of sent batches, from the executors; an
     action.
@@ -99,7 +99,7 @@ def send(
         try:
             for batch in batches:
                 P, bad = matrix(batch.column("probs"), mine.classes)
-                if errors == "raise":
+                if errors == "fail":
                     refuse(bad, probs, batch.column("id"), id)
                 if bad:
                     good = [i for i in range(len(P)) if i not in bad]

@@ -37,7 +37,7 @@ def correct_by_key(
     order: str = "time",
     into: str = "corrected",
     set_into: str = "set",
-    errors: Errors = "raise",
+    errors: Errors = "fail",
 ) -> DataFrame:
     """Correct a stream with a state for each key: tenants, devices, models.
 
@@ -122,7 +122,7 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         column = pa.array(frame[self._probs], pa.list_(pa.float64()))
         P, bad = matrix(column, corrector.classes)
         gone, is_label = column.is_null().to_pylist(), frame[self._label].notna().tolist()
-        if self._errors == "raise":
+        if self._errors == "fail":
             keys = [f"{key[0]}, {self._order} = {time}" for time in frame[self._order]]
             wrong = {i: why for i, why in bad.items() if not (is_label[i] and gone[i])}
             refuse(wrong, self._probs, keys, self._key)
@@ -150,7 +150,7 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
                     segments=given and given[i],
                 )
             except UnknownClass as error:
-                if self._errors == "raise":
+                if self._errors == "fail":
                     raise UnknownClass(f"{self._key} = {key[0]}: {error}") from None
         self._state.update((corrector.to_bytes(),))
         frame[self._into] = corrected

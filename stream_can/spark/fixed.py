@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, Stru
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.method.classes import json_name
+from stream_can.row_sums import RowSums
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -29,7 +30,7 @@ from stream_can.spark.columns import (
 
 __all__ = ["Errors", "correct"]
 
-Errors = Literal["raise", "null"]
+Errors = Literal["fail", "null"]
 
 
 @runtime_checkable
@@ -49,7 +50,7 @@ def correct(
     receipt: str | None = None,
     set_into: str = "set",
     key: str | None = None,
-    errors: Errors = "raise",
+    errors: Errors = "fail",
 ) -> DataFrame:
     """Correct each row of a DataFrame, in batch or streaming, with one fixed state.
 
@@ -80,7 +81,7 @@ def correct(
     key
         The column whose value an error names the row by.
     errors
-        At a row that is no probability vector: "raise", or "null" for null in its place.
+        At a row that is no probability vector: "fail", or "null" for null in its place.
 
     Returns
     -------
@@ -95,8 +96,8 @@ def correct(
     InvalidPrediction
         Within Spark's own error, when the DataFrame is computed.
     """
-    if errors not in ("raise", "null"):
-        raise ValueError(f"errors: {errors!r}, expected 'raise' or 'null'")
+    if errors not in ("fail", "null"):
+        raise ValueError(f"errors: {errors!r}, expected 'fail' or 'null'")
     if isinstance(state, OfApplication):
         state = state.corrector()
     if isinstance(state, Corrector):
@@ -115,10 +116,10 @@ def correct(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What each executor does with a partition."""
         corrector = Corrector.from_bytes(data)
-        sums = corrector.new_sums()  # only the receipts are wanted of what fills them
+        sums = RowSums(corrector).zeros()  # only the receipts are wanted of what fills them
         for batch in batches:
             P, bad = matrix(batch.column(source), corrector.classes)
-            if errors == "raise":
+            if errors == "fail":
                 refuse(bad, probs, None if key is None else batch.column(key), key)
             columns = {name: batch.column(name) for name in names}
             segments = segments_of([columns[s] for s in corrector.segments], corrector.segments)
@@ -126,7 +127,7 @@ def correct(
                 better = corrector.correct_many(P, segments=segments)
                 columns[into] = lists(better, bad)
             else:
-                better, receipts = corrector.correct_and_sum(
+                better, receipts = RowSums(corrector).correct(
                     P, sums, receipt=True, segments=segments
                 )
                 columns[into] = lists(better, bad)

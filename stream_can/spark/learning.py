@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.method.classes import ClassIndex
+from stream_can.row_sums import RowSums
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -90,7 +91,7 @@ class Learning:
         receipt: str | None = None,
         set_into: str = "set",
         key: str | None = None,
-        errors: Errors = "raise",
+        errors: Errors = "fail",
         learn_share: float = 1.0,
         most_labels: int = 100_000,
     ) -> None:
@@ -172,19 +173,19 @@ class Learning:
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             corrector = without_decay(data)
-            sums = corrector.new_sums()
+            sums = RowSums(corrector).zeros()
             for batch in batches:
                 P, bad = matrix(batch.column(0), corrector.classes)
                 good = np.delete(np.arange(len(P)), list(bad))
                 segments = segments_of(batch.take(pa.array(good)).columns[1:], corrector.segments)
-                corrector.correct_and_sum(P[good], sums, segments=segments)
+                RowSums(corrector).correct(P[good], sums, segments=segments)
             yield pa.RecordBatch.from_arrays([[sums.tobytes()]], names=["sums"])
 
         rows = predictions.select(
             arrays(predictions, self._probs).alias("p"), *map(quoted, state.segments)
         )
         found = rows.mapInArrow(run, "sums binary").collect()
-        shape = state.new_sums().shape
+        shape = RowSums(state).zeros().shape
         return of_batch(state, [np.frombuffer(row.sums).reshape(shape) for row in found])
 
     def _labels(self, df: DataFrame, segments: Sequence[str]) -> pa.Table:
@@ -225,16 +226,18 @@ class Learning:
         P, bad = matrix(labels["p"].combine_chunks(), state.classes)
         gone = labels["p"].is_null().to_pylist()
         bad = {i: reason for i, reason in bad.items() if not gone[i]}
-        if self._errors == "raise":
+        if self._errors == "fail":
             refuse(bad, self._probs, labels["label"], self._label)
         # All predictions labelled here were sent by this state or an earlier one. So where a label
         # brings no receipt, take what this state makes of the row, before any label of the batch.
         segments = segments_of(labels.columns[4:], state.segments)
-        rows, receipts = state.correct_and_sum(P, state.new_sums(), receipt=True, segments=segments)
+        rows, receipts = RowSums(state).correct(
+            P, RowSums(state).zeros(), receipt=True, segments=segments
+        )
         for i, brought in enumerate(labels["receipt"].to_pylist()):
             if brought is not None and len(brought) == receipts.shape[1]:
                 receipts[i] = brought
-        state.add_sums(sums)
+        RowSums(state).add(sums)
         known = list[int]()
         for i, name in enumerate(labels["label"].to_pylist()):
             if i in bad:
@@ -247,7 +250,7 @@ class Learning:
                     state.learn_one(P[i], name, receipt=receipts[i], segments=given)
                     known.append(i)
             except UnknownClass as error:
-                if self._errors == "raise":
+                if self._errors == "fail":
                     raise UnknownClass(f"batch {n}: {error}") from None
         index = ClassIndex(state.classes)
         ys = [index[labels["label"][i].as_py()] for i in known]

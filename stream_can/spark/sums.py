@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector
 from stream_can.method.sums import add_up
+from stream_can.row_sums import RowSums
 
 __all__ = ["of_batch", "without_decay"]
 
@@ -21,9 +22,9 @@ def without_decay(data: bytes) -> Corrector:
 
 
 def of_batch(corrector: Corrector, partitions: Sequence[Array]) -> Array:
-    """What ``add_sums`` takes, from the sums of each partition, in any order."""
-    total = corrector.new_sums()
+    """What :meth:`RowSums.add` takes, from the sums of each partition, in any order."""
+    total = RowSums(corrector).zeros()
     for sums in sorted(partitions, key=lambda sums: sums.tobytes()):
         total += sums
-    add_up(corrector.parts_of_sums, total, 2.0 ** (-1 / corrector.settings["half_life"]))
+    add_up(RowSums(corrector).parts, total, 2.0 ** (-1 / corrector.settings["half_life"]))
     return total

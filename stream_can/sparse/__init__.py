@@ -1,5 +1,5 @@
 """Rows of the k likeliest of very many classes."""
 
-from stream_can.sparse.corrector import Sent, SparseCorrector
+from stream_can.sparse.corrector import SparseCorrector, SparseRow, SparseRows
 
-__all__ = ["Sent", "SparseCorrector"]
+__all__ = ["SparseCorrector", "SparseRow", "SparseRows"]

@@ -17,7 +17,7 @@ from stream_can.method.rows import TOLERANCE
 from stream_can.method.settings import in_range
 from stream_can.sparse.loop import MOST_LISTED, NUMBERS, Fault, Model, Names, check, given_by
 
-__all__ = ["Sent", "SparseCorrector"]
+__all__ = ["SparseCorrector", "SparseRow", "SparseRows"]
 
 CLASS_BYTES = 256
 """The most that a class may take: a cell of 64 and a block of 192."""
@@ -31,7 +31,16 @@ Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 
 
-class Sent(NamedTuple):
+class SparseRow(NamedTuple):
+    """A corrected row."""
+
+    probabilities: dict[Any, float]
+    """By class, in the order of the row as it came, then what was promoted."""
+    rest: float
+    """What all other classes have together."""
+
+
+class SparseRows(NamedTuple):
     """Corrected rows."""
 
     ids: Ids
@@ -40,8 +49,6 @@ class Sent(NamedTuple):
     """Of each, the same shape; 0 behind the last."""
     rest: Array
     """What all other classes have together, shape (n,)."""
-    receipts: Receipts | None
-    """What each was mixed from, float32 of shape (n, 3, k + 1), where asked for."""
 
 
 class SparseHead(msgspec.Struct):
@@ -149,7 +156,17 @@ class SparseCorrector:
 
     # ---- rows
 
-    def process_many(self, ids: ArrayLike, probs: ArrayLike, *, receipt: bool = False) -> Sent:
+    @overload
+    def process_many(
+        self, ids: ArrayLike, probs: ArrayLike, *, receipt: Literal[False] = False
+    ) -> SparseRows: ...
+    @overload
+    def process_many(
+        self, ids: ArrayLike, probs: ArrayLike, *, receipt: Literal[True]
+    ) -> tuple[SparseRows, Receipts]: ...
+    def process_many(
+        self, ids: ArrayLike, probs: ArrayLike, *, receipt: bool = False
+    ) -> SparseRows | tuple[SparseRows, Receipts]:
         """Correct rows, then observe them, in order: the one call for predictions of a stream.
 
         Parameters
@@ -168,52 +185,66 @@ class SparseCorrector:
 
         Returns
         -------
-        :class:`Sent`: ids, probabilities, rests, receipts. A row and its rest sum to 1.
+        :class:`SparseRows`: ids, probabilities, rests. A row and its rest sum to 1. With
+        ``receipt`` a pair: they, and the receipts, float32 of shape (n, 3, k + 1).
 
         Raises
         ------
         InvalidPrediction
             Where a row is anything else; no row was processed.
         """
-        return Sent(*self._model.rows(*self._rows(ids, probs), True, receipt))
+        return self._sent(self._rows(ids, probs), True, receipt)  # type: ignore[no-any-return]
 
-    def correct_many(self, ids: ArrayLike, probs: ArrayLike, *, receipt: bool = False) -> Sent:
+    @overload
+    def correct_many(
+        self, ids: ArrayLike, probs: ArrayLike, *, receipt: Literal[False] = False
+    ) -> SparseRows: ...
+    @overload
+    def correct_many(
+        self, ids: ArrayLike, probs: ArrayLike, *, receipt: Literal[True]
+    ) -> tuple[SparseRows, Receipts]: ...
+    def correct_many(
+        self, ids: ArrayLike, probs: ArrayLike, *, receipt: bool = False
+    ) -> SparseRows | tuple[SparseRows, Receipts]:
         """:meth:`process_many` with the state as it is; nothing is learned."""
-        return Sent(*self._model.rows(*self._rows(ids, probs), False, receipt))
+        return self._sent(self._rows(ids, probs), False, receipt)  # type: ignore[no-any-return]
+
+    def _sent(self, rows: Rows, observes: bool, receipt: bool) -> Any:
+        ids, P, rest, receipts = self._model.rows(*rows, observes, receipt)
+        found = SparseRows(ids, P, rest)
+        return (found, receipts) if receipt else found
 
     @overload
     def process_one(
         self, row: Mapping[Any, float], *, receipt: Literal[False] = False
-    ) -> tuple[dict[Any, float], float]: ...
+    ) -> SparseRow: ...
     @overload
     def process_one(
         self, row: Mapping[Any, float], *, receipt: Literal[True]
-    ) -> tuple[dict[Any, float], float, Receipts]: ...
+    ) -> tuple[SparseRow, Receipts]: ...
     def process_one(self, row: Mapping[Any, float], *, receipt: bool = False) -> Any:
         """:meth:`process_many` of one row, {class: probability}; the same bits.
 
         Returns
         -------
-        {class: probability}, in the order of the row, then what was promoted; and the rest. With
-        ``receipt`` a third, float32 of shape (3, k + 1).
+        :class:`SparseRow`: {class: probability}, and the rest. With ``receipt`` a pair: it, and
+        the receipt, float32 of shape (3, k + 1).
         """
         return self._one(row, True, receipt)
 
     def correct_one(
         self, row: Mapping[Any, float], *, receipt: bool = False
-    ) -> tuple[dict[Any, float], float] | tuple[dict[Any, float], float, Receipts]:
+    ) -> SparseRow | tuple[SparseRow, Receipts]:
         """:meth:`process_one` with the state as it is; nothing is learned."""
         return self._one(row, False, receipt)  # type: ignore[no-any-return]
 
     def _one(self, row: Mapping[Any, float], observes: bool, receipt: bool) -> Any:
         rows = self._row(row) if observes else self._check_one(row)
-        sent = Sent(*self._model.rows(*rows, observes, receipt))
-        found = sent.ids[0]
-        ids = found[found >= 0].tolist()
+        numbers, P, rest, receipts = self._model.rows(*rows, observes, receipt)
+        ids = numbers[0][numbers[0] >= 0].tolist()
         names = list(row) + self._names_of(ids[len(row) :])
-        better = dict(zip(names, sent.probabilities[0].tolist(), strict=False))
-        rest = float(sent.rest[0])
-        return (better, rest) if sent.receipts is None else (better, rest, sent.receipts[0])
+        better = SparseRow(dict(zip(names, P[0].tolist(), strict=False)), float(rest[0]))
+        return (better, receipts[0]) if receipt else better
 
     # ---- labels
 

@@ -1,1 +1,5 @@
-"""What lets people act on a row: which classes it can be."""
+"""Whether the classifier itself has become worse."""
+
+from stream_can.trust.alarm import Alarm, Episode
+
+__all__ = ["Alarm", "Episode"]

@@ -176,7 +176,7 @@ def test_a_pipe_goes_on_from_the_state_of_a_replay(file, tmp_path, rows):
         (["replay", "none.csv", "--label-delay", "1"], "none.csv: No such file or directory"),
         (["replay", "{file}"], "say when labels arrive: --label-delay ROWS, or --time"),
         (["replay", "{file}", "--time", "at"], "time and label_time go together"),
-        (["replay", "{file}", "--label-delay", "1", "--labels", "truth"], "no column 'truth'"),
+        (["replay", "{file}", "--label-delay", "1", "--label", "truth"], "no column 'truth'"),
         (["replay", "{file}", "--label-delay", "1", "--paths", "can,con"], "'con' is not one of"),
         (["replay", "{file}", "--label-delay", "1", "--classes", "a,b"], "3 probabilities a row"),
         (["replay", "{file}", "--label-delay", "-1"], "label_delay: expected 0 or more"),

@@ -272,11 +272,11 @@ def judge(
         Reads the message of a prediction, or of an output.
     """
     s, verdict = settings, Verdict()
-    states = states_of(servers, s.own_topics[0])
+    states = states_of(servers, s.state_topic)
     sent = partitions_of(servers, s.sent_topic)
     labels = partitions_of(servers, s.labels) if s.labels else {}
     read_label = read_label or json_label(s)
-    letters = partitions_of(servers, s.own_topics[1])
+    letters = partitions_of(servers, s.dead_letters)
     dead = {letter_of(one) for found in letters.values() for one in found}
     assert len(dead) == sum(map(len, letters.values())), "a record has two dead letters"
     verdict.dead_letters = len(dead)
@@ -312,7 +312,7 @@ class Answered(NamedTuple):
 def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
     """Every answer is what the state that it names makes of the row, and lies in the topic of sent
     batches once at most; how many do not."""
-    by_number = {state.number: state for state in states_of(servers, s.own_topics[0])}
+    by_number = {state.number: state for state in states_of(servers, s.state_topic)}
     known: dict[tuple[int, Lane], Corrector] = {}
     expected: dict[str, Any] = {}
     for asked, answer, number in answers:

@@ -41,7 +41,7 @@ def server_of(app: App, folder: Path, name: str, **settings: Any) -> Server:
     """One of the servers of an application."""
     folder = folder / name
     folder.mkdir(exist_ok=True)
-    of = {"input": None, "output": None, "state": None}
+    of = {"input": None, "output": None}
     return Server(folder, **{**app.given, **of, "instance": name, **settings})
 
 

@@ -200,6 +200,7 @@ def test_brokers_that_are_away(own_broker: Broker, tmp_path: Path) -> None:
         ({"format": "avro", "schema_registry": "http://127.0.0.1:1"}, 2, "reads and writes JSON"),
         ({"bootstrap_servers": ["127.0.0.1:1"], "connect_seconds": 1}, 4, "127.0.0.1:1"),
         ({"bootstrap_servers": None}, 2, "labels: needs bootstrap_servers"),
+        ({"state": "app.sqlite"}, 2, "state: with bootstrap_servers no file is kept; state_topic"),
         ({"lable_wait": 3}, 2, "did you mean label_wait?"),
         ({"input": "in"}, 2, "input and output: give both"),
     ],

@@ -41,7 +41,7 @@ def test_file_then_environment_then_options(path: Path) -> None:
     settings = load(path, {"half_life": "inf", "k": None}, env)
     assert settings.half_life == float("inf")
     assert settings.input == "other"
-    assert settings.own_topics == ("app-state", "app-dead-letters")
+    assert (settings.state_topic, settings.dead_letters) == ("app-state", "app-dead-letters")
     assert settings.corrector == {"half_life": float("inf")}
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import stream_can
 from stream_can import Corrector
 from stream_can.method.paths import PATHS
+from stream_can.row_sums import RowSums
 
 assert stream_can.__file__.startswith({folder!r}), stream_can.__file__
 assert PATHS[6:8] == ("twin", "twin+can"), PATHS
@@ -29,10 +30,10 @@ y = (rng.random((700, 1)) < (P**2 / (P**2).sum(1, keepdims=True)).cumsum(1)).arg
 corrector = Corrector(5)
 corrector.fit(P[:600], y[:600])
 for p, k in zip(P[600:], y[600:]):
-    sums, later = corrector.new_sums(), corrector.new_sums()
-    corrector.correct_and_sum(p[None], sums)
-    corrector.merge_sums(later, sums)
-    corrector.add_sums(later)
+    together = RowSums(corrector)
+    sums = together.zeros()
+    together.correct(p[None], sums)
+    together.add(sums)
     corrector.learn_one(p, int(k))
 rows = corrector.explain_many(P[:50])
 for can in ("", "+can"):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, StreamCANError
 from stream_can.method import checks, uncertainty
+from stream_can.row_sums import RowSums
 from tests.examples import examples
 from tests.messages.task import Record, Task
 
@@ -102,7 +103,7 @@ def sums_of(draw):
     """Sums of some corrector, or anything."""
     if draw(st.integers(0, 3)) == 0:
         return draw(anything())
-    sums = corrector_of(*draw(owners)).new_sums()
+    sums = RowSums(corrector_of(*draw(owners))).zeros()
     sums[...] = draw(values)
     return laid_out(sums, draw(layouts))
 
@@ -159,7 +160,7 @@ def calls(draw, m):
     verb = draw(st.sampled_from(
         ["correct_one", "correct_many", "observe_one", "observe_many", "process_one",
          "process_many", "explain_one", "explain_many", "learn_one", "learn_many", "play",
-         "correct_and_sum", "add_sums", "merge_sums", "fit"]
+         "RowSums.correct", "RowSums.add", "fit"]
     ))  # fmt: skip
     keywords = {}
     if verb in ("learn_one", "learn_many"):
@@ -168,13 +169,10 @@ def calls(draw, m):
     elif verb == "play":
         arguments = (P, draw(indices()), draw(indices()), draw(indices()))
         keywords = {"first": first, "known": draw(known_of()), "receipt": flag, "explain": flag}
-    elif verb == "correct_and_sum":
+    elif verb == "RowSums.correct":
         arguments, keywords = (P, draw(sums_of())), {"receipt": flag}
-    elif verb == "add_sums":
+    elif verb == "RowSums.add":
         arguments = (draw(sums_of()),)
-    elif verb == "merge_sums":
-        into = draw(sums_of())
-        arguments = (into, into if flag else draw(sums_of()))
     elif verb == "fit":
         arguments = (P, draw(labels))
     else:
@@ -202,7 +200,8 @@ def test_a_public_call_takes_what_it_is_given_or_refuses_it_and_changes_nothing(
         verb, arguments, keywords = data.draw(calls(m))
         before, given_ = corrector.to_bytes(), copy.deepcopy(arguments)
         try:
-            getattr(corrector, verb)(*arguments, **keywords)
+            owner, _, name = verb.rpartition(".")
+            getattr(RowSums(corrector) if owner else corrector, name)(*arguments, **keywords)
         except REFUSED:
             assert corrector.to_bytes() == before
             assert str(arguments) == str(given_)
@@ -229,33 +228,20 @@ def test_sums_that_no_rows_have_are_refused_by_name(sums):
     corrector = Corrector(3)
     before = corrector.to_bytes()
     with pytest.raises(ValueError, match=r"^sums: entry \(0, 0\) is"):
-        corrector.add_sums(np.full(corrector.new_sums().shape, sums))
+        RowSums(corrector).add(np.full(RowSums(corrector).zeros().shape, sums))
     assert corrector.to_bytes() == before
 
 
 @pytest.mark.parametrize("owner", [(200, "plain"), (M, "fitted"), (M, "vector"), (2, "plain")])
 def test_sums_of_another_corrector_are_refused_by_every_call(owner):
-    corrector, other = corrector_of(M, "plain"), corrector_of(*owner).new_sums()
-    own, P = corrector.new_sums(), np.eye(M)  # sure rows reach every part
+    corrector, other = corrector_of(M, "plain"), RowSums(corrector_of(*owner)).zeros()
+    P = np.eye(M)  # sure rows reach every part
     for call in (
-        lambda: corrector.correct_and_sum(P, other),
-        lambda: corrector.add_sums(other),
-        lambda: corrector.merge_sums(own, other),
-        lambda: corrector.merge_sums(other, own),
+        lambda: RowSums(corrector).correct(P, other),
+        lambda: RowSums(corrector).add(other),
     ):
         with pytest.raises(ValueError, match=r"^sums: float64 of shape .*, expected .*float64"):
             call()
-
-
-def test_sums_added_to_themselves_are_those_of_the_rows_twice():
-    corrector = corrector_of(M, "fitted")
-    P = np.random.default_rng(0).dirichlet(np.ones(M), 30)
-    one, later, twice = (corrector.new_sums() for _ in range(3))
-    for sums in (one, later, twice):
-        corrector.correct_and_sum(P, sums)
-    corrector.merge_sums(one, later)
-    corrector.merge_sums(twice, twice)
-    assert twice.tobytes() == one.tobytes()
 
 
 @settings(max_examples=examples(40))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.method.receipts import blank
+from stream_can.row_sums import RowSums
 from tests.equal import compare, corrector_of, same_values
 from tests.examples import examples
 from tests.oracle import Oracle, text_of
@@ -450,7 +451,7 @@ def test_one_strange_value_among_many_is_named_and_nothing_is_learned(value):
         lambda: corrector.process_many(P, segments=table),
         lambda: corrector.observe_many(P, segments=table),
         lambda: corrector.learn_many(P, [0, 1, 0], segments=table),
-        lambda: corrector.correct_and_sum(P, corrector.new_sums(), segments=table),
+        lambda: RowSums(corrector).correct(P, RowSums(corrector).zeros(), segments=table),
         lambda: corrector.fit(P, [0, 1, 0], segments=table),
     ):
         with pytest.raises(ValueError, match="segments: column 'x' of row 2"):

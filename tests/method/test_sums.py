@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stream_can import Corrector
 from stream_can.method import sums
 from stream_can.method.paths import anchor
+from stream_can.row_sums import RowSums
 from tests.strategies import path_sets
 
 pytestmark = pytest.mark.fast
@@ -45,13 +46,13 @@ def test_single_rows_add_what_observing_them_adds_to_the_bit(made):
     for p in P:
         summed = Corrector.from_bytes(observed.to_bytes())
         row, receipt = observed.process_one(p, receipt=True)
-        added = summed.new_sums()
+        added = RowSums(summed).zeros()
         before = summed.to_bytes()
-        rows, receipts = summed.correct_and_sum(p[None], added, receipt=True)
+        rows, receipts = RowSums(summed).correct(p[None], added, receipt=True)
         assert summed.to_bytes() == before  # correcting has changed nothing
         assert rows[0].tobytes() == row.tobytes()
         assert receipts[0].tobytes() == receipt.tobytes()
-        summed.add_sums(added)
+        RowSums(summed).add(added)
         assert summed._state.keys() == observed._state.keys()
         for name, array in observed._state.items():
             if name in ("W", "W.moving"):
@@ -63,20 +64,13 @@ def test_single_rows_add_what_observing_them_adds_to_the_bit(made):
 @given(correctors, st.lists(st.integers(0, 40), max_size=4))
 def test_sums_are_those_of_the_rows_however_they_are_cut(made, cuts):
     corrector, P = made
-    whole, parts, merged = (corrector.new_sums() for _ in range(3))
-    out = corrector.correct_and_sum(P, whole)
+    whole, parts = RowSums(corrector).zeros(), RowSums(corrector).zeros()
+    out = RowSums(corrector).correct(P, whole)
     assert out.tobytes() == corrector.correct_many(P).tobytes()
     pieces = np.split(P, sorted(cuts))
     for piece in pieces:
-        corrector.correct_and_sum(piece, parts)
-        own = corrector.new_sums()
-        corrector.correct_and_sum(piece, own)
-        corrector.merge_sums(merged, own)
+        RowSums(corrector).correct(piece, parts)
     assert parts.tobytes() == whole.tobytes()
-    np.testing.assert_allclose(merged, whole, rtol=1e-9, atol=1e-12)
-    for i, part in enumerate(corrector.parts_of_sums):
-        if part.counted:
-            assert merged[i, -1] == whole[i, -1]
 
 
 @given(correctors)
@@ -84,10 +78,10 @@ def test_sums_of_many_rows_add_what_observing_them_with_the_same_state_would(mad
     """Without a label, nothing that these sums are made of changes on the way."""
     corrector, P = made
     start = {name: array.copy() for name, array in corrector._state.items()}
-    added = corrector.new_sums()
+    added = RowSums(corrector).zeros()
     first = corrector.explain_many(P)[anchor(corrector.paths)]
-    corrector.correct_and_sum(P, added)
-    corrector.add_sums(added)
+    RowSums(corrector).correct(P, added)
+    RowSums(corrector).add(added)
     g, state = corrector._kernel.g, corrector._state
     N, m = len(P), P.shape[1]
     assert state["counts"][0] == start["counts"][0] + N
@@ -125,7 +119,7 @@ def folded(W, E, n):
 
 
 def part_of(corrector, name):
-    return [part.array for part in corrector.parts_of_sums].index(name)
+    return [part.array for part in RowSums(corrector).parts].index(name)
 
 
 MIXES = {"W.moving": lived(3, None, 5000.0, 0, False)[0], "W": lived(3, None, 5000.0, 0, True)[0]}
@@ -139,29 +133,25 @@ def test_evidence_is_folded_as_if_it_had_come_evenly(name, n, each):
     corrector = Corrector.from_bytes(MIXES[name].to_bytes())
     W = corrector._state[name].copy()
     E = n * each * np.array([1.0, -0.5, 0.9])[: len(W) - 1]
-    added = corrector.new_sums()
+    added = RowSums(corrector).zeros()
     added[sums.ROWS, -1] = n
     added[part_of(corrector, name), : len(E)] = E
-    corrector.add_sums(added)
+    RowSums(corrector).add(added)
     np.testing.assert_allclose(corrector._state[name], folded(W, E, n), rtol=0, atol=1e-12)
     assert n > 1000 or abs(folded(W, E, n) - folded(W, E / 2, n)).max() > 1e-7  # it says something
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_merging_two_partitions_adds_their_evidence(name):
+def test_evidence_of_sums_is_added(name):
     corrector = Corrector.from_bytes(MIXES[name].to_bytes())
     W, at = corrector._state[name].copy(), part_of(corrector, name)
     P = np.random.default_rng(1).dirichlet([2, 0.3, 0.3], 500)
-    both, one, other = (corrector.new_sums() for _ in range(3))
-    corrector.correct_and_sum(P[:200], one)
-    corrector.correct_and_sum(P[200:], other)
-    corrector.merge_sums(both, one)
-    corrector.merge_sums(both, other)
-    assert (both[at] == one[at] + other[at]).all()
+    both = RowSums(corrector).zeros()
+    RowSums(corrector).correct(P, both)
     n = len(W) - 1
     assert (both[at, :n] != 0).all()
     assert (both[at, n:] == 0).all()
-    corrector.add_sums(both)
+    RowSums(corrector).add(both)
     np.testing.assert_allclose(corrector._state[name], folded(W, both[at, :n], 500), atol=1e-12)
 
 
@@ -171,10 +161,10 @@ def test_a_row_that_nobody_expected_is_as_likely_in_sums_as_when_it_is_observed(
         observed = Corrector(12, half_life=math.inf)
         observed.process_many(np.eye(12)[np.zeros(400 + seed, int)])
         summed = Corrector.from_bytes(observed.to_bytes())
-        added, p = summed.new_sums(), np.eye(12)[1 + seed % 11]
+        added, p = RowSums(summed).zeros(), np.eye(12)[1 + seed % 11]
         before = summed._state["W.moving"].copy()
-        summed.correct_and_sum(p[None], added)
-        summed.add_sums(added)
+        RowSums(summed).correct(p[None], added)
+        RowSums(summed).add(added)
         observed.process_one(p)
         W = observed._state["W.moving"]
         np.testing.assert_allclose(summed._state["W.moving"], W, rtol=0, atol=1e-12)

@@ -316,16 +316,15 @@ def test_columns_are_no_guess_where_nothing_sums_to_one(tmp_path):
         Recording(tmp_path / "a.csv")
 
 
-@pytest.mark.parametrize("option", ["--label", "--labels"])
 @pytest.mark.parametrize(
     "classes", ["cat,dog,eel", '["cat","dog","eel"]', "names.txt", "names.json"]
 )
-def test_options_of_names(option, classes, tmp_path, capsys, monkeypatch):
+def test_options_of_names(classes, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text("cat\ndog\neel\n")(tmp_path / "names.txt")
     text('["cat", "dog", "eel"]')(tmp_path / "names.json")
     npz(probs=P, truth=LABELS)(tmp_path / "a.npz")
-    case = Case("", "a.npz", both_npy, f"--classes {classes} {option} truth")
+    case = Case("", "a.npz", both_npy, f"--classes {classes} --label truth")
     code, out, err = replayed(case, tmp_path, capsys)
     assert code in (0, None), err
     assert json.loads(out)["classes"] == NAMES

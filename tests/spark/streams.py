@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stream_can import Corrector
+from stream_can.row_sums import RowSums
 from stream_can.spark.sums import of_batch, without_decay
 
 CLASSES = ["a", "b", "c", "d"]
@@ -61,7 +62,7 @@ def learn(corrector, before, p, y):
     """A label without a receipt: judged by what the state before its batch makes of the row."""
     receipt = None
     if p is not None:
-        _, (receipt,) = before.correct_and_sum([p], before.new_sums(), receipt=True)
+        _, (receipt,) = RowSums(before).correct([p], RowSums(before).zeros(), receipt=True)
     corrector.learn_one(p, y, receipt=receipt)
 
 
@@ -80,10 +81,10 @@ def offline(folder, corrector):
             ids = predictions["id"].to_pylist()
             for i, p in zip(ids, P, strict=True):
                 outputs[batch][i] = corrector.correct_one(p).tolist(), corrector.predict_set_one(p)
-            sums.append(free.new_sums())
-            free.correct_and_sum(P, sums[-1])
+            sums.append(RowSums(free).zeros())
+            RowSums(free).correct(P, sums[-1])
         before = Corrector.from_bytes(corrector.to_bytes())
-        corrector.add_sums(of_batch(corrector, sums))
+        RowSums(corrector).add(of_batch(corrector, sums))
         rows = [row for table in files for row in table.to_pylist() if row["label"] is not None]
         for row in sorted(rows, key=lambda row: (row["time"], row["label"], row["probs"] or [])):
             learn(corrector, before, row["probs"], row["label"])

@@ -5,6 +5,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from stream_can import Corrector
+from stream_can.row_sums import RowSums
 from stream_can.spark import Learning, correct, correct_by_key
 from stream_can.spark.sums import of_batch, without_decay
 
@@ -86,13 +87,13 @@ def test_batches_are_those_of_a_fold_without_spark(spark, tmp_path):
         expected = own.correct_many(P, segments=many(predictions)).tolist()
         assert [outputs[row[0]] for row in predictions] == expected
         before, free = Corrector.from_bytes(own.to_bytes()), without_decay(own.to_bytes())
-        sums = free.new_sums()
-        free.correct_and_sum(P, sums, segments=many(predictions))
-        own.add_sums(of_batch(own, [sums]))
+        sums = RowSums(free).zeros()
+        RowSums(free).correct(P, sums, segments=many(predictions))
+        RowSums(own).add(of_batch(own, [sums]))
         for row in sorted((row for row in data if row[3] is not None), key=lambda row: row[1]):
-            _, (receipt,) = before.correct_and_sum(
+            _, (receipt,) = RowSums(before).correct(
                 [row[2]],
-                before.new_sums(),
+                RowSums(before).zeros(),
                 receipt=True,
                 segments=many([row]),
             )

@@ -176,7 +176,7 @@ def test_no_rows_and_a_stream(spark, corrector, tmp_path):
         ({"into": "s"}, "there is a column s already"),
         ({"receipt": "id"}, "there is a column id already"),
         ({"probs": "s"}, "column s is string, expected vectors or arrays of numbers"),
-        ({"errors": "skip"}, "errors: 'skip', expected 'raise' or 'null'"),
+        ({"errors": "skip"}, "errors: 'skip', expected 'fail' or 'null'"),
     ],
 )
 def test_what_cannot_be_is_said_at_once(spark, corrector, arguments, message):

@@ -11,6 +11,7 @@ from pyspark.errors import PythonException
 
 from stream_can import Corrector, InvalidPrediction
 from stream_can.method.classes import json_name
+from stream_can.row_sums import RowSums
 from stream_can.spark import Learning
 from stream_can.spark.sums import of_batch, without_decay
 from tests.check_corrector import CHECKS, COLUMN, Adapter, Seen
@@ -36,7 +37,7 @@ class Batches(Adapter):
         start = Corrector(classes, **settings)
         self.folder, self.classes, self.n = Path(tempfile.mkdtemp(dir=self.tmp)), classes, 0
         self.start = start
-        self.learning = Learning(start, self.folder / "state", errors="raise")
+        self.learning = Learning(start, self.folder / "state", errors="fail")
 
     def play(self, events):
         found = Seen({}, {})
@@ -68,22 +69,22 @@ class Batches(Adapter):
             rows = [one for one in batch if not one.is_label]
             P, given = np.array([one.p for one in rows]), segments_of(rows)
             if len(rows):
-                sent, receipts = before.correct_and_sum(
-                    P, before.new_sums(), receipt=True, segments=given
+                sent, receipts = RowSums(before).correct(
+                    P, RowSums(before).zeros(), receipt=True, segments=given
                 )
                 found.rows.update(zip([one.i for one in rows], sent.tolist(), strict=True))
             if len(rows) and before.sets is not None:
                 for one, row, receipt in zip(rows, sent, receipts, strict=True):
                     found.sets[one.i] = {*before.set_of(row, receipt)}
-            free, sums = without_decay(before.to_bytes()), before.new_sums()
+            free, sums = without_decay(before.to_bytes()), RowSums(before).zeros()
             if len(rows):
-                free.correct_and_sum(P, sums, segments=given)
-            corrector.add_sums(of_batch(corrector, [sums]))
+                RowSums(free).correct(P, sums, segments=given)
+            RowSums(corrector).add(of_batch(corrector, [sums]))
             for one in batch:
                 if one.is_label:
                     own = None if one.given is None else segments_of([one])
-                    _, (receipt,) = before.correct_and_sum(
-                        [one.p], before.new_sums(), receipt=True, segments=own
+                    _, (receipt,) = RowSums(before).correct(
+                        [one.p], RowSums(before).zeros(), receipt=True, segments=own
                     )
                     corrector.learn_one(one.p, one.label, receipt=receipt, segments=one.given)
         return found

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector, snapshot
+from stream_can.row_sums import RowSums
 from stream_can.spark.sums import of_batch, without_decay
 
 
@@ -22,11 +23,11 @@ def corrector(half_life, fitted=False):
 def observed(start, partitions):
     """The state after a batch with these partitions."""
     free = without_decay(start.to_bytes())
-    sums = [free.new_sums() for _ in partitions]
+    sums = [RowSums(free).zeros() for _ in partitions]
     for P, one in zip(partitions, sums, strict=True):
-        free.correct_and_sum(P, one)
+        RowSums(free).correct(P, one)
     found = Corrector.from_bytes(start.to_bytes())
-    found.add_sums(of_batch(found, sums))
+    RowSums(found).add(of_batch(found, sums))
     return found
 
 
