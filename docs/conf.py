@@ -10,31 +10,22 @@ import importlib
 import inspect
 import os
 import re
-import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any, is_typeddict
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
-from sphinx.ext.autodoc.mock import mock
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 from sphinx.util.nodes import make_refnode
 
 from stream_can.version import __version__
 
-with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from stream_can.kafka import options
-    from stream_can.method.settings import SETTINGS, about
-    from stream_can.serve import options as serve_options
+sys.path.insert(0, str(Path(__file__).parent))
 
-with mock(["pyspark"]):  # 450 MB, for four docstrings
-    importlib.import_module("stream_can.spark")
+from fill import ROOT, public_names
 
-ROOT = Path(__file__).resolve().parent.parent
 log = logging.getLogger(__name__)
 
 project, author, release = "stream_can", "the authors of stream_can", __version__
@@ -45,8 +36,6 @@ nitpick_ignore_regex = [
     ("py:class", r"(?!stream_can).*"),  # types in signatures: mostly of other packages
     ("py:class", r"stream_can\.messages\.records\.Source"),  # whatever has a record's attributes
     ("py:class", r"stream_can\.messages\.forms\.Form"),  # how one message has its probabilities
-    ("py:exc", r"NewerEntry"),  # errors.py has it
-    ("py:class", r"stream_can\.stream\.lane\.Lane"),  # what of a task is no position
     ("py:class", r"stream_can\.messages\.naming\.LaneName"),  # a model and its version
     ("py:class", r"stream_can\.method\.sums\.Part"),  # a row of sums: for those who add them up
 ]
@@ -75,7 +64,7 @@ REFERENCE = {
     "corrector": ["stream_can"],
     "learner": ["stream_can.learner"],
     "scores": ["stream_can.scores"],
-    "alarm": ["stream_can.trust.alarm"],
+    "alarm": ["stream_can.trust"],
     "sparse": ["stream_can.sparse"],
     "multilabel": ["stream_can.multilabel"],
     "recordings": ["stream_can.recording", "stream_can.replay", "stream_can.report"],
@@ -115,38 +104,18 @@ def expand(app: Any, docname: str, source: list[str]) -> None:
     """Replace the comments that ask for something, and lead links to the page of what they name."""
     page = Path(app.env.doc2path(docname))
     text = rewrite_links(source[0], page.parent, page.parent)
-    source[0] = re.sub(r"^<!-- (\w+) (.+) -->$", lambda m: ASKED[m[1]](m[2]), text, flags=re.M)
+    text = re.sub(r"^<!-- include (.+) -->\n.*$", lambda m: include(m[1]), text, flags=re.M)
+    source[0] = re.sub(
+        r"^<!-- names (.+) -->\n(?:(?!<!--).*\n)*?<!-- end -->$",
+        lambda m: reference(m[1]),
+        text,
+        flags=re.M,
+    )
 
 
 def include(name: str) -> str:
     path = ROOT / name
     return rewrite_links(path.read_text(), path.parent, ROOT / "docs")
-
-
-def program(name: str) -> str:
-    """The source of an example."""
-    return f"```{'python' if name.endswith('.py') else 'sh'}\n{(ROOT / name).read_text()}```"
-
-
-def command_help(command: str) -> str:
-    """What ``stream-can COMMAND --help`` says."""
-    env = os.environ | {"COLUMNS": "90", "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_can", command, "--help"],
-        env=env, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return f"```text\n{done.stdout.strip()}\n```"
-
-
-def settings(of: str) -> str:
-    """Every setting of ``stream-can run``, ``serve`` or a corrector."""
-    if of == "of a corrector":
-        found = [(name, about(name)) for name in SETTINGS]
-    else:
-        every = serve_options() if of == "of serve" else options()
-        found = [(option.name, option.help) for option in every]
-    rows = [f"| `{name}` | {text} |" for name, text in found]
-    return "\n".join(["| setting | what it says |", "|---|---|", *rows])
 
 
 def reference(module_name: str) -> str:
@@ -174,15 +143,6 @@ def reference(module_name: str) -> str:
     return "```{eval-rst}\n" + "\n".join(parts) + "\n```"
 
 
-ASKED = {
-    "include": include,
-    "program": program,
-    "help": command_help,
-    "settings": settings,
-    "reference": reference,
-}
-
-
 def rewrite_links(text: str, folder: Path, page_folder: Path) -> str:
     """Links of a file in ``folder`` to files of the repository, as links of a page elsewhere."""
 
@@ -198,18 +158,6 @@ def rewrite_links(text: str, folder: Path, page_folder: Path) -> str:
 
 
 # -- the reference ---------------------------------------------------------------------------------
-
-
-def public_names(module: Any) -> list[str]:
-    """``__all__``, or what a module without one defines itself."""
-    own = [
-        name
-        for name, thing in vars(module).items()
-        if not name.startswith("_")
-        and (inspect.isclass(thing) or inspect.isfunction(thing))
-        and thing.__module__ == module.__name__
-    ]
-    return sorted(getattr(module, "__all__", own))
 
 
 def shown_at(thing: Any, name: str) -> tuple[str, str]:

@@ -527,10 +527,10 @@ class Corrector:
         (has,) = self.sets_of(sent[None], np.asarray(receipt)[None])
         return _inside(self.classes, sent, has)
 
-    def set_now(self, classes: Sequence[Any], row: ArrayLike) -> list[Any]:
+    def _set_now(self, classes: Sequence[Any], row: ArrayLike) -> list[Any]:
         """The set that a row of these classes, which need not be the corrector's, would have as it
         is; nothing is counted."""
-        self._require_sets("set_now")
+        self._require_sets("predict_set_one")
         sent = np.array(row, np.float32)
         theta = np.array([self._kernel.theta(sent)], np.float32)
         return _inside(classes, sent, inside(sent[None], theta)[0])

@@ -19,7 +19,10 @@ import msgspec
 from stream_can.app.settings import AppSettings, SettingsError
 from stream_can.method.settings import SETTINGS, kind_of
 
-__all__ = ["given_names", "injected", "known_names", "load_as", "refuse_unknown", "secret_in"]
+__all__ = [
+    "given_names", "injected", "known_names", "load_as", "refuse_unknown", "secret_in",
+    "settings_of",
+]  # fmt: skip
 
 S = TypeVar("S", bound=AppSettings)
 LISTS = {"bootstrap_servers", "classes", "train_counts"}
@@ -64,7 +67,7 @@ def load_as(
     known = known_names(kind) | {*others}
     values: dict[str, Any] = {}
     if path is not None:
-        values = _of_file(path)
+        values = settings_of(path)
         refuse_unknown(values, known, f"{path}: ")
         defaults = {one.name: one.default for one in msgspec.structs.fields(cast(Any, kind))}
         files = {*kind.files} - {*others}
@@ -121,11 +124,12 @@ def given_names(
         if variable.startswith(PREFIX) and variable not in theirs
     }
     if path is not None:
-        names |= _of_file(path).keys()
+        names |= settings_of(path).keys()
     return names
 
 
-def _of_file(path: str | Path) -> dict[str, Any]:
+def settings_of(path: str | Path) -> dict[str, Any]:
+    """The settings of a TOML file; SettingsError where it cannot be read."""
     try:
         return tomllib.loads(Path(path).read_text())
     except OSError as error:

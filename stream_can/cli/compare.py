@@ -43,6 +43,7 @@ def compare_command(
     validation: Path | None = None,
     validation_rows: Whole = 0,
     refit_every: Whole = 500,
+    config: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
     report: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -81,6 +82,9 @@ def compare_command(
         Without one: fit to the first so many labelled rows of FILE, which are scored for nobody.
     refit_every
         Rows between two refits of the rivals that are refitted.
+    config
+        TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
+        environment (STREAM_CAN_CLASSES).
     report
         Write an HTML page of figures here.
     as_json

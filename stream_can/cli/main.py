@@ -36,8 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from stream_can.cli.arguments import COMMAND_LINE
         from stream_can.cli.commands import app
+        from stream_can.cli.config import with_settings
 
         COMMAND_LINE.set(shlex.join(["stream-can", *arguments]))
+        arguments = with_settings(app, arguments, os.environ)
         code = app(arguments, result_action="return_value", exit_on_error=True)
         sys.stdout.flush()
     except ImportError as error:

@@ -38,6 +38,7 @@ def pipe_command(
     validation: Path | None = None,
     labels_per_row: Literal["one", "several"] = "one",
     train_rows: float | None = None,
+    config: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
 ) -> int:
     """Correct JSON lines from standard input to standard output, as they come.
@@ -91,6 +92,9 @@ def pipe_command(
         "several" where each label has a score of its own: in scores, with scores_raw and labels.
     train_rows
         How many training rows there were, for --train-counts of several labels.
+    config
+        TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
+        environment (STREAM_CAN_CLASSES).
     """
     from stream_can.messages.fields import fields_of
     from stream_can.pipe.run import pipe

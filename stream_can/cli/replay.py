@@ -51,6 +51,7 @@ def replay_command(
     validation: Path | None = None,
     labels_per_row: Literal["one", "several"] = "one",
     train_rows: float | None = None,
+    config: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
     try_segments: str | None = None,
     try_label_noise: str | None = None,
@@ -107,6 +108,9 @@ def replay_command(
         "several" where each label has a score of its own.
     train_rows
         How many training rows there were, for --train-counts of several labels.
+    config
+        TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
+        environment (STREAM_CAN_CLASSES).
     try_segments
         Columns to try: carrier,origin. Each is played alone, then all together, against the same
         without, to say whether it is worth declaring (--segments).

@@ -187,7 +187,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         if not answer:
             return []
         corrector = self._corrector or self._new_corrector(answer)
-        return corrector.set_now(list(answer), list(answer.values()))
+        return corrector._set_now(list(answer), list(answer.values()))
 
     def learn_one(self, x: dict[Any, Any], y: Any = None, **kwargs: Any) -> None:
         """Learn the label of a row, in the corrector and then in the classifier.

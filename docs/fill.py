@@ -1,0 +1,151 @@
+"""What pages show of the code stands in them, so that they are whole wherever they are read.
+
+    python docs/fill.py    # after a change of options, settings, examples or docstrings
+
+Between ``<!-- KIND NAME -->`` and ``<!-- end -->`` a page has what this script makes: the source of
+an example, the help of a command, a table of settings, the public names of a module. A test fails
+where it is old. The site (``conf.py``) shows whole docstrings in place of the names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, is_typeddict
+
+from sphinx.ext.autodoc.mock import mock
+
+with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from stream_can.kafka import options
+    from stream_can.method.settings import SETTINGS, about
+    from stream_can.serve import options as serve_options
+
+with mock(["pyspark"]):  # 450 MB, for four docstrings
+    importlib.import_module("stream_can.spark")
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(
+    r"^<!-- (program|help|settings|names) (.+) -->\n(?:(?!<!--).*\n)*?<!-- end -->$", re.M
+)
+
+
+def filled(text: str) -> str:
+    """A page with what its comments ask for."""
+    return BLOCK.sub(
+        lambda m: f"<!-- {m[1]} {m[2]} -->\n{MADE[m[1]](m[2]).strip()}\n<!-- end -->", text
+    )
+
+
+def program(name: str) -> str:
+    """The source of an example."""
+    return f"```{'python' if name.endswith('.py') else 'sh'}\n{(ROOT / name).read_text()}```"
+
+
+def command_help(command: str) -> str:
+    """What ``stream-can COMMAND --help`` says."""
+    env = os.environ | {"COLUMNS": "90", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_can", command, "--help"],
+        env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    lines = [line.rstrip() for line in done.stdout.strip().splitlines()]
+    return "```text\n" + "\n".join(lines) + "\n```"
+
+
+def settings(of: str) -> str:
+    """Every setting of ``stream-can run``, ``serve`` or a corrector."""
+    if of == "of a corrector":
+        found = [(name, about(name)) for name in SETTINGS]
+    else:
+        every = serve_options() if of == "of serve" else options()
+        found = [(option.name, option.help) for option in every]
+    rows = [f"| `{name}` | {text} |" for name, text in found]
+    return "\n".join(["| setting | what it says |", "|---|---|", *rows])
+
+
+def names(module_name: str) -> str:
+    """The public names of a module, each with its first sentence; of classes the members too."""
+    module = importlib.import_module(module_name)
+    rows = []
+    for name in public_names(module):
+        thing = getattr(module, name)
+        if not (inspect.isclass(thing) or callable(thing)):
+            continue
+        rows.append(f"| `{name}{arguments(thing)}` | {sentence(thing)} |")
+        if inspect.isclass(thing) and not is_typeddict(thing):
+            rows += [f"| {one} | {said} |" for one, said in members(thing)]
+    return "\n".join([f"| `{module_name}` | |", "|---|---|", *rows])
+
+
+def members(thing: type) -> list[tuple[str, str]]:
+    """Public methods and properties of a class of ours, as they stand in it."""
+    found = []
+    for name, member in vars(thing).items():
+        if name.startswith("_") or not inspect.getdoc(getattr(thing, name, None)):
+            continue
+        if isinstance(member, property):
+            found.append((f"`.{name}`", sentence(member)))
+        elif inspect.isroutine(member):
+            found.append((f"`.{name}{arguments(getattr(thing, name))}`", sentence(member)))
+    return found
+
+
+def arguments(thing: Any) -> str:
+    """The names of what a call takes."""
+    if inspect.isclass(thing) and "__init__" not in vars(thing):
+        return ""
+    try:
+        found = inspect.signature(thing).parameters.values()
+    except ValueError:
+        return "(...)"
+    said = [one for one in found if one.name != "self"]
+    text = []
+    for at, one in enumerate(said):
+        if one.kind is one.KEYWORD_ONLY and not any(
+            other.kind in (one.KEYWORD_ONLY, one.VAR_POSITIONAL) for other in said[:at]
+        ):
+            text.append("*")
+        star = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        text.append(f"{star}{one.name}{'=...' if one.default is not one.empty else ''}")
+    return f"({', '.join(text)})"
+
+
+def sentence(thing: Any) -> str:
+    """The first sentence of a docstring, without its roles."""
+    text = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
+    text = re.sub(r":\w+:`~?([^`]*)`", lambda m: f"`{m[1].rpartition('.')[2]}`", text)
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def public_names(module: Any) -> list[str]:
+    """``__all__``, or what a module without one defines itself."""
+    own = [
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isclass(thing) or inspect.isfunction(thing))
+        and thing.__module__ == module.__name__
+    ]
+    return sorted(getattr(module, "__all__", own))
+
+
+MADE = {"program": program, "help": command_help, "settings": settings, "names": names}
+
+
+def main() -> None:
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        text = page.read_text()
+        if (new := filled(text)) != text:
+            page.write_text(new)
+            print(page.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

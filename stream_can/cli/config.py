@@ -1,0 +1,93 @@
+"""Options of ``pipe``, ``replay`` and ``compare`` from a TOML file and the environment.
+
+As for the other commands: what was typed wins over the environment, and that over the file; names
+of files in it are beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App
+
+from stream_can.app.loading import PREFIX, injected, refuse_unknown, settings_of
+from stream_can.app.settings import SettingsError
+
+__all__ = ["with_settings"]
+
+COMMANDS = "pipe", "replay", "compare"
+OWN = "config", "file"
+"""Options that are no settings."""
+
+
+def with_settings(app: App, arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """Add options that were not typed, where a file or the environment says them.
+
+    Parameters
+    ----------
+    app
+        The commands.
+    arguments
+        As they were typed.
+    env
+        Usually ``os.environ``; variables of other commands' settings are left alone.
+
+    Raises
+    ------
+    SettingsError
+        The file cannot be read, or holds what is no option; the message names the nearest.
+    """
+    if not arguments or arguments[0] not in COMMANDS:
+        return list(arguments)
+    command, *typed = arguments
+    known = {
+        name.removeprefix("--").replace("-", "_"): one.hint
+        for one in app[command].assemble_argument_collection()
+        for name in one.names
+        if name.startswith("--")
+    }
+    known = {name: hint for name, hint in known.items() if name not in OWN}
+    values: dict[str, Any] = {}
+    if (path := _config_of(typed)) is not None:
+        values = settings_of(path)
+        refuse_unknown(values, known, f"{path}: ")
+        for name, value in values.items():
+            if "Path" in str(known[name]) and isinstance(value, str):
+                values[name] = str(Path(path).parent / value)
+    theirs = injected(env)
+    values |= {
+        name: env[PREFIX + name.upper()]
+        for name in known
+        if PREFIX + name.upper() in env and PREFIX + name.upper() not in theirs
+    }
+    said = {one.partition("=")[0] for one in typed}
+    more: list[str] = []
+    for name, value in values.items():
+        option = "--" + name.replace("_", "-")
+        if option not in said:
+            more += _option(name, option, value, is_switch=known[name] is bool)
+    return [command, *typed, *more]
+
+
+def _config_of(typed: Sequence[str]) -> str | None:
+    for at, one in enumerate(typed):
+        name, equals, value = one.partition("=")
+        if name == "--config":
+            return value if equals else next(iter(typed[at + 1 :]), None)
+    return None
+
+
+def _option(name: str, option: str, value: Any, *, is_switch: bool) -> list[str]:
+    """A setting as it would be typed."""
+    if is_switch:
+        if value not in (True, False, "true", "false", "1", "0"):
+            raise SettingsError(f"{name}: {value!r}, expected true or false")
+        return [option] if value in (True, "true", "1") else []
+    if isinstance(value, list):
+        value = json.dumps(value) if name == "classes" else ",".join(map(str, value))
+    elif isinstance(value, dict):
+        raise SettingsError(f"{name}: a table, expected a value")
+    return [f"{option}={value}"]

@@ -1,0 +1,75 @@
+"""Options of pipe, replay and compare from a TOML file and the environment."""
+
+import pytest
+
+from stream_can.app.settings import SettingsError
+from stream_can.cli.commands import app
+from stream_can.cli.config import with_settings
+from tests.cli.command import stream_can
+
+FILE = """\
+classes = ["cat, small", "dog"]
+half_life = 100
+train_counts = [30, 70]
+state = "kept/state.bin"
+labelled = true
+skip = false
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "app.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_what_was_typed_wins_then_the_environment_then_the_file(file):
+    typed = ["pipe", "--config", str(file), "--half-life=7"]
+    env = {"STREAM_CAN_TRAIN_COUNTS": "1,2", "STREAM_CAN_HALF_LIFE": "9", "STREAM_CAN_SKIP": "1"}
+    found = with_settings(app, typed, env)
+    assert found[:4] == typed
+    assert sorted(found[4:]) == [
+        '--classes=["cat, small", "dog"]', "--labelled", "--skip",
+        f"--state={file.parent / 'kept/state.bin'}", "--train-counts=1,2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["pipe", "replay", "compare"])
+def test_each_setting_of_a_corrector_and_each_command(command, file):
+    file.write_text("k = 5\nsegments = ['a', 'b']\nmax_mb = 9.5\n")
+    found = with_settings(app, [command, f"--config={file}", "x.csv"], {})
+    assert found[3:] == ["--k=5", "--segments=a,b", "--max-mb=9.5"]
+
+
+def test_other_commands_read_their_own():
+    assert with_settings(app, ["run", "a.toml"], {"STREAM_CAN_CLASSES": "a"}) == ["run", "a.toml"]
+    assert with_settings(app, [], {}) == []
+
+
+def test_variables_of_other_commands_and_of_kubernetes_are_left_alone():
+    env = {"STREAM_CAN_BOOTSTRAP_SERVERS": "h:1", "STREAM_CAN_ID_SERVICE_HOST": "10.0.0.1"}
+    assert with_settings(app, ["pipe"], env) == ["pipe"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('clases = ["a"]', "app.toml: unknown setting 'clases'; did you mean classes?"),
+        ('file = "a.csv"', "app.toml: unknown setting 'file'"),
+        ('labelled = "perhaps"', "labelled: 'perhaps', expected true or false"),
+        ("[classes]\na = 1", "classes: a table, expected a value"),
+        ("classes = [", "app.toml: "),
+    ],
+)
+def test_what_is_wrong_is_named(file, text, message):
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=message.replace("?", r"\?")):
+        with_settings(app, ["pipe", "--config", str(file)], {})
+
+
+def test_a_command_takes_its_file(file, tmp_path):
+    (tmp_path / "a.csv").write_text("probs_cat,probs_dog,truth\n0.3,0.7,cat\n0.2,0.8,dog\n")
+    file.write_text('label = "truth"\nlabel_delay = 0\nstate = "state.bin"\n')
+    stream_can("replay", tmp_path / "a.csv", "--config", file)
+    assert (tmp_path / "state.bin").exists()

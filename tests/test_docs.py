@@ -1,0 +1,38 @@
+"""What pages show of the code stands in them, and is what it is."""
+
+import sys
+
+import pytest
+
+from tests.pages import ROOT
+
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def filled():
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        from fill import filled
+    finally:
+        sys.path.pop(0)
+    return filled
+
+
+def test_pages_are_not_old(filled):
+    """What a script makes of code, options and docstrings: `python docs/fill.py` makes it again."""
+    old = [str(page.relative_to(ROOT)) for page in PAGES if "<!-- end -->" in page.read_text()
+           and filled(page.read_text()) != page.read_text()]  # fmt: skip
+    assert old == []
+
+
+def test_no_page_ends_where_a_comment_asks_for_more():
+    """On a forge a comment shows nothing: behind each stands what it asks for."""
+    asked = 0
+    for page in PAGES:
+        lines = page.read_text().splitlines()
+        for at, line in enumerate(lines):
+            if line.startswith("<!-- ") and line != "<!-- end -->":
+                asked += 1
+                assert lines[at + 1] not in ("", "<!-- end -->"), f"{page}, line {at + 1}"
+    assert asked > 30
