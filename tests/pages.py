@@ -15,11 +15,13 @@ ROOT = Path(__file__).parent.parent
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:
-    """(language, text) of each block of a page, out of lists too."""
-    found = re.findall(r"^( *)```(\w+)\n(.*?)^ *```", page.read_text(), re.M | re.S)
-    for indent, language, text in found:
-        if ">>>" not in text:  # a session, of a doctest
-            yield language, re.sub(f"^{indent}", "", text, flags=re.M)
+    """(language, text) of each block of a page, out of lists too; not of whole examples, which have
+    tests of their own."""
+    text = re.sub(r"^<!-- program .*?<!-- end -->$", "", page.read_text(), flags=re.M | re.S)
+    found = re.findall(r"^( *)```(\w+)\n(.*?)^ *```", text, re.M | re.S)
+    for indent, language, code in found:
+        if ">>>" not in code:  # a session, of a doctest
+            yield language, re.sub(f"^{indent}", "", code, flags=re.M)
 
 
 def environment() -> dict[str, str]:

@@ -24,8 +24,10 @@ def deployment(
     fitted: bool = False,
     fields: Mapping[str, Any] | None = None,
     ask: float | None = None,
+    recorded: str | None = None,
+    labelled: bool = False,
 ) -> dict[str, str]:
-    """A command of the pipe, one of a Kafka worker, and lines of Python.
+    """Commands of the pipe, a server and a Kafka worker, and lines of Python.
 
     Parameters
     ----------
@@ -39,10 +41,15 @@ def deployment(
         Options of how a line is read: {"label": "truth"}.
     ask
         The share of the rows to ask for the labels of.
+    recorded
+        The recording, where it is lines as the pipe reads them.
+    labelled
+        Whether these carry their labels.
 
     Returns
     -------
-    Under "first" what to do before the others, where that is needed; "pipe", "run" and "python".
+    Under "first" what to do before the others, where that is needed; "pipe", "serve", "run" and
+    "python"; under "next" the first of these that runs with what there is.
     """
     found = {}
     names = written_names(classes)
@@ -56,9 +63,9 @@ def deployment(
     asks = [] if ask is None else ["--ask", f"{ask:g}"]
     if state is not None and "sets" in settings:  # a pipe's state is not asked for it
         made = options({"sets": settings["sets"]})
-    found["pipe"] = (
-        f"stream-can pipe {shlex.join([*made, *read, *asks, '--state', str(kept)])} < lines.jsonl"
-    )
+    both = ["--labelled"] if labelled and ask is None else []
+    words = shlex.join([*made, *read, *asks, *both, "--state", str(kept)])
+    found["pipe"] = f"stream-can pipe {words} < {shlex.quote(recorded or 'lines.jsonl')}"
     # Names that a list with commas cannot hold reach a worker in a file.
     from_file = state or (STATE if names.startswith("[") else None)
     worker = [
@@ -69,6 +76,9 @@ def deployment(
     ]  # fmt: skip
     before = f"# replay with --state {STATE} before\n" if from_file and state is None else ""
     found["run"] = f"{before}stream-can run {shlex.join(worker)}"
+    begins = ["--classes-from-file", str(from_file)] if from_file else ["--classes", names]
+    found["serve"] = f"stream-can serve {shlex.join([*begins, *options(settings), *read, *asks])}"
+    found["next"] = found["serve" if recorded is None else "pipe"]
     found["python"] = _python(classes, settings, state)
     return found
 

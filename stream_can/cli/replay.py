@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,12 +20,13 @@ from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
+from stream_can.recording.output import CorrectedFile
 from stream_can.recording.recording import Recording
 from stream_can.replay.asking import asking_for
 from stream_can.replay.noise import noise_in_words
 from stream_can.replay.noise import try_label_noise as play_noise
 from stream_can.replay.run import replay
-from stream_can.replay.steps import check_arrival, check_labels
+from stream_can.replay.steps import Step, check_arrival, check_labels
 from stream_can.replay.tried import try_segments as play_tries
 from stream_can.replay.tried import worth_in_words
 from stream_can.replay.verdict import verdict
@@ -56,6 +58,7 @@ def replay_command(
     try_segments: str | None = None,
     try_label_noise: str | None = None,
     state: Path | None = None,
+    output: Path | None = None,
     report: Path | None = None,
     verbose: Annotated[bool, Parameter(negative="")] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -119,6 +122,8 @@ def replay_command(
         the replay's own.
     state
         Keep what was learned here, for a deployment to start from.
+    output
+        Write the corrected rows here, one for each row of FILE: .csv, .tsv, .jsonl or .npy.
     report
         Write an HTML page of figures here.
     verbose
@@ -126,11 +131,13 @@ def replay_command(
     as_json
         Print the result as JSON.
     """
-    refuse_to_overwrite([file, validation], {"--state": state, "--report": report})
+    refuse_to_overwrite(
+        [file, validation], {"--state": state, "--output": output, "--report": report}
+    )
     if labels_per_row == "several":
         others = {
             "ask": ask, "model": model, "version": version, "validation": validation,
-            "try_segments": try_segments, "try_label_noise": try_label_noise,
+            "try_segments": try_segments, "try_label_noise": try_label_noise, "output": output,
             "normalise": None if normalise == "rounded" else normalise,
         }  # fmt: skip
         return replay_several(
@@ -203,6 +210,14 @@ def replay_command(
     if report is not None:
         # Imported now, so that a missing extra is said before the replay and not behind it.
         from stream_can.report.page import write_report
+    corrected = None
+    if output is not None:
+        corrected = CorrectedFile(output, recording.classes, sets=start.sets is not None)
+
+    def write(step: Step) -> None:
+        if corrected is not None:
+            corrected.add(step.corrected, step.inside)
+
     if state is not None:
         snapshot.require_replaceable(state)
         state.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +229,10 @@ def replay_command(
         else 2 + len({*rates} - {requests.budget}) + len(below - {requests.budget})
     )
     replays += len(tries) + (len(tries) > 1) + len(noises)
-    with progress_bar("replay", recording.rows * replays) as progress:
+    with (
+        progress_bar("replay", recording.rows * replays) as progress,
+        corrected or nullcontext(),
+    ):
         result = replay(
             recording,
             start,
@@ -226,6 +244,7 @@ def replay_command(
             progress=progress,
             model=model,
             version=version,
+            each=write,
         )
         tried = []
         if tries:
@@ -253,7 +272,8 @@ def replay_command(
     if state is not None:
         snapshot.save((result.models or start).to_bytes(), state)
     fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
-    if Path(recording.name).suffix in (".jsonl", ".ndjson"):  # lines as the pipe reads them
+    lines = file.suffix in (".jsonl", ".ndjson")  # as the pipe reads them
+    if lines:
         places = {"probs": probs, "label": label, "id": id}
         fields |= {name: given for name, given in places.items() if given != name}
         fields |= {name: given for name, given in named.items() if given is not None}
@@ -264,6 +284,8 @@ def replay_command(
         fitted=validation is not None,
         fields=fields,
         ask=ask,
+        recorded=str(file) if lines else None,
+        labelled=lines and not recording.labels_apart,
     )
     if report is not None:
         name = Path(recording.name).name

@@ -14,7 +14,7 @@ from stream_can.replay.noise import TriedNoise, noise_in_words
 from stream_can.replay.result import Replay
 from stream_can.replay.tried import Tried, worth_in_words
 from stream_can.replay.verdict import errors, judge
-from stream_can.scores import Scores
+from stream_can.scores import FLOOR, Scores
 
 __all__ = ["show_replay"]
 
@@ -54,25 +54,27 @@ def show_replay(
         if "first" in deploy:
             console.print(deploy["first"])
         # Not wrapped: a command is there to be copied.
-        console.print(f"Next: {deploy['pipe']}", soft_wrap=True)
+        console.print(f"Next: {deploy['next']}", soft_wrap=True)
     elif found.gains:
         console.print("Next: nothing to deploy here.")
     console.print()
     console.print(_scores(result, verbose))
-    console.print("±: standard error of the change over 30 stretches of the stream")
-    for line in _rates(result):
+    for line in _notes(result):
         console.print(line)
     for name, column in result.columns.items():
         _show_values(console, name, column)
     if found.why:
         console.print()
-        console.print(found.why)
+    for one in found.why:
+        console.print(f"- {one}")
     if verbose and found.deploy:
+        console.print(f"\nFrom standard input:\n{deploy['pipe']}", soft_wrap=True)
+        console.print(f"\nOver HTTP:\n{deploy['serve']}", soft_wrap=True)
         console.print(f"\nWith Kafka:\n{deploy['run']}", soft_wrap=True)
         console.print(f"\nIn Python:\n{deploy['python']}", soft_wrap=True)
     elif found.deploy:
         console.print(
-            "\n--verbose shows each path alone, and how to deploy it with Kafka or Python"
+            "\n--verbose shows each path alone, and how to deploy it with a pipe, Kafka or Python"
         )
     if tried:
         _show_tried(console, tried)
@@ -93,7 +95,8 @@ def _scores(result: Replay, verbose: bool) -> Table:
     table.add_row("after", *_cells(result.corrected), style="bold")
     table.add_row("change", *_cells(result.corrected, result.raw), style="cyan")
     points, nats = errors(result)
-    table.add_row("±", f"{100 * points:.2f}", f"{nats:.4f}", end_section=True)
+    if points == points:  # no nan, as of a single stretch
+        table.add_row("±", f"{100 * points:.2f}", f"{nats:.4f}", end_section=True)
     if verbose:
         for name, scores in result.paths.items():
             if scores.n:
@@ -102,8 +105,13 @@ def _scores(result: Replay, verbose: bool) -> Table:
     return table
 
 
-def _rates(result: Replay) -> Iterator[str]:
-    """What shares of the labels buy."""
+def _notes(result: Replay) -> Iterator[str]:
+    """What the table is of, and what shares of the labels buy."""
+    if (points := errors(result)[0]) == points:
+        yield "±: standard error of the change over 30 stretches of the stream"
+    yield f"log loss in nats; probabilities below {FLOOR:f} count as that"
+    if result.rates or result.asked_rates:
+        yield "\nWhat fewer labels would have changed:"
     for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
         for rate, scores in rates.items():
             change = 100 * (scores.accuracy - result.raw.accuracy)

@@ -148,7 +148,8 @@ def _show(result: MultiLabelReplay, label_rate: float, command: str) -> None:
         console.print(f"labels of {100 * rate:g} % of the rows: {nats:+.4f} nats")
     if found.why:
         console.print()
-        console.print(found.why)
+    for one in found.why:
+        console.print(f"- {one}")
 
 
 def _cells(scores: LabelScores) -> list[str]:

@@ -24,7 +24,7 @@ class Layout(NamedTuple):
     classes: list[Any]
 
 
-INDEX = ("", "index", "Unnamed: 0", "id")
+INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred")
 """Names of columns of numbers that are no probabilities."""
 BEST_ALONE = (
     "the first row has the best class alone, and all are needed: a pipeline of transformers gives"
@@ -173,6 +173,11 @@ def _way_out(table: Table, free: Sequence[str], label: str) -> str:
                 needed += f"; or --probs {column!r}, if that is the second of two classes"
         return needed
     first, total = ", ".join(numbers), sum(numbers.values())
+    for prefix in dict.fromkeys(column[: _cut(column)] for column in numbers):
+        group = [column for column in numbers if prefix and column.startswith(prefix)]
+        whole = _near(sum(numbers[column] for column in group), 1.0, len(group))
+        if 1 < len(group) < len(numbers) and whole:
+            return f"Columns {', '.join(group)} sum to 1: add --probs {prefix!r}"
     prefix, suffix = _around(list(numbers))
     named = f" --probs '{prefix}*{suffix}'" if prefix or suffix else ""
     if min(numbers.values()) < 0:
@@ -185,6 +190,11 @@ def _way_out(table: Table, free: Sequence[str], label: str) -> str:
     if _near(total, 1.0, len(numbers)) and named:
         return f"Columns {first} sum to 1: add{named}"
     return f"Which of {first} are probabilities? --classes NAME,NAME,... or --probs 'before*behind'"
+
+
+def _cut(column: str) -> int:
+    """Where the last word of a column's name begins."""
+    return 1 + max(column.rfind(separator) for separator in SEPARATORS)
 
 
 def _around(columns: Sequence[str]) -> tuple[str, str]:
@@ -256,13 +266,19 @@ def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecordi
     """The error that says which columns there are."""
     columns = ", ".join(table.columns[:12]) + (", ..." if len(table.columns) > 12 else "")
     text = f"{name}: no column {wanted!r} for {what}; the file has {columns}"
-    if len(table.columns) > 1 and all(_reads_as_number(column) for column in table.columns[:-1]):
+    if len(table.columns) > 1 and _are_values(table.columns[:-1]):
         text += ". The first line holds numbers: a header is missing"
     elif what == "label" and (other := [c for c in table.columns if c.lower() in LABELS]):
         text += f". Add --label {other[0]}?"
     elif what == "label" and len(table.columns) == 1:
         text += ", and labels are needed beside them"
     return InvalidRecording(text)
+
+
+def _are_values(names: Sequence[str]) -> bool:
+    """Whether names are numbers, and not those of classes: 0, 1, 2, ..."""
+    counted = any([*names] == [str(first + k) for k in range(len(names))] for first in (0, 1))
+    return not counted and all(_reads_as_number(name) for name in names)
 
 
 def _reads_as_number(text: str) -> bool:

@@ -191,7 +191,12 @@ class Recording:
     @property
     def has_times(self) -> bool:
         """Whether labels come at their own time, or on lines of their own."""
-        return bool(self._times) or self._table.labels_apart
+        return bool(self._times) or self.labels_apart
+
+    @property
+    def labels_apart(self) -> bool:
+        """Whether labels are lines of their own."""
+        return self._table.labels_apart
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """The rows in order, `size` at a time, each checked."""

@@ -16,6 +16,7 @@ from stream_can.replay.episodes import milliseconds, told
 from stream_can.replay.models import PlayedModels
 from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import Step
+from stream_can.replay.worst import WorstStretch
 from stream_can.scores import FLOOR, Scores
 from stream_can.trust.alarm import Alarm
 
@@ -114,6 +115,8 @@ class Replay:
         """Of each declared column, and of the models, what became of the rows of its values."""
         self.sets = None if corrector.sets is None else SetScores(corrector.sets)
         """Prediction sets, and whether they kept what they promise, where there are any."""
+        self.worst = WorstStretch()
+        """Where what was sent did worst beside the rows as they came."""
         self.alarm = alarm
         """Notices when the classifier itself became worse, where it is watched."""
 
@@ -140,6 +143,7 @@ class Replay:
         was, now = P.argmax(axis=1) == y, corrected.argmax(axis=1) == y
         self.made_right += np.bincount(y[now & ~was], minlength=len(self.classes))
         self.made_wrong += np.bincount(y[was & ~now], minlength=len(self.classes))
+        self.worst.add(step.first + np.flatnonzero(known), np.stack([was, now], axis=1))
         if step.arrivals is not None:
             self.coming += step.arrivals.coming
             self.possible += step.arrivals.possible
@@ -244,6 +248,7 @@ class Replay:
             "mean_coverage": self.mean_coverage,
             "silent_classes": list(corrector.silent_classes),
             "per_class": self.per_class(),
+            "worst": self.worst.to_dict(),
             "delays": {
                 "coming": self.coming,
                 "rows": self.delay_rows.summary(),

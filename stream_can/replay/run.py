@@ -10,7 +10,7 @@ from stream_can.method.asking import LabelRequests
 from stream_can.recording.recording import Recording
 from stream_can.replay.models import PlayedModels
 from stream_can.replay.result import Replay
-from stream_can.replay.steps import steps
+from stream_can.replay.steps import Step, steps
 from stream_can.scores import Scores
 from stream_can.trust.alarm import Alarm
 
@@ -30,6 +30,7 @@ def replay(
     model: str | None = None,
     version: str | None = None,
     progress: Callable[[int], object] = lambda rows: None,
+    each: Callable[[Step], object] = lambda step: None,
 ) -> Replay:
     """Replay a recording through a corrector.
 
@@ -52,6 +53,8 @@ def replay(
         of each row: each has a corrector of its own, and begins with `corrector`.
     progress
         Is called after each step with the number of its rows.
+    each
+        Is called with each step of the replay itself, which has the corrected rows.
 
     Returns
     -------
@@ -86,7 +89,9 @@ def replay(
         return PlayedModels(start, model, version) if named else start
 
     corrects = several(corrector)
-    result = _once(recording, corrects, label_delay, label_rate, seed, requests, explain, progress)
+    result = _once(
+        recording, corrects, label_delay, label_rate, seed, requests, explain, progress, each
+    )
     at_random = None
     if requests is not None and result.coming:
         as_many = result.coming / result.possible
@@ -131,6 +136,7 @@ def _once(
     requests: LabelRequests | None,
     explain: bool,
     progress: Callable[[int], object],
+    each: Callable[[Step], object] = lambda step: None,
 ) -> Replay:
     """One pass over the recording."""
     started = clock.perf_counter()
@@ -146,6 +152,7 @@ def _once(
         explain=explain,
     ):
         result.add(step)
+        each(step)
         progress(len(step.P))
     result.dates |= recording.dates
     result.delay = "at their own time" if label_delay is None else f"{label_delay:,} rows late"

@@ -23,14 +23,14 @@ def judge_several(result: MultiLabelReplay) -> Verdict:
             f"Too few labels to say: of {raw.n:,} rows a label is known, and below {FEW} any"
             " difference may be chance. Replay a longer recording."
         )
-        return Verdict(few, "", "", False)
+        return Verdict(few, "", (), False)
     known, there = raw.of_labels[:2].sum(axis=1)
     if there == known:
         only = (
             "No verdict: all known labels are there, and nothing says which are not, so nothing is"
             " corrected. Some negatives are needed: rows of which all labels are known, say."
         )
-        return Verdict(only, "", "", False)
+        return Verdict(only, "", (), False)
     nats = Effect(loss_change(result), NATS)
     numbers = (
         f"log loss of a row {raw.log_loss:.4f} before and {corrected.log_loss:.4f} after "
@@ -51,7 +51,7 @@ def judge_several(result: MultiLabelReplay) -> Verdict:
             f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
             "would tell."
         )
-    return Verdict(first, _decisions(result), " ".join(_why(result)), nats.down)
+    return Verdict(first, _decisions(result), tuple(_why(result)), nats.down)
 
 
 def loss_change(result: MultiLabelReplay) -> Change:

@@ -34,15 +34,15 @@ class Verdict(NamedTuple):
     """Use it or not, and how sure that is."""
     gains: str
     """What gains and which class loses; empty where that cannot be said."""
-    why: str
-    """What else there is to know, about the labels first; may be empty."""
+    why: tuple[str, ...]
+    """What else there is to know, a sentence or two each, about the labels first."""
     deploy: bool
     """Whether there is something to deploy."""
 
     @property
     def text(self) -> str:
         """All of it, in one paragraph."""
-        return " ".join(part for part in (self.use, self.gains, self.why) if part)
+        return " ".join(part for part in (self.use, self.gains, *self.why) if part)
 
 
 def verdict(result: Replay) -> str:
@@ -66,10 +66,10 @@ def judge(result: Replay) -> Verdict:
             f"Too few labels to say: {result.raw.n:,} rows have one, and below {FEW} any "
             "difference may be chance. Replay a longer recording."
         )
-        return Verdict(few, "", "", False)
+        return Verdict(few, "", (), False)
     wrong = _wrong_labels(result)
     if wrong:
-        return Verdict(f"No verdict: {wrong}", "", "", False)
+        return Verdict(f"No verdict: {wrong}", "", (), False)
     points, nats = (
         Effect(_change(result, "hits"), POINTS / 100),
         Effect(_change(result, "losses"), NATS),
@@ -107,15 +107,14 @@ def judge(result: Replay) -> Verdict:
     labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)
-    why = " ".join(
-        [
-            *labels,
-            *reasons,
-            *sets_in_words(result.sets),
-            *worse_in_words(result.alarm, dates=result.dates),
-        ]
-    )
-    return Verdict(first, gains(result), why, good)
+    why = [
+        *labels,
+        result.worst.in_words(),
+        *reasons,
+        *sets_in_words(result.sets),
+        *worse_in_words(result.alarm, dates=result.dates),
+    ]
+    return Verdict(first, gains(result), tuple(filter(None, why)), good)
 
 
 def errors(result: Replay) -> tuple[float, float]:
@@ -212,9 +211,17 @@ def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:
     if few is not None and result.requests is None and good and gain > NATS:
         kept = result.raw.log_loss - few.log_loss
         of_it = 0.0 if asked is None else result.raw.log_loss - asked.log_loss
+        right = result.corrected.accuracy - result.raw.accuracy
+        of_right = ""
+        if right > POINTS / 100:
+            share = max(0.0, few.accuracy - result.raw.accuracy) / right
+            of_right = f", {_percent(share)} of that in accuracy"
+        asking = f"; where these are asked for, {_percent(of_it / gain)} of the gain in log loss"
         reasons.append(
             f"With one label in 20 it would keep {_percent(kept / gain)} of the gain in log loss"
-            + (f", {_percent(of_it / gain)} where these are asked for." if of_it > 0 else ".")
+            + of_right
+            + (asking if of_it > 0 else "")
+            + "."
             if kept > 0
             else "With one label in 20 nothing of the gain in log loss would be left."
         )

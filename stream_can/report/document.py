@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stream_can.report.tables import facts
 
-__all__ = ["card", "document", "words", "write"]
+__all__ = ["also", "card", "document", "words", "write"]
 
 
 def document(
@@ -52,6 +52,12 @@ def card(title: str, content: str, note: str, kind: str = "card") -> str:
 def words(title: str, pairs: Iterable[tuple[str, str]]) -> str:
     """A card of names and what is said of each."""
     return f'<section class="card words"><h2>{title}</h2>{facts(pairs)}</section>'
+
+
+def also(lines: Sequence[str]) -> str:
+    """What else there is to know, as a list."""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f'<ul class="also">{items}</ul>' if items else ""
 
 
 def write(text: str, path: str | Path) -> None:

@@ -15,13 +15,14 @@ from stream_can.replay.several import MultiLabelReplay
 from stream_can.replay.verdict import judge
 from stream_can.report import tables
 from stream_can.report.course import Course
-from stream_can.report.document import card, document, words, write
+from stream_can.report.document import also, card, document, words, write
 from stream_can.report.figures import FIGURES
 from stream_can.report.glossary import GLOSSARY, OF_SETS, OF_VALUES, OF_WORSE
 from stream_can.report.origin import origin
 from stream_can.report.sets import sets_facts
 from stream_can.report.svg import ShownPoints, draw
 from stream_can.report.values import gains
+from stream_can.scores import FLOOR
 
 __all__ = ["NoLabels", "cards_of", "report", "write_report"]
 
@@ -32,8 +33,11 @@ PATHS_NOTE = (
     "Accuracy and ECE in percent, log loss in nats; weight of the path in the mixture in percent, "
     "mean over the stream."
 )
-PLUS_MINUS = "±: standard error of the change, over 30 stretches of the stream."
-DEPLOYED = {"pipe": "JSON lines", "run": "Kafka", "python": "Python"}
+PLUS_MINUS = (
+    "±: standard error of the change, over 30 stretches of the stream. Log loss in nats;"
+    f" probabilities below {FLOOR:f} count as that."
+)
+DEPLOYED = {"serve": "HTTP", "pipe": "JSON lines", "run": "Kafka", "python": "Python"}
 CLASSES_NOTE = (
     "In percent, over the labelled rows; a dash where a class has no row, or is never predicted."
 )
@@ -71,7 +75,7 @@ def report(
     made_from
         What else to say of how the page was made: {"file": ..., "command": ...}.
     deploy
-        The next commands, if there is anything to deploy: {"pipe": ..., "run": ..., "python": ...},
+        The next commands, if there is anything to deploy: {"next": ..., "run": ..., "python": ...},
         and under "first" a sentence on what to do before.
     date
         When it was made; now by default.
@@ -84,7 +88,8 @@ def report(
     if not result.raw.n:
         raise NoLabels("report: no row has a label, so there is nothing to compare")
     cards = cards_of(FIGURES, result)
-    cards.append(card("Each class", tables.classes(result), CLASSES_NOTE))
+    note = f"{len(result.classes):,} classes, the commonest first. {CLASSES_NOTE}"
+    cards.append(card("Each class", tables.classes(result), note))
     for name, column in result.columns.items():
         title = f"Each value of {readable(name)}"
         if len(column) > 1:
@@ -96,8 +101,8 @@ def report(
     found = judge(result)
     commands = deploy if deploy and found.deploy else {}
     steps = [commands[name] for name in ("first",) if name in commands]
-    if "pipe" in commands:
-        steps.append(f"Next: {commands['pipe']}")
+    if "next" in commands:
+        steps.append(f"Next: {commands['next']}")
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
     glossary = GLOSSARY | (OF_VALUES if result.columns else {})
     if result.alarm is not None and result.alarm.episodes:
@@ -114,7 +119,7 @@ def report(
         verdict=[line for line in (found.use, found.gains) if line] + steps,
         body=f"""<div class="tiles">{tables.tiles(result)}</div>
 <p class="note">{PLUS_MINUS}</p>
-<p>{html.escape(found.why)}</p>
+{also(found.why)}
 <div class="grid">
 {"".join(cards)}
 </div>

@@ -18,7 +18,7 @@ from stream_can.replay.several_verdict import judge_several, loss_change
 from stream_can.replay.verdict import FEW
 from stream_can.report.course import Course
 from stream_can.report.curves import along, wide
-from stream_can.report.document import card, document, words, write
+from stream_can.report.document import also, card, document, words, write
 from stream_can.report.figures import rolling_log_loss
 from stream_can.report.origin import delay, made_by
 from stream_can.report.page import NoLabels, cards_of
@@ -187,7 +187,7 @@ def multilabel_report(
         f" labels, {html.escape(result.delay)}",
         verdict=lines,
         body=f"""<div class="tiles">{_tiles(result)}</div>
-<p>{html.escape(found.why)}</p>
+{also(found.why)}
 <div class="grid">
 {"".join(cards)}
 </div>

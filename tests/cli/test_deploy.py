@@ -12,7 +12,9 @@ from stream_can import Corrector
 from stream_can.cli.deploy import deployment
 from stream_can.kafka import load
 from tests.cli.command import stream_can
-from tests.pages import run_sh
+from tests.kafka.broker.broker import free_ports
+from tests.pages import run_sh, staying
+from tests.programs import text_at, wait
 
 pytestmark = pytest.mark.fast
 NAMES = {
@@ -108,10 +110,12 @@ def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
     command = following.removeprefix("Next: ")
     assert command == (
         "stream-can pipe --classes cat,dog,eel --half-life 300 --probs p --label truth"
-        " --state corrector.state < lines.jsonl"
+        " --labelled --state corrector.state < a.jsonl"
     )
-    Path("lines.jsonl").write_text(json.dumps({"p": [0.2, 0.3, 0.5]}) + "\n")
-    assert json.loads(run_sh(command))["p"]
+    sent = [json.loads(line) for line in run_sh(command).splitlines()]
+    assert len(sent) == 3000
+    assert sent[-1]["p"] != sent[-1]["probs_raw"]
+    assert json.loads(stream_can("inspect", "corrector.state", "--json")[0])["labels"] == 3000
     assert "vector+can" not in out.replace(following, "").split("Most weight")[1].split("\n", 3)[3]
     more, _ = stream_can("replay", *options, "--verbose")
     assert re.search(r"vector\+can +\d", more)
@@ -120,6 +124,25 @@ def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
     page = Path("page.html").read_text()
     assert "Next: stream-can pipe --classes cat,dog,eel --half-life 300" in page
     assert "process_one(p, receipt=True)" in page
+
+
+def test_what_is_no_lines_goes_on_with_a_server(tmp_path, monkeypatch):
+    """The pipe reads no CSV; the next command runs as it is printed."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, 3000, p=[0.2, 0.3, 0.5])
+    P = np.exp(1.8 * (rng.normal(size=(3000, 3)) + 1.5 * np.eye(3)[y]))
+    P /= P.sum(1, keepdims=True)
+    rows = [",".join(map(str, [*p, k])) for p, k in zip(P.tolist(), y.tolist(), strict=True)]
+    Path("a.csv").write_text("\n".join(["p_a,p_b,p_c,label", *rows]))
+    out, _ = stream_can("replay", "a.csv", "--probs", "p_", "--label-delay", "5")
+    (command,) = [line[6:] for line in out.splitlines() if line.startswith("Next: ")]
+    assert command == "stream-can serve --classes a,b,c"
+    (port,) = free_ports(1)
+    with staying(f"{command} --port {port}", tmp_path, tmp_path / "log"):
+        wait("ready", lambda: text_at(f"http://127.0.0.1:{port}/readyz"))
+    more, _ = stream_can("replay", "a.csv", "--probs", "p_", "--label-delay", "5", "--verbose")
+    assert "stream-can pipe --classes a,b,c --state corrector.state < lines.jsonl" in more
 
 
 def test_validation_rows_are_deployed_in_a_state():

@@ -165,7 +165,7 @@ def test_scores_are_those_of_all_rows(tmp_path):
     assert result.corrected.log_loss < result.rates[0.05].log_loss < result.raw.log_loss
     found = judge_several(result)
     assert found.use.startswith("Use it: ")
-    assert "of the gain in log loss" in found.why
+    assert "of the gain in log loss" in found.text
     assert result.per_label()[3]["there"] == (Y[:, 3] == 1).sum()
 
 
@@ -187,10 +187,10 @@ def test_what_it_says(tmp_path):
     one_sided = Y.copy()
     one_sided[:, 2] = np.where(Y[:, 2] == 1, 1, -1)
     one_sided[:, 3] = -1
-    why = said(P, one_sided).why
+    why = said(P, one_sided).text
     assert "1 label is known where they are there alone" in why
     assert "Of 1 label nobody said anything." in why
-    assert "labels come so late" in said(P, Y, label_delay=500).why
+    assert "labels come so late" in said(P, Y, label_delay=500).text
     right = 1 / (1 + np.exp(-(np.log(P / (1 - P)) / 2.5)))  # as the labels were drawn
     assert said(right[:300], Y[:300]).use.startswith("It ")
     assert not said(right[:300], Y[:300]).deploy

@@ -231,7 +231,9 @@ def test_it_says_what_asking_keeps_of_the_gain():
     assert re.search(r"keep \d+ % of the gain in log loss\.", verdict(result))
     result.asked_rates[0.05] = result.corrected
     text = verdict(result)
-    assert re.search(r"keep \d+ % of the gain in log loss, 100 % where these are asked for\.", text)
+    assert re.search(
+        r"keep \d+ % of the gain in log loss; where these are asked for, 100 % of", text
+    )
 
 
 # ---- labels that are asked for
