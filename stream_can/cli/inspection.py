@@ -17,9 +17,14 @@ from stream_can.learner import Learner
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.statefile import PipeState
+from stream_can.serve.store import Store
 from stream_can.snapshot import save as write
+from stream_can.sparse import SparseCorrector
 
 __all__ = ["describe", "inspect_command", "read_snapshot"]
+
+SQLITE = b"SQLite format 3\0"
+"""What a server's file begins with."""
 
 
 def inspect_command(
@@ -38,10 +43,10 @@ def inspect_command(
     Parameters
     ----------
     snapshot
-        A file that replay --state or pipe --state wrote, or that holds
-        Corrector.to_bytes() or Learner.to_bytes().
+        A file that replay --state or pipe --state wrote, that of a server that was stopped, or what
+        to_bytes() of a corrector or Learner returned.
     topic
-        The state topic of run: its newest shared record, and where the partitions are.
+        The state topic of run: the correctors of its newest state.
     bootstrap_servers
         The brokers that have it, host:port,...
     config
@@ -103,8 +108,8 @@ def read_snapshot(path: str | Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     Parameters
     ----------
     path
-        What `Corrector.to_bytes` or `Learner.to_bytes` returned, or the state file of
-        ``stream-can pipe``.
+        What ``to_bytes`` of a corrector or `Learner` returned, or the state file of ``stream-can
+        pipe`` or of a server that was stopped.
 
     Returns
     -------
@@ -117,6 +122,8 @@ def read_snapshot(path: str | Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         The file is no snapshot, corrupt, or of a newer version; the message names it.
     """
     data = snapshot.read(path)
+    if data.startswith(SQLITE):
+        return _named(_served(path), {})
     try:
         head = snapshot.decode(data).head
         if "pipe" in head:
@@ -125,18 +132,49 @@ def read_snapshot(path: str | Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             said = {"lines": state.lines, "counts": msgspec.to_builtins(state.counts)}
         elif "learner" in head:
             learner, said = Learner.from_bytes(data), {}
+        elif "sparse" in head:
+            return {"": (SparseCorrector.from_bytes(data, memory_mb=2**40), {})}
         else:
             return {"": (corrector_of(data), {})}
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"{path}: {error}") from None
+    return _named(learner, said)
+
+
+def _named(learner: Learner, said: dict[str, Any]) -> dict[str, tuple[Any, dict[str, Any]]]:
     return {
         " ".join(filter(None, name)): (corrector_of(one), said)
         for name, one in learner.correctors.items()
     }
 
 
-def describe(corrector: Corrector | MultiLabelCorrector) -> dict[str, Any]:
+def _served(path: str | Path) -> Learner:
+    """The learner in the file of a server."""
+    store = Store(path)
+    try:
+        stored = store.read()
+        if stored is None:
+            raise StreamCANError(f"{path}: a server's file without a state")
+        with store.explained():
+            return stored.learner()
+    finally:
+        store.close()
+
+
+def describe(corrector: Corrector | MultiLabelCorrector | SparseCorrector) -> dict[str, Any]:
     """Everything a corrector can say about itself, as JSON would have it; nan becomes None."""
+    if isinstance(corrector, SparseCorrector):
+        return {
+            "known_classes": corrector.n_classes,
+            "predictions": corrector.n_predictions,
+            "labels": corrector.n_labels,
+            "weights": corrector.weights,
+            "final_weights": corrector.final_weights,
+            "settings": {
+                "max_classes": corrector.m, "half_life": corrector.half_life,
+                "memory_mb": corrector.memory / 2**20,
+            },
+        }  # fmt: skip
     if isinstance(corrector, MultiLabelCorrector):
         known, yes = corrector.label_counts
         return {

@@ -111,7 +111,7 @@ def _notes(result: Replay) -> Iterator[str]:
         yield "±: standard error of the change over 30 stretches of the stream"
     yield f"log loss in nats; probabilities below {FLOOR:f} count as that"
     if result.rates or result.asked_rates:
-        yield "\nWhat fewer labels would have changed:"
+        yield "\nChanges by the share of the labels that come:"
     for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
         for rate, scores in rates.items():
             change = 100 * (scores.accuracy - result.raw.accuracy)

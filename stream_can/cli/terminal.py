@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,9 +60,13 @@ def show_inspection(found: dict[str, Any]) -> None:
     facts = [
         ("predictions seen", f"{found['predictions']:,}"),
         ("labels learned", f"{found['labels']:,}"),
-        ("labels it rests on", f"{found['effective_sample_size']:,.0f} (older ones count less)"),
-        ("temperature", f"{found['temperature']:.3f} (above 1: the classifier is overconfident)"),
     ]
+    if "known_classes" in found:
+        facts.append(("classes that came", f"{found['known_classes']:,}"))
+    else:
+        rests = f"{found['effective_sample_size']:,.0f} (older ones count less)"
+        above = f"{found['temperature']:.3f} (above 1: the classifier is overconfident)"
+        facts += [("labels it rests on", rests), ("temperature", above)]
     if recent["raw"] is not None:
         helps = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
         facts.append(("recent log loss", helps + " (of what was sent, where that is known)"))
@@ -94,6 +98,24 @@ def show_inspection(found: dict[str, Any]) -> None:
     facts += [(name.replace("_", " "), _plain(value)) for name, value in found["settings"].items()]
     console.print(two_columns(facts))
     console.print()
+    if "classes" in found:
+        _show_classes(console, found)
+    weights = [(name, 100 * w) for name, w in found["weights"].items()]
+    console.print(_bars("path", "weight %", weights))
+    for name, odds in found.get("segments", {}).items():
+        console.print()
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column(readable(name, 40))
+        table.add_column("odds, nats", justify="right")
+        for value, nats in list(odds.items())[:MATTER]:
+            table.add_row(readable(value, 40), f"{nats:+.2f}")
+        console.print(table)
+        more = f", and {len(odds) - MATTER:,} nearer to 0" if len(odds) > MATTER else ""
+        console.print(f"{len(odds):,} values{more}; above 0 its labels spoke for its column")
+
+
+def _show_classes(console: Console, found: Mapping[str, Any]) -> None:
+    """The class mix, or how often each label is there."""
     if "prior" in found:
         of, heads = found["prior"], ("class", "class mix %")
     else:
@@ -107,18 +129,6 @@ def show_inspection(found: dict[str, Any]) -> None:
         )
         console.print(f"and {len(mix) - 20} more{' classes' if rest else ''}{rest}")
     console.print()
-    weights = [(name, 100 * w) for name, w in found["weights"].items()]
-    console.print(_bars("path", "weight %", weights))
-    for name, odds in found.get("segments", {}).items():
-        console.print()
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column(readable(name, 40))
-        table.add_column("odds, nats", justify="right")
-        for value, nats in list(odds.items())[:MATTER]:
-            table.add_row(readable(value, 40), f"{nats:+.2f}")
-        console.print(table)
-        more = f", and {len(odds) - MATTER:,} nearer to 0" if len(odds) > MATTER else ""
-        console.print(f"{len(odds):,} values{more}; above 0 its labels spoke for its column")
 
 
 def print_json(found: Any) -> None:

@@ -11,7 +11,7 @@ from stream_can.method.vectormath cimport bad_row, divide, sum_of
 import numpy as np
 
 from stream_can.errors import InvalidPrediction
-from stream_can.method.rows import TOLERANCE, as_float64, reason
+from stream_can.method.rows import TOLERANCE, as_float64, reason, wrong_shape
 
 cdef double tolerance = TOLERANCE
 
@@ -64,9 +64,7 @@ cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view, object 
     if type(P) is not np.ndarray or P.dtype != np.float64 or not P.flags.c_contiguous:
         P = as_float64(P, index)
     if P.ndim != ndim or P.shape[ndim - 1] != m:
-        expected = f"({m},)" if ndim == 1 else f"(n, {m})"
-        raise InvalidPrediction(
-            f"predictions have shape {P.shape}, expected {expected}: one column per class")
+        raise InvalidPrediction(wrong_shape(P.shape, ndim, m))
     PyObject_GetBuffer(P, view, PyBUF_C_CONTIGUOUS)
     if <size_t>view.buf % sizeof(double) != 0:  # vector code cannot read it
         PyBuffer_Release(view)

@@ -19,6 +19,7 @@ __all__ = [
     "reason",
     "rounded",
     "unordered",
+    "wrong_shape",
 ]
 
 Array = NDArray[np.float64]
@@ -26,6 +27,9 @@ Normalise = Literal["rounded", "always"]
 
 TOLERANCE = 1e-3
 """How far the sum of a row may be from 1."""
+SEVERAL = (
+    "where several classes are true at once, see MultiLabelCorrector, or --labels-per-row several"
+)
 
 
 def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
@@ -129,7 +133,22 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
     text = f"{total:.6g}"
     if abs(float(text) - 1) <= 1.001 * TOLERANCE:  # it would seem to be near enough
         text = repr(float(total))
-    return f"probabilities sum to {text}, expected 1 (within {TOLERANCE:g})"
+    several = total > 1 + 10 * TOLERANCE and row.max() <= 1
+    way_out = f"; {SEVERAL}" if several else ""
+    return f"probabilities sum to {text}, expected 1 (within {TOLERANCE:g}){way_out}"
+
+
+def wrong_shape(shape: tuple[int, ...], ndim: int, m: int) -> str:
+    """What is wrong with the shape of one row of m classes (ndim 1), or of many (2)."""
+    expected = f"({m},)" if ndim == 1 else f"(n, {m})"
+    way_out = "one column per class"
+    if not shape and m == 2:
+        way_out = "of two classes the probability p of the second is the row [1 - p, p]"
+    elif ndim == 1 and shape == (1, m):
+        way_out = "a list of one row; give the row itself"
+    elif ndim == 2 and shape == (m,):
+        way_out = "a single row; give a list of it, or call the method for one"
+    return f"predictions have shape {shape}, expected {expected}: {way_out}"
 
 
 def divided(P: Array, how: Normalise) -> tuple[Array, int]:

@@ -144,9 +144,7 @@ class LocalService(Service):
             return
         self._require_ours(stored.identity, stored.state)
         with self.store.explained():
-            learner = Learner.from_state(stored.state, stored.batches)
-            for events in stored.behind:
-                learner.play_events(events)
+            learner = stored.learner()
         start.compare_counts(learner.train_prior)
         changed = self._changed_settings(learner, stored.state.start)
         if changed:

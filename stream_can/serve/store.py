@@ -16,7 +16,15 @@ import msgspec
 
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
-from stream_can.learner import Events, SentBatch, State, read_labels, read_sent, write_labels
+from stream_can.learner import (
+    Events,
+    Learner,
+    SentBatch,
+    State,
+    read_labels,
+    read_sent,
+    write_labels,
+)
 from stream_can.learner.lane import Name
 from stream_can.serve.database import Database
 
@@ -47,6 +55,13 @@ class StoredFile(NamedTuple):
     """What came behind it."""
     notes: list[tuple[int, bytes]]
     """What was written beside predictions: the number of each, and what."""
+
+    def learner(self) -> Learner:
+        """The learner of the state, once it has played what came behind."""
+        learner = Learner.from_state(self.state, self.batches)
+        for events in self.behind:
+            learner.play_events(events)
+        return learner
 
 
 class _Commit(msgspec.Struct):

@@ -36,6 +36,9 @@ _write = msgspec.json.Encoder().encode
 # Deep nesting is a RecursionError, a key of bad UTF-8 a UnicodeDecodeError: not msgspec's own.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a reader of JSON text may raise."""
+OBJECT = '; put the list into one: {"id": ..., "probs": [...]}'
+NESTED = "; a list of rows: a message has one row, so give its first"
+"""Ways out for what classifiers print."""
 
 
 class JsonCodec:
@@ -61,7 +64,8 @@ class JsonCodec:
                 value.decode()  # msgspec passes over the bytes inside strings, and would send them
             return _read_object(value)
         except UNREADABLE as error:
-            raise BadMessage(f"not a JSON object: {error}") from None
+            hint = OBJECT if value[:1] == b"[" else ""
+            raise BadMessage(f"not a JSON object: {error}{hint}") from None
 
     @staticmethod
     def find(message: dict[str, Any], path: Sequence[str]) -> Any:
@@ -111,7 +115,8 @@ class JsonCodec:
             try:
                 probs = _read_entries(original)
             except UNREADABLE:
-                raise BadMessage(f"{where}: {error}") from None
+                nested = bytes(original).replace(b" ", b"")[:2] == b"[["
+                raise BadMessage(f"{where}: {error}{NESTED if nested else ''}") from None
         try:
             numbers, form = forms.read(probs)
         except (BadMessage, UnknownClass) as error:
