@@ -45,8 +45,8 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
 
 USED_BY_ALL = {
-    "change", "column_scores", "learner", "method", "multilabel", "row_sums", "scores", "sparse", "trust",
-    *FLOORS[-1],
+    "change", "column_scores", "learner", "method", "multilabel", "row_sums", "scores", "sparse",
+    "trust", *FLOORS[-1],
 }  # fmt: skip
 """Rooms that need no arrow from everywhere; ``method`` keeps the one from the corrector."""
 

@@ -52,6 +52,8 @@ class Known(NamedTuple):
     max_lanes: int = 0
     dropped: int = 0
     """Lanes given up for others."""
+    changed: int = 0
+    """Labels that said otherwise than an earlier one of their prediction."""
     foreign: int = 0
     """Records of sent batches that were none of ours, and left out."""
 

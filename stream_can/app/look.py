@@ -146,6 +146,7 @@ class Look:
             refuses_labels=self._health.refuses_labels,
             learns=LEARNER in partitions,
             worse=worse,
+            changed_labels=0 if known is None else known.changed,
             sets=None if known is None else known.sets,
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip

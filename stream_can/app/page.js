@@ -122,6 +122,7 @@ function flow(s) {
     each("found their prediction", (w) => percent(w.labels ? w.matched / w.labels : null)),
     ...(s.hour.repeated || s.day.repeated
       ? [each("came again, not learned", (w) => number(w.repeated))] : []),
+    ...(s.changed_labels ? [["said otherwise, of all there were", [number(s.changed_labels)], ""]] : []),
     each("median delay", delay),
     ...(s.open_requests === null ? [] : [
       each("labels asked for", (w) => number(w.asked)), each("of these came", (w) => number(w.answered))]),

@@ -194,7 +194,8 @@ def _good(s: Status) -> Problem:
             "Set labels to the topic that has them, and the worker learns and scores.",
         )
     for name, window in (("hour", s.hour), ("day", s.day)):
-        if window.accuracy is None or window.log_loss is None:
+        few = window.scored < FEWEST_LABELS
+        if few or window.accuracy is None or window.log_loss is None:
             continue
         loss, accuracy = window.log_loss, window.accuracy
         sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
@@ -206,9 +207,12 @@ def _good(s: Status) -> Problem:
             f" {loss.after:.3f}.",
             "Nothing to do.",
         )
+    count = f"{s.day.scored:,}" if s.day.scored else "no"
+    labels = "label that counts has" if s.day.scored == 1 else "labels that count have"
     return Problem(
         "good",
-        "Nothing is wrong; no label that counts has come yet.",
+        f"Nothing is wrong; {count} {labels} come since this process began"
+        + (", too few to say whether it helps." if s.day.scored else "."),
         "Nothing to do but wait.",
     )
 

@@ -277,5 +277,8 @@ class Status(Struct):
     """Why this process may not learn for the application any more."""
     learns: bool = False
     """Whether it does now."""
+    changed_labels: int = 0
+    """Labels that said otherwise than an earlier one of their prediction, by the one that learns
+    here; they taught nothing."""
     sets: float | None = None
     """The share that prediction sets are to keep; null where outputs have none."""

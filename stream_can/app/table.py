@@ -165,6 +165,8 @@ LEARNED = (
         ("partition",)),
     Row("state_age_seconds", Gauge, "Since it was written; of a server, since its last label",
         lambda known: None if known.newest is None else age(known.newest), ("partition",)),
+    Row("changed_labels", Gauge, "Labels that said otherwise than the first of their prediction",
+        lambda known: known.changed, ("partition",)),
     Row("lanes", Gauge, "Models and versions that are known",
         lambda known: None if known.lanes is None else len(known.lanes), ("partition",)),
     Row("lanes_dropped", Gauge, "Those given up because there were more than max_lanes",

@@ -196,8 +196,6 @@ def known_of(
     when: float,
     live: Mapping[Name, tuple[Corrector, str | None]],
     first: Corrector,
-    dropped: int = 0,
-    foreign: int = 0,
 ) -> Known:
     """What corrects, as it is shown.
 
@@ -209,17 +207,12 @@ def known_of(
         Of each model and version its corrector, and the version that it went on from.
     first
         With what one begins.
-    dropped, foreign
-        See `Known`.
     """
     lanes, named = None, settings.has_lanes
     if named:
         lanes = {lane_name(name): KnownLane(*one) for name, one in live.items()}
     corrector = first if named or not live else next(iter(live.values()))[0]
-    return Known(
-        corrector, number, int(1000 * when), settings.sets, lanes, settings.max_lanes, dropped,
-        foreign,
-    )  # fmt: skip
+    return Known(corrector, number, int(1000 * when), settings.sets, lanes, settings.max_lanes)
 
 
 @dataclass

@@ -186,15 +186,20 @@ class Worker:
         if learns is None or learning is None:
             return None if state is None else state.known(self.settings)
         learner, of = learning.learner, self.settings
-        dropped, foreign = learner.dropped, learns.foreign
+
+        def counted(known: Known) -> Known:
+            return known._replace(
+                dropped=learner.dropped, foreign=learns.foreign, changed=learner.changed_labels
+            )
+
         if state is not None:
-            return state.known(of)._replace(dropped=dropped, foreign=foreign)
+            return counted(state.known(of))
         live: dict[Name, tuple[Corrector, str | None]] = {
             name: (one.corrector, one.after)  # type: ignore[misc]
             for name, one in learner.live.items()
         }
         first = learning.start.corrector()
-        return known_of(of, learns.number, time.time(), live, first, dropped, foreign)
+        return counted(known_of(of, learns.number, time.time(), live, first))
 
     def _episodes(self) -> Mapping[LaneName, Episode]:
         learning = None if self.learns is None else self.learns.learning

@@ -326,8 +326,9 @@ class LocalService(Service):
             lanes = live if learner.models else {}
         newest = None if self._newest is None else int(1000 * self._newest)
         return Known(
-            first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped
-        )
+            first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped,
+            learner.changed_labels,
+        )  # fmt: skip
 
     def _episodes(self) -> dict[LaneName, Any]:
         return {lane_name(name): one for name, one in self.learner.episodes.items()}

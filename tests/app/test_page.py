@@ -248,7 +248,7 @@ def test_each_figure_is_the_documents(page: Page) -> None:
     status.hour.delay_from, status.hour.delay_to = 60.0, 300.0
     status.day.delay_from, status.day.delay_to = 86400.0, None
     status.open_requests, status.oldest_request = 1234, 90.0
-    status.sets, status.hour.set_labels = 0.9, 40
+    status.sets, status.hour.set_labels, status.changed_labels = 0.9, 40, 3
     status.hour.set_kept, status.hour.set_size = 0.875, 1.5
     (learned,) = status.learned
     learned.age, learned.labels, learned.effective_sample_size = 3.0, 5000, 1999.7
@@ -272,7 +272,8 @@ def test_each_figure_is_the_documents(page: Page) -> None:
     assert page.rows("flow") == [
         ["records", "5,000", "5,000"], ["a second", "1.39", "0.69"], ["labels", "5,000", "5,000"],
         ["a second", "1.39", "0.69"], ["found their prediction", "100.0 %", "100.0 %"],
-        ["came again, not learned", "4", "4"], ["median delay", "1 min to 5 min", "over 1 d"],
+        ["came again, not learned", "4", "4"], ["said otherwise, of all there were", "3", ""],
+        ["median delay", "1 min to 5 min", "over 1 d"],
         ["labels asked for", "30", "30"], ["of these came", "9", "9"],
         ["dead letters", "1", "1"], ["commits", "1,000", "1,000"], ["given up", "2", "2"],
         ["mean commit", "0 s", "0 s"], ["longest commit", "0 s", "0 s"],

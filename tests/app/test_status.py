@@ -18,7 +18,12 @@ from tests.app.small import BEGIN, Small, counted
 
 
 def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
-    assert Small().first() == ("good: Nothing is wrong; no label that counts has come yet.")
+    begun = "good: Nothing is wrong; {} come since this process began"
+    assert Small().first() == begun.format("no labels that count have") + "."
+    young = Small()
+    young.add(5, predictions=1, labels=1, matched=1, scored=1, log_loss_before=1, log_loss_after=2)
+    few = ", too few to say whether it helps."
+    assert young.first() == begun.format("1 label that counts has") + few
     fine = Small()
     fine.labelled(0.9)
     assert fine.first().startswith(

@@ -71,7 +71,9 @@ def test_labels_are_learned_once_however_often_they_are_sent(tmp_path):
         assert server.label({"id": "a", "label": "dog"}, {"id": "never", "label": "cat"}) == [
             "repeated", "repeated",
         ]  # fmt: skip
-        assert server.client.get("/status.json").json()["learned"][0]["labels"] == 5
+        status = server.client.get("/status.json").json()
+        assert status["learned"][0]["labels"] == 5
+        assert status["changed_labels"] == 1  # "a" was said to be a cat before
 
 
 def test_a_bad_message_takes_nothing(tmp_path):
