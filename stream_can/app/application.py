@@ -15,7 +15,7 @@ from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
 
-__all__ = ["SEGMENTS_MB", "ApplicationSettings", "ModelSettings", "Name", "described"]
+__all__ = ["SEGMENTS_MB", "ApplicationSettings", "Counts", "ModelSettings", "Name", "described"]
 
 Name = str | int | float
 SEGMENTS_MB = 0.5
@@ -46,13 +46,17 @@ else:
     OfModel, OfCorrector = given_settings(LOOP), given_settings(segments_mb=SEGMENTS_MB)
 
 
+Counts = list[float] | dict[str, float]
+"""Rows per class, in the order of the classes or by their names."""
+
+
 class ModelSettings(
     OfModel, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
 ):
     """What differs for one model: ``[models.NAME]``."""
 
     classes: list[Name] | None = None
-    train_counts: list[float] | None = None
+    train_counts: Counts | None = None
 
     @property
     def corrector(self) -> dict[str, Any]:
@@ -79,7 +83,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     application_id: Annotated[str, _is("its name", min_length=1)]
     classes: Annotated[list[Name] | None, _is("class names in the order of the arrays")] = None
     train_counts: Annotated[
-        list[float] | None, _is("training rows per class, in the order of the classes")
+        Counts | None, _is("training rows per class, in their order or by name: cat=900,dog=80")
     ] = None
     classes_from_file: Annotated[
         str | None,

@@ -20,12 +20,12 @@ from stream_can.app.settings import AppSettings, SettingsError
 from stream_can.method.settings import SETTINGS, kind_of
 
 __all__ = [
-    "given_names", "injected", "known_names", "load_as", "refuse_unknown", "secret_in",
+    "counts_of", "given_names", "injected", "known_names", "load_as", "refuse_unknown", "secret_in",
     "settings_of",
 ]  # fmt: skip
 
 S = TypeVar("S", bound=AppSettings)
-LISTS = {"bootstrap_servers", "classes", "train_counts"}
+LISTS = {"bootstrap_servers", "classes"}
 LISTS |= {name for name in SETTINGS if kind_of(name) is list}
 PREFIX = "STREAM_CAN_"
 INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
@@ -169,9 +169,33 @@ def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
 
 def _listed(name: str, value: Any) -> Any:
     """Lists are written with commas where there is only text."""
+    if name == "train_counts" and isinstance(value, str):
+        return counts_of(value)
     if name in LISTS and isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
+
+
+def counts_of(text: str) -> dict[str, float] | list[float]:
+    """Rows per class as text has them: 900,80,20, or cat=900,dog=80,eel=20, or a JSON object.
+
+    Raises
+    ------
+    SettingsError
+        One is no number.
+    """
+    if text.startswith("{"):
+        try:
+            return msgspec.json.decode(text, type=dict[str, float])
+        except msgspec.MsgspecError as error:
+            raise SettingsError(f"train_counts: {error}") from None
+    parts = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
+    try:
+        if any(equals for _, equals, _ in parts):
+            return {name: float(count) for name, _, count in parts}
+        return [float(count) for _, _, count in parts]
+    except ValueError as error:
+        raise SettingsError(f"train_counts: {error}") from None
 
 
 def secret_in(path: str, name: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can import snapshot as snapshots
-from stream_can.app.application import SEGMENTS_MB, ApplicationSettings
+from stream_can.app.application import SEGMENTS_MB, ApplicationSettings, Counts
 from stream_can.app.settings import SettingsError
 from stream_can.corrector import Corrector
 from stream_can.messages.messages import JSON, Formats, Messages
@@ -42,7 +42,7 @@ class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
     """The JSON form of ``classes_from_file``."""
 
     classes: list[str | int | float]
-    train_counts: list[float] | dict[str, float] | None = None
+    train_counts: Counts | None = None
 
 
 class Start:
@@ -75,7 +75,7 @@ class Start:
                     snapshot = corrector.to_bytes()
                 else:
                     given_file = msgspec.json.decode(data, type=ClassesFile)
-                    names, counts = given_file.classes, counts or given_file.train_counts  # type: ignore[assignment]
+                    names, counts = given_file.classes, counts or given_file.train_counts
             except (OSError, msgspec.DecodeError) as error:
                 raise SettingsError(f"classes_from_file: {path}: {error}") from None
         if snapshot is None:
@@ -108,7 +108,7 @@ class Start:
             raise SettingsError(f"models.{name}: {error}") from None
 
     def _of_classes(
-        self, names: Sequence[Any], counts: Sequence[float] | None = None, **changed: Any
+        self, names: Sequence[Any], counts: Counts | None = None, **changed: Any
     ) -> bytes:
         """The snapshot of a new corrector of other classes, under the settings above."""
         given: Any = {"segments_mb": SEGMENTS_MB} | self._given.corrector | changed

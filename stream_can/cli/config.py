@@ -89,5 +89,7 @@ def _option(name: str, option: str, value: Any, *, is_switch: bool) -> list[str]
     if isinstance(value, list):
         value = json.dumps(value) if name == "classes" else ",".join(map(str, value))
     elif isinstance(value, dict):
-        raise SettingsError(f"{name}: a table, expected a value")
+        if name != "train_counts":
+            raise SettingsError(f"{name}: a table, expected a value")
+        value = json.dumps(value)
     return [f"{option}={value}"]

@@ -97,6 +97,8 @@ def options(values: Mapping[str, Any]) -> list[str]:
     for name, value in values.items():
         many = not isinstance(value, str) and isinstance(value, Sequence)
         text = ",".join(_number(one) for one in value) if many else _number(value)
+        if isinstance(value, Mapping):
+            text = json.dumps(value, ensure_ascii=False)
         found += [f"--{name.replace('_', '-')}", text]
     return found
 

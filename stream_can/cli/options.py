@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from stream_can.app.loading import counts_of
 from stream_can.cli.arguments import Whole
 from stream_can.errors import StreamCANError
 from stream_can.method.settings import SETTINGS, kind_of, sentence
@@ -29,7 +30,7 @@ class _Options:
     """What a corrector can be told, with commas where that is several; None is "not given"."""
 
     train_counts: str | None = None
-    """Training rows per class, in the order of the classes: 900,80,20."""
+    """Training rows per class, in the order of the classes or by name: cat=900,dog=80,eel=20."""
     if TYPE_CHECKING:
         segments: str | None = None
 
@@ -42,7 +43,7 @@ class _Options:
         """What was given, as keyword arguments of Corrector."""
         given = {name: value for name, value in vars(self).items() if value is not None}
         if "train_counts" in given:
-            given["train_counts"] = [float(count) for count in listed(given["train_counts"])]
+            given["train_counts"] = counts_of(given["train_counts"])
         return {
             name: listed(value) if name in SETTINGS and kind_of(name) is list else value
             for name, value in given.items()

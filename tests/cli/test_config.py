@@ -2,9 +2,12 @@
 
 import pytest
 
+from stream_can.app.loading import counts_of
 from stream_can.app.settings import SettingsError
+from stream_can.app.start import Start
 from stream_can.cli.commands import app
 from stream_can.cli.config import with_settings
+from stream_can.serve import load
 from tests.cli.command import stream_can
 
 FILE = """\
@@ -33,6 +36,22 @@ def test_what_was_typed_wins_then_the_environment_then_the_file(file):
         '--classes=["cat, small", "dog"]', "--labelled", "--skip",
         f"--state={file.parent / 'kept/state.bin'}", "--train-counts=1,2",
     ]  # fmt: skip
+
+
+def test_training_rows_by_name(file):
+    file.write_text("[train_counts]\n'a,b' = 30\nc = 70")
+    (option,) = with_settings(app, ["pipe", f"--config={file}"], {})[2:]
+    assert option == '--train-counts={"a,b": 30, "c": 70}'
+    assert counts_of(option.partition("=")[2]) == {"a,b": 30, "c": 70}
+    assert counts_of("a=30, b=70") == {"a": 30, "b": 70}
+    assert counts_of("30,70") == [30, 70]
+    for text in ("30,x", "a=30,b", '{"a": "x"}', "{"):
+        with pytest.raises(SettingsError, match="train_counts: "):
+            counts_of(text)
+    settings = load(None, {"classes": "a,b", "train_counts": "b=3,a=1"}, {})
+    assert Start(settings).corrector().train_prior.tolist() == [1 / 3, 2 / 3]
+    file.write_text('classes = ["a", "b"]\n[train_counts]\nb = 3\na = 1\n')
+    assert Start(load(file, {}, {})).corrector().train_prior.tolist() == [1 / 3, 2 / 3]
 
 
 @pytest.mark.parametrize("command", ["pipe", "replay", "compare"])
