@@ -5,7 +5,7 @@
 The tags of Debian packages, where apt has lists of them (`apt-cache dumpavail`): a logistic
 regression for each tag, on the words of name, description and dependencies, trained on 5,000
 packages at random; the others stream by in the order of their names. Labels come 100 rows late.
-The rivals are fitted anew every 500 rows on all labels so far: one temperature, and Platt scaling
+The rivals are fitted again every 500 rows on all labels so far: one temperature, and Platt scaling
 of each tag. Log loss is that of a row, all its tags; F1 in percent.
 """
 

@@ -1,6 +1,6 @@
 """Which module imports which: read from the source, held to the floors, drawn as docs/rooms.svg.
 
-``python docs/rooms.py`` draws the picture anew; a test says when that is due.
+``python docs/rooms.py`` draws the picture again; a test says when that is due.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def run(folder: Path, train_counts: list[int], kill_after: int | None = None) ->
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Real flights in Spark, corrected.")
-    parser.add_argument("--folder", type=Path, default=Path("out/spark"), help="made anew")
+    parser.add_argument("--folder", type=Path, default=Path("out/spark"), help="made again")
     parser.add_argument("--last-month", type=int, default=12, help="stop after this month")
     parser.add_argument("--hours", type=int, default=24, help="of the stream in a file")
     parser.add_argument("--stream", type=Path, help=argparse.SUPPRESS)

@@ -736,7 +736,7 @@ class Corrector:
         if "segments_mb" in given and values is not None:
             values.limit = _bytes_of(given["segments_mb"])
         if "sets" in given and given["sets"] != content.sets:
-            content = content._replace(sets=given["sets"])  # another promise: they begin anew
+            content = content._replace(sets=given["sets"])  # another promise: they start over
             state |= new_sets()
         self._settings |= {name: given[name] for name in LOOP if name in given}
         self._begin(state, content, ClassIndex(content.classes), values)

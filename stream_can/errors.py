@@ -20,7 +20,7 @@ StreamCANError
 │   ├── kafka.client.guards.RetryError      wait and try again
 │   │   ├── kafka.client.registry.RegistryDown  no schema registry answers
 │   │   └── kafka.schemas.RegistryAway      nor did one for as long as one waits
-│   ├── kafka.client.guards.RebuildError    make the client anew
+│   ├── kafka.client.guards.RebuildError    make the client again
 │   ├── kafka.client.guards.FencedError     another process has this one's name
 │   ├── kafka.client.guards.DeniedError     no retry helps
 │   │   └── kafka.client.guards.NoRight     a right is missing

@@ -353,7 +353,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         ----------
         snapshot
             The bytes. The settings are those of this object; given ``paths`` must be theirs.
-            Sets of another promise begin anew.
+            Sets of another promise start over.
 
         Raises
         ------
@@ -386,7 +386,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
         Returns
         -------
-        Another calibrator with ``cv="prefit"`` and these settings, whose sets begin anew; this one
+        Another calibrator with ``cv="prefit"`` and these settings, whose sets start over; this one
         stays as it is.
 
         Raises

@@ -70,7 +70,7 @@ def decode(data: bytes) -> Decoded:
     if version != VERSION:
         raise SnapshotMismatch(
             f"snapshot: format {version}, and stream_can {__version__} reads format {VERSION}"
-            " alone; use the version that wrote it, or begin anew"
+            " alone; use the version that wrote it, or start over"
         )
     payload = data[ENVELOPE.size :]
     if len(payload) != length:

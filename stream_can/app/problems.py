@@ -43,7 +43,7 @@ def _bad(s: Status) -> Iterator[Problem]:
     elif not s.ready:
         yield bad(
             "The worker corrects nothing now: its partitions are not restored.",
-            "Wait a minute: it starts, or the group shares its partitions out anew. If it stays,"
+            "Wait a minute: it starts, or the group shares its partitions out again. If it stays,"
             " the last line of its log says why.",
         )
     if s.waits_for and s.over_http:

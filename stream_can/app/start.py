@@ -196,6 +196,6 @@ class Start:
             self._counted = False
             log.warning(
                 "train_counts of the settings are not in force: by them the training prior is %s,"
-                " and the running state began with %s, which it keeps; a new application_id begins"
-                " anew", *(np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
+                " and the running state began with %s, which it keeps; a new application_id starts"
+                " over", *(np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
             )  # fmt: skip

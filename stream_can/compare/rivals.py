@@ -108,7 +108,7 @@ def _once(method: Callable[[], Calibration]) -> Callable[[Stream], Iterator[Arra
 
 
 def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], Iterator[Array]]:
-    """A method that is fitted anew before every so many rows, to the validation rows and the
+    """A method that is fitted again before every so many rows, to the validation rows and the
     latest rows whose label has come by then."""
 
     def play(stream: Stream) -> Iterator[Array]:

@@ -90,7 +90,7 @@ class Follower:
             found = self._readers.read_all_at(self._topic, CORRECTORS, missing)
             if len(found) < len(missing):  # a newer one took its place: its index comes
                 if self.state is None:
-                    raise RebuildError(f"{where}: correctors of a state are gone; reading anew")
+                    raise RebuildError(f"{where}: correctors of a state are gone; reading again")
                 return
             for at, one in found.items():
                 known[at] = Corrector.from_bytes(one.value)

@@ -329,7 +329,7 @@ class Learns:
         learning.places = {one.name: one.offset for one in before[1].lanes}  # which go
         self.client.transaction.open()
         self._write(learning, None)
-        log.info("began anew: state %d knows nothing", self.number)
+        log.info("started over: state %d knows nothing", self.number)
 
     def begin_with(
         self, learning: TopicLearner, batches: Mapping[int, Sequence[SentRecord]]
@@ -489,7 +489,7 @@ class Learns:
         if newer:
             newest = newest_index(self.client.readers, self.state_topic)
             if newest is not None and newest[1].mark != learning.mark:
-                raise RebuildError("the application was begun anew by another process")
+                raise RebuildError("the application was started over by another process")
 
     def _take(
         self, learning: TopicLearner

@@ -1,4 +1,4 @@
-"""A loop over Kafka that answers each error of a step: again, anew from what is committed, or as a
+"""A loop over Kafka that answers each error of a step: again, from what is committed, or as a
 new member of the group."""
 
 from __future__ import annotations

@@ -368,7 +368,7 @@ def require_identity(index: Index, settings: Settings, start: Start) -> None:
     if found:
         raise DeniedError(
             f"topic {s.state_topic!r} holds the state of other settings: {'; '.join(found)};"
-            " set these back, begin anew with `stream-can learn --reset`, or give another"
+            " set these back, start over with `stream-can learn --reset`, or give another"
             " application_id"
         )
 

@@ -24,7 +24,7 @@ FENCE_SECONDS = 60.0
 MOST_RESTORES = 20
 """Restores in a row, and nothing committed in between, after which no other one will help."""
 CALM_SECONDS = 120.0
-"""After so long without a restore, counting of those in a row begins anew."""
+"""After so long without a restore, counting of those in a row starts over."""
 
 
 class Patience:

@@ -117,7 +117,7 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         int, _is("in a backlog, rows to correct ahead of what has been learned", ge=1)
     ] = 300
     reset_offsets: Annotated[
-        bool, _is("begin anew where the offsets of the group are gone, or of another topic")
+        bool, _is("start over where the offsets of the group are gone, or of another topic")
     ] = False
 
     start: Annotated[

@@ -117,7 +117,7 @@ class Learner:
         the predictions that go by; then it teaches the class mix alone. 0 for not at all.
     max_lanes
         Models and versions that are kept: when one more begins, the one whose last prediction is
-        oldest is dropped, with its predictions; if it comes again, it begins anew.
+        oldest is dropped, with its predictions; if it comes again, it starts over.
 
     Raises
     ------
@@ -843,7 +843,7 @@ class Learner:
         blobs = [_rows_of(lane) for lane in batch.lanes] if sent else []
         labels, starts, first = deque(events.labels), deque(events.starts), 0
         found = list[Corrected]()
-        # Models of other classes come in other calls, and so does what begins anew.
+        # Models of other classes come in other calls, and so does what starts over.
         cuts = {*batch.cuts(), *(due for due, *_ in starts if due > 0), len(batch)}
         if sent:
             cuts.update(batch.lane_cuts(self._others_of(batch, without)))

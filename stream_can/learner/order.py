@@ -32,7 +32,7 @@ def in_order(
     sent, labels
         Of each partition what it holds from one state on, in order.
     number
-        Of the first row; they are numbered anew.
+        Of the first row; they are numbered again.
 
     Returns
     -------

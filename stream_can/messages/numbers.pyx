@@ -42,7 +42,7 @@ def read_array(text, Py_ssize_t m):
 def array_texts(rows):
     """The text of each row of a matrix of float64, lying in one piece; null for what is not finite.
 
-    One at a time: those of a batch together would be memory that is fetched from the system anew
+    One at a time: those of a batch together would be memory fetched from the system again
     for each.
     """
     if not HAS_FROM_CHARS:

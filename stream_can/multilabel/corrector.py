@@ -361,7 +361,7 @@ class MultiLabelCorrector:
         """From which probability on it serves F1 to say yes, half of the F1 that is to be had.
 
         Of the last one or two thousand corrected rows, all labels together; no labels are needed.
-        Found anew every 100 rows; 0.5 before the first. [4]_
+        Found again every 100 rows; 0.5 before the first. [4]_
 
         References
         ----------

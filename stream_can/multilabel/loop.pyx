@@ -57,7 +57,7 @@ cdef enum:
     PATHS = 3
     SHARED = 4          # log b, t0, t1, t2 of vector
     HALVED = 1000       # rows, after which the bins count half
-    ANEW = 100          # rows, after which the threshold is found anew; at first earlier
+    ANEW = 100          # rows, after which the threshold is found again; at first earlier
     BINS_ = 1024
 
 BINS = BINS_

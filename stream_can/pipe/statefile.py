@@ -175,4 +175,4 @@ def open_state(
             raise SnapshotMismatch(f"labels_per_row is {has!r} in it, expected {labels_per_row!r}")
         return state
     except SnapshotMismatch as error:
-        raise SnapshotMismatch(f"state file {path}: {error}; move it away to start anew") from None
+        raise SnapshotMismatch(f"state file {path}: {error}; move it away to start over") from None

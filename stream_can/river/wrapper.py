@@ -122,7 +122,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
 
         Returns
         -------
-        Another wrapper with these settings, whose sets begin anew; this one stays as it is.
+        Another wrapper with these settings, whose sets start over; this one stays as it is.
         """
         return successor_of(self, classifier, discount)
 

@@ -34,7 +34,7 @@ MOST_LABEL_BYTES = 8 << 20
 SHARE = 0.01
 """Of the time that taking states may take."""
 AGAIN_SECONDS, ANEW_SECONDS = 1.0, 30.0
-"""Between two tries to write a file that could not be written; and to write it anew, which takes
+"""Between two tries to write a file that could not be written; and to rewrite it, which takes
 the time to gather all predictions that are kept."""
 MOST_UNWRITTEN = 100_000
 """Predictions that wait for a file that cannot be written; with more, the state and the recent
@@ -54,7 +54,7 @@ class Commits:
         What is told of each commit.
     open_notes
         What is noted beside predictions that are kept, by their numbers: asked for where the file
-        is written anew.
+        is rewritten.
     """
 
     def __init__(

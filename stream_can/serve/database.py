@@ -116,8 +116,8 @@ class Database:
         if not header and left:
             raise StateError(
                 f"state {self.path}: missing, and {self._wal.name} is there, with what a killed"
-                " server had learned last: put the file back beside it, or move both away to begin"
-                " anew"
+                " server had learned last: put the file back beside it, or move both away to start"
+                " over"
             )
         if len(header) < 100:
             return False  # new, or no SQLite file
@@ -191,11 +191,11 @@ class Database:
             raise StateError(f"state {path}: {error}") from None
         except sqlite3.DatabaseError as error:
             raise StateError(
-                f"state {path}: damaged ({error}); move it away to begin anew, or put a copy back"
+                f"state {path}: damaged ({error}); move it away to start over, or put a copy back"
             ) from None
         except self.unreadable as error:
             raise StateError(
-                f"state {path}: {error}; move it away to begin anew, or put a copy back"
+                f"state {path}: {error}; move it away to start over, or put a copy back"
             ) from None
 
     @contextlib.contextmanager

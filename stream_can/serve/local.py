@@ -183,7 +183,7 @@ class LocalService(Service):
         if found:
             raise StateError(
                 f"state {self.settings.state}: of other settings: {'; '.join(found)}; set these"
-                " back, or name another file, which begins anew"
+                " back, or name another file, which starts over"
             )
 
     def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:

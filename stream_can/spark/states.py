@@ -27,7 +27,7 @@ class StateFolder:
         One for each checkpoint; made where it is missing.
     start
         The state before the first batch, -1. Once it is there, only its classes are compared; and
-        where it makes other prediction sets, these begin anew.
+        where it makes other prediction sets, these start over.
     """
 
     def __init__(self, folder: Path, start: Corrector) -> None:

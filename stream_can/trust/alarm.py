@@ -95,7 +95,7 @@ class AlarmHead(msgspec.Struct):
     alarm: Annotated[int, Meta(ge=1, le=1)]
     level: Annotated[float, Meta(gt=0, lt=1)]
     n: Annotated[int, Meta(ge=0, le=2**53)]
-    anew: Annotated[int, Meta(ge=0, le=2**53)]
+    restarted: Annotated[int, Meta(ge=0, le=2**53)]
     looked: Annotated[int, Meta(ge=0, le=2**53)]
     episodes: list[Episode]
 
@@ -120,7 +120,7 @@ class Alarm:
 
     What it notices is an *episode*. It ends when bets that accuracy, or log loss, is on the worse
     side of the middle between before and since are lost at a quarter of ``level``, or after 10,000
-    labels, when it is what is usual. Then all begins anew. Seasons and storms are episodes too:
+    labels, when it is what is usual. Then all starts over. Seasons and storms are episodes too:
     nobody has to retrain because of one.
 
     Parameters
@@ -164,8 +164,8 @@ class Alarm:
         self._begin()
 
     def _begin(self) -> None:
-        """All anew: nothing is known."""
-        self._anew = self._looked = self.n
+        """Start over: nothing is known."""
+        self._restarted = self._looked = self.n
         # Of what came since then: errors and losses of both sides, and log wealths of two tests: of
         # the losses of both sides, or in an episode of accuracy and loss of one.
         self._sums = np.zeros(SUMS)
@@ -268,14 +268,14 @@ class Alarm:
         start = 0
         while start < len(when):
             # Up to the next look, or to the end of the reference.
-            n = self.n - self._anew
-            due = self._looked - self._anew + min(max(EVERY, n // 1000 * 10), MOST_EVERY)
+            n = self.n - self._restarted
+            due = self._looked - self._restarted + min(max(EVERY, n // 1000 * 10), MOST_EVERY)
             end = min(len(when), start + max(due - n, 1))
             if n < REFERENCE:
                 end = min(end, start + REFERENCE - n)
             cut = slice(start, end)
             self._learn(wrong[cut], loss[cut], when[cut])
-            if self.n - self._anew >= due:
+            if self.n - self._restarted >= due:
                 self._looked = self.n
                 self._gather()
                 self._look()
@@ -284,7 +284,7 @@ class Alarm:
 
     def _learn(self, wrong: Array, loss: Array, times: Array) -> None:
         """Some labels of which no more than the last is followed by a look."""
-        n, k = self.n - self._anew, len(wrong)
+        n, k = self.n - self._restarted, len(wrong)
         more = np.zeros((k + 1, SUMS))
         more[0] = self._sums
         more[1:, :2], more[1:, 2:4] = wrong, loss
@@ -332,7 +332,7 @@ class Alarm:
 
     def _thin(self) -> None:
         """Keep all young starts, of older ones every second, fourth and so on."""
-        ages = self.n - self._anew - self._starts
+        ages = self.n - self._restarted - self._starts
         step = 2 ** np.maximum(np.frexp(ages / PER_OCTAVE)[1] - 1, 0).astype(np.int64)
         keep = self._starts % step == 0
         if not keep.all():
@@ -358,10 +358,10 @@ class Alarm:
     def _notice(self, found: dict[str, int]) -> None:
         """An episode begins, at the start that the first of the tests names."""
         at = next(iter(found.values()))
-        time, number, n = self._times[at], int(self._starts[at]), self.n - self._anew
+        time, number, n = self._times[at], int(self._starts[at]), self.n - self._restarted
         before, since = self._before[at, :4], self._sums[:4] - self._before[at, :4]
         episode = Episode(
-            since=self._anew + number,
+            since=self._restarted + number,
             time=None if math.isnan(time) else int(time),
             noticed=self.n,
             by=list(found),
@@ -387,7 +387,7 @@ class Alarm:
 
     def _tell(self, episode: Episode) -> None:
         """How an episode goes on, and whether it ends."""
-        n, worse = self.n - self._anew, self._worse
+        n, worse = self.n - self._restarted, self._worse
         length = worse[0] + n
         episode.after = _means(worse[1:] + self._sums[:4], length)
         quarter = int(0.75 * length - worse[0])
@@ -419,7 +419,7 @@ class Alarm:
 
     def _errors(self, side: int) -> tuple[float, int]:
         """log of the e-value that errors of a side have become more, and the likeliest start."""
-        n, total = self.n - self._anew, self._sums[side]
+        n, total = self.n - self._restarted, self._sums[side]
         i, before = self._starts[1:], self._before[1:, side]
         after = total - before
         worse = after * i > before * (n - i)
@@ -446,7 +446,7 @@ class Alarm:
     @one_at_a_time
     def to_bytes(self) -> bytes:
         """The whole state, versioned and checksummed."""
-        head = AlarmHead(1, self.level, self.n, self._anew, self._looked, self.episodes)
+        head = AlarmHead(1, self.level, self.n, self._restarted, self._looked, self.episodes)
         fresh = [np.column_stack(one) for one in self._fresh]
         arrays = self._arrays() | {"fresh": np.concatenate([np.zeros((0, SUMS + 2)), *fresh])}
         return snapshot.encode(msgspec.to_builtins(head), arrays)
@@ -469,8 +469,8 @@ class Alarm:
         """
         head, arrays = snapshot.of_kind(data, "alarm", "alarm", AlarmHead)
         self = cls(head.level)
-        self.n, self._anew, self._looked = head.n, head.anew, head.looked
-        if not head.anew <= head.looked <= head.n or len(head.episodes) > MOST_EPISODES:
+        self.n, self._restarted, self._looked = head.n, head.restarted, head.looked
+        if not head.restarted <= head.looked <= head.n or len(head.episodes) > MOST_EPISODES:
             raise SnapshotMismatch("snapshot: an alarm's numbers of labels")
         if any(len(one.before) != 4 or len(one.after) != 4 for one in head.episodes):
             raise SnapshotMismatch("snapshot: an alarm's episodes")

@@ -97,7 +97,7 @@ def test_a_topic_that_is_deleted_is_made_anew(
     admin.delete_topics([p.input, p.out])
     seen = {p.input, p.out}
     while time.monotonic() - begin < 3 or (guarded and seen):
-        with contextlib.suppress(ClientError):  # the offsets of the new one begin anew
+        with contextlib.suppress(ClientError):  # the offsets of the new one start over
             p.client.member.poll(100)
         seen = set(admin.list_topics()) & {p.input, p.out}
     assert seen == (set() if guarded else {p.input, p.out})

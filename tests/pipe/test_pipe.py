@@ -254,7 +254,7 @@ def test_fail_stops_at_the_line_and_continues_there(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "too short to be one; move it away to start anew"),
+        (b"", "too short to be one; move it away to start over"),
         (b"id,probs\n1,0.5 and so on and so on\n", "these bytes are no stream_can snapshot"),
         ("half", "it was cut short"),
         ("other classes", "classes differ at 0: it has 'x', expected 'a'"),

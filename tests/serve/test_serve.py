@@ -282,7 +282,7 @@ def test_one_connection_many_requests_at_once(tmp_path):
 
 
 def test_the_default_state_lies_beside_the_settings(tmp_path):
-    """Where it was started from has no say: it would begin anew there, without a word."""
+    """Where it was started from has no say: it would start over there, without a word."""
     path = tmp_path / "app.toml"
     path.write_text('classes = ["a", "b"]\n')
     assert load(path, {}, {}).state == str(tmp_path / "stream_can.sqlite")

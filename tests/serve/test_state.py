@@ -349,7 +349,7 @@ def test_a_full_disk(tmp_path, most):
         assert "state.sqlite" in answer.json()["error"]
         assert "send it again" in answer.json()["error"]
         assert answer.headers["retry-after"] == "1"
-        for k in range(6):  # with more than so many the file is written anew
+        for k in range(6):  # with more than so many the file is rewritten
             server.correct(*({"id": f"more {k} {i}", "probs": PROBS} for i in range(500)))
         server.correct({"id": "while", "probs": PROBS})
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)

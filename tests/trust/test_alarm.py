@@ -38,7 +38,7 @@ def of_label(rows, ys):
 
 
 def quiet(monkeypatch):
-    """No test ever passes, so that nothing begins anew."""
+    """No test ever passes, so that nothing starts over."""
     monkeypatch.setattr(Alarm, "_notice", lambda self, found: None)
 
 

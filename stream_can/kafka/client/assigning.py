@@ -18,7 +18,7 @@ class _Common:
     StaleMetadata
         A topic is not known, as to a client that has just connected. The join is tried again.
         (Trap: what was assigned without it holds until the next rebalance, and nothing brings that
-        about if the leader's process has by then begun anew: nobody would have a partition.)
+        about if the leader's process has by then started over: nobody would have a partition.)
     """
 
     def __init__(self, cluster: Any, topics: set[str]) -> None:

@@ -143,7 +143,7 @@ def create_no_topics(client: Any) -> None:
     """Never let a consumer or producer make a topic.
 
     Trap: ``allow_auto_create_topics=False`` is not handed on to what asks for metadata. So a topic
-    that is deleted under a client is made anew by its next request, with the brokers' defaults.
+    that is deleted under a client is made again by its next request, with the brokers' defaults.
     """
     cluster = client._metadata if hasattr(client, "_metadata") else client._cluster
     cluster.config["allow_auto_create_topics"] = False

@@ -35,7 +35,7 @@ class Appended(NamedTuple):
 
 
 class Producer:
-    """Appends records; opened when it is first needed, and anew after a failure.
+    """Appends records; opened when it is first needed, and again after a failure.
 
     Parameters
     ----------
