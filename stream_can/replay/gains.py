@@ -1,4 +1,4 @@
-"""Which path a replay's gain came from, and which classes gain and lose."""
+"""Which classes gain and lose by a replay."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ SIGMAS = 3
 
 
 def gains(result: Replay) -> str:
-    """One line: where the weight was, the class that gains most and the one that loses most."""
-    weights = result.mean_weights
-    best = max(weights, key=weights.__getitem__)
-    said = f"Most weight was on {best}: {100 * weights[best]:.0f} % over the whole stream."
+    """One line: the class that gains most and the one that loses most."""
+    said = []
     right, wrong = result.made_right, result.made_wrong
     change = right - wrong
     sure = np.abs(change) > SIGMAS * np.sqrt(right + wrong)
     up, down = np.flatnonzero(sure & (change > 0)), np.flatnonzero(sure & (change < 0))
     if not len(up) and not len(down):
-        return f"{said} No class gains or loses right predictions beyond chance."
+        return "No class gains or loses right predictions beyond chance."
     for which, verb, order in ((up, "gains", 1), (down, "loses", -1)):
         if not len(which):
-            said += f" No class {verb} right predictions beyond chance."
+            said.append(f"No class {verb} right predictions beyond chance.")
             continue
         k = int(which[np.argmax(order * change[which])])
         name = readable(result.classes[k], 40)
         rest = len(which) - 1
         more = f"; {rest:,} more {verb if rest == 1 else verb[:-1]}" if rest else ""
-        said += (
-            f" Class {name} {verb} most: {right[k]:,} of its {result.raw_classes.rows[k]:,} rows"
+        said.append(
+            f"Class {name} {verb} most: {right[k]:,} of its {result.raw_classes.rows[k]:,} rows"
             f" made right, {wrong[k]:,} made wrong{more}."
         )
-    return said
+    return " ".join(said)

@@ -206,6 +206,12 @@ def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:
             f"The class mix moves: {100 * moved:.0f} % of the labels are of other classes in the "
             "last fifth of the stream than in the first."
         )
+    weights = result.mean_weights
+    best = max(weights, key=weights.__getitem__)
+    reasons.append(
+        f"Of the ways to correct, {best} had most weight:"
+        f" {100 * weights[best]:.0f} % over the whole stream."
+    )
     few, asked = result.rates.get(0.05), result.asked_rates.get(0.05)
     gain = result.raw.log_loss - result.corrected.log_loss
     if few is not None and result.requests is None and good and gain > NATS:

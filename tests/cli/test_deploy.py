@@ -105,7 +105,7 @@ def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
     out, _ = stream_can("replay", *options, "--report", "page.html")
     text = [line for line in out.split("\n\n")[1].splitlines() if line]
     assert text[0].startswith("Use it")
-    assert "Most weight was on" in out.split("\n\n")[1]
+    assert "lass" in text[1]
     (following,) = [line for line in text if line.startswith("Next: ")]
     command = following.removeprefix("Next: ")
     assert command == (
@@ -116,7 +116,7 @@ def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
     assert len(sent) == 3000
     assert sent[-1]["p"] != sent[-1]["probs_raw"]
     assert json.loads(stream_can("inspect", "corrector.state", "--json")[0])["labels"] == 3000
-    assert "vector+can" not in out.replace(following, "").split("Most weight")[1].split("\n", 3)[3]
+    assert not re.search(r"vector\+can +\d", out)
     more, _ = stream_can("replay", *options, "--verbose")
     assert re.search(r"vector\+can +\d", more)
     assert "stream-can run --bootstrap-servers localhost:9092" in more
