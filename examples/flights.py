@@ -174,7 +174,8 @@ def replay(
     return result
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None) -> tuple[Scores, ...]:
+    """Scores over all flights: raw, CAN alone, corrected, and with the columns."""
     parser = argparse.ArgumentParser(description="Real flights, corrected as they would have been.")
     parser.add_argument("--report", default="out/flights.html", help="where the figures go")
     parser.add_argument("--last-month", type=int, default=12, help="stop after this month")
@@ -238,6 +239,7 @@ def main(argv: list[str] | None = None) -> None:
         f"[bold]On {result.rows:,} flights the mixture gets {gain:+.1f} points more right than the "
         f"model alone, where CAN by itself would have changed it by {harm:+.1f}.[/bold]"
     )
+    return total
 
 
 def percent(scores: Scores) -> str:
