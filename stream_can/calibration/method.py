@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_can.calibration.softmax import Labels, logs, softmax, temperature
 from stream_can.errors import InvalidPrediction, StreamCANError
 from stream_can.method.checks import normalised
 from stream_can.scores import check_rows
@@ -15,18 +16,22 @@ from stream_can.scores import check_rows
 __all__ = ["Calibration", "OneVersusRest", "rows_to_one"]
 
 Array = NDArray[np.float64]
-Labels = NDArray[np.intp]
 
 
 class Calibration(ABC):
     """A method fitted once to validation rows, then applied to any row.
 
-    A class that the validation rows do not hold keeps its probability: they say nothing of it. The
-    others are calibrated among themselves and share the rest.
+    A class that the validation rows do not hold has the probability that one temperature gives it,
+    fitted to all of them: they say no more of it. The others are calibrated among themselves and
+    share the rest.
     """
 
+    of_each = True
+    """Whether it has numbers of each class, and so needs rows of each."""
     _m = 0
     _held: Labels
+    _temperature = 1.0
+    """Of all rows, where they do not hold all classes."""
 
     def fit(self, P: ArrayLike, y: ArrayLike) -> Self:
         """Fit to predictions on rows that the classifier was not trained on.
@@ -56,7 +61,11 @@ class Calibration(ABC):
             raise ValueError(
                 f"fit: {n} validation rows hold {len(held)} of {m} classes, expected at least 2"
             )
+        if not self.of_each:
+            held = np.arange(m)
         self._m, self._held = m, held
+        if len(held) < m:
+            self._temperature = temperature(probs, labels)
         place = np.full(m, -1)
         place[held] = np.arange(len(held))
         self._fit(rows_to_one(probs[:, held]), place[labels])
@@ -88,9 +97,10 @@ class Calibration(ABC):
             raise InvalidPrediction(f"predictions have {probs.shape[1]} classes, fit had {self._m}")
         if len(self._held) == self._m:
             return self._transform(probs)
-        held = probs[:, self._held]
-        probs[:, self._held] = held.sum(axis=1, keepdims=True) * self._transform(rows_to_one(held))
-        return np.asarray(probs)
+        found = softmax(logs(probs) / self._temperature)
+        share = found[:, self._held].sum(axis=1, keepdims=True)
+        found[:, self._held] = share * self._transform(rows_to_one(probs[:, self._held]))
+        return found
 
     @abstractmethod
     def _fit(self, P: Array, y: Labels) -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 
-from stream_can.calibration.method import Array, Calibration, Labels
+from stream_can.calibration.method import Array, Calibration
+from stream_can.calibration.softmax import Labels, logs, loss_and_residual, softmax, temperature
 
 __all__ = ["MatrixScaling", "TemperatureScaling", "VectorScaling"]
 
-TINY = 1e-12
-"""Is added to a probability before its logarithm is taken, as scikit-learn does."""
 STEPS = 200
 """Most fits are done long before. Where a class has few rows, the maximum is far out, and what is
 reached after these steps is better on other rows than the maximum itself."""
-WIDEST = 10.0
-"""The logarithm of the temperature stays between -10 and 10, as scikit-learn's does."""
 
 
 class TemperatureScaling(Calibration):
@@ -43,15 +39,10 @@ class TemperatureScaling(Calibration):
     (array([[0.7, 0.3]]), 2.59)
     """
 
+    of_each = False
+
     def _fit(self, P: Array, y: Labels) -> None:
-        x = logs(P)
-        found = minimize_scalar(
-            lambda u: loss_and_residual(np.exp(-u) * x, y)[0],
-            bounds=(-WIDEST, WIDEST),
-            method="bounded",
-            options={"xatol": 1e-12},
-        )
-        self.temperature = float(np.exp(found.x))
+        self.temperature = temperature(P, y)
 
     def _transform(self, P: Array) -> Array:
         return softmax(logs(P) / self.temperature)
@@ -149,18 +140,6 @@ def matrix_loss(parameters: Array, x: Array, y: Labels, l2: float) -> tuple[floa
     return loss + 0.5 * l2 / n * float(away @ away), gradient / n
 
 
-def loss_and_residual(z: Array, y: Labels) -> tuple[float, Array]:
-    """Mean log loss of softmax(z), shape (n, m), and softmax(z) less the labels' unit vectors."""
-    rows = np.arange(len(y))
-    z = z - z.max(axis=1, keepdims=True)
-    of_label = z[rows, y]
-    residual = np.exp(z, out=z)
-    total = residual.sum(axis=1)
-    residual /= total[:, None]
-    residual[rows, y] -= 1
-    return float((np.log(total) - of_label).mean()), residual
-
-
 def minimum(loss: object, start: Array, *arguments: object) -> Array:
     """Where a loss that returns its gradient too is least."""
     found = minimize(
@@ -172,14 +151,3 @@ def minimum(loss: object, start: Array, *arguments: object) -> Array:
         options={"maxiter": STEPS, "ftol": 1e-10, "gtol": 1e-6},
     )
     return np.asarray(found.x)
-
-
-def softmax(z: Array) -> Array:
-    """The softmax of each row, without overflow."""
-    z = np.exp(z - z.max(axis=1, keepdims=True))
-    return np.asarray(z / z.sum(axis=1, keepdims=True))
-
-
-def logs(P: Array) -> NDArray[np.float64]:
-    """Logarithms of probabilities, which may be 0."""
-    return np.asarray(np.log(P + TINY))
