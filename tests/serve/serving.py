@@ -36,7 +36,9 @@ class Server:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder, (self.port,) = folder, free_ports(1)
         self.state, self.log = folder / "state.sqlite", folder / "log"
-        self.settings = {"classes": CLASSES, "http_port": self.port, "state": "state.sqlite"}
+        self.settings = {"classes": CLASSES, "http_port": self.port}
+        if settings.get("bootstrap_servers") is None:
+            self.settings["state"] = "state.sqlite"
         self.settings |= settings
         self.settings = {name: x for name, x in self.settings.items() if x is not None}
         self.config = folder / "app.toml"
