@@ -14,6 +14,7 @@ from stream_can.calibration.binning import BBQ, HistogramBinning
 from stream_can.calibration.method import Calibration
 from stream_can.calibration.regression import IsotonicCalibration, PlattScaling
 from stream_can.calibration.scaling import MatrixScaling, TemperatureScaling, VectorScaling
+from stream_can.calibration.structured import StructuredMatrixScaling, StructuredVectorScaling
 
 __all__ = [
     "BBQ",
@@ -22,6 +23,8 @@ __all__ = [
     "IsotonicCalibration",
     "MatrixScaling",
     "PlattScaling",
+    "StructuredMatrixScaling",
+    "StructuredVectorScaling",
     "TemperatureScaling",
     "VectorScaling",
 ]

@@ -140,14 +140,14 @@ def matrix_loss(parameters: Array, x: Array, y: Labels, l2: float) -> tuple[floa
     return loss + 0.5 * l2 / n * float(away @ away), gradient / n
 
 
-def minimum(loss: object, start: Array, *arguments: object) -> Array:
-    """Where a loss that returns its gradient too is least."""
+def minimum(loss: object, start: Array, *arguments: object, steps: int = STEPS) -> Array:
+    """Where a loss that returns its gradient too is least, or after so many steps."""
     found = minimize(
         loss,
         start,
         arguments,
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": STEPS, "ftol": 1e-10, "gtol": 1e-6},
+        options={"maxiter": steps, "ftol": 1e-10, "gtol": 1e-6},
     )
     return np.asarray(found.x)

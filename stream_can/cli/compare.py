@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
 from stream_can.cli.recorded import form_of, made_from
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.compare.outcome import Outcome, against, compare, per_class
-from stream_can.compare.rivals import BOTH, rivals
+from stream_can.compare.rivals import BOTH
+from stream_can.compare.rivals import rivals as chosen
 from stream_can.compare.stream import Stream, load
 from stream_can.compare.verdict import best, highlighted, verdict
 from stream_can.corrector import Corrector
@@ -43,6 +44,7 @@ def compare_command(
     validation: Path | None = None,
     validation_rows: Whole = 0,
     refit_every: Whole = 500,
+    rivals: Annotated[str, Parameter(name="--rivals")] = "default",
     config: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
     report: Path | None = None,
@@ -82,6 +84,9 @@ def compare_command(
         Without one: fit to the first so many labelled rows of FILE, which are scored for nobody.
     refit_every
         Rows between two refits of the rivals that are refitted.
+    rivals
+        default; all, which adds structured-vector, structured-matrix, ops, ops-tracking and
+        vector-refitted-by-adwin; or some by their names with dashes: temperature,ops.
     config
         TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
         environment (STREAM_CAN_CLASSES).
@@ -97,7 +102,8 @@ def compare_command(
         settings = corrector.settings()
         if "sets" in settings:
             raise StreamCANError("--sets: rivals make none; stream-can replay --sets has ours")
-        playing = rivals(refit_every, **settings)
+        names = rivals if rivals in ("default", "all") else listed(rivals)
+        playing = chosen(refit_every, names=names, **settings)
         recording = Recording(file, time=time, label_time=label_time, **form)
         held = None if validation is None else Recording(validation, **form)
         stream = load(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,11 @@ from stream_can.calibration.binning import BBQ, HistogramBinning
 from stream_can.calibration.method import Calibration
 from stream_can.calibration.regression import IsotonicCalibration, PlattScaling
 from stream_can.calibration.scaling import MatrixScaling, TemperatureScaling, VectorScaling
+from stream_can.calibration.structured import StructuredMatrixScaling, StructuredVectorScaling
+from stream_can.compare.online import BLOCK, online_platt
 from stream_can.compare.stream import Stream
 from stream_can.corrector import Corrector
+from stream_can.errors import StreamCANError
 from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
 from stream_can.replay.steps import steps
@@ -22,9 +26,14 @@ __all__ = ["BOTH", "RAW", "RECENT", "WITH", "Rival", "rivals"]
 
 RAW, BOTH = "raw", "stream_can: fit, labels"
 WITH = f"{BOTH}, columns"
+LOOK = 50
+"""Rows between two looks at what ADWIN says."""
 RECENT = 5000
 """A refit by hand takes so many of the last labels, beside the validation rows."""
-BLOCK = 4096
+MORE = (
+    "structured vector", "structured matrix", "OPS", "OPS, tracking", "vector, refitted by ADWIN",
+)  # fmt: skip
+"""Rivals that take longer, or need river: played where they are asked for."""
 
 Array = NDArray[np.float64]
 
@@ -38,12 +47,21 @@ class Rival(NamedTuple):
     play: Callable[[Stream], Iterator[Array]]
     """The corrected rows of a stream in order, block by block."""
 
+    @property
+    def key(self) -> str:
+        """Its name in one word, as ``--rivals`` takes it."""
+        return re.sub(r"[:,]? ", "-", self.name.lower())
 
-def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
+
+def rivals(
+    refit_every: int = 500, *, names: str | Sequence[str] = "default", **settings: Any
+) -> list[Rival]:
     """Every rival, from doing nothing to stream_can with all it can use.
 
     Parameters
     ----------
+    names
+        "default"; "all", the slow ones too; or the keys of some. Raw and stream_can always play.
     refit_every
         Rows between two refits of the methods that are refitted by hand.
     **settings
@@ -53,7 +71,7 @@ def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
     Raises
     ------
     ValueError
-        ``refit_every`` is below 1.
+        ``refit_every`` is below 1, or a name is none.
     """
     if refit_every < 1:
         raise ValueError(f"refit_every: expected at least 1 row, got {refit_every}")
@@ -65,11 +83,13 @@ def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
         ("temperature", TemperatureScaling),
         ("vector", VectorScaling),
         ("matrix", MatrixScaling),
+        ("structured vector", StructuredVectorScaling),
+        ("structured matrix", StructuredMatrixScaling),
     ]
     again = ("temperature", "vector", "isotonic")
     with_columns, settings = settings, {k: v for k, v in settings.items() if k[:8] != "segments"}
     fit_to, refit = "validation rows", "validation rows, labels, refits"
-    return [
+    every = [
         Rival(RAW, "nothing", _blocks),
         *[Rival(name, fit_to, _once(method)) for name, method in fitted],
         *[
@@ -77,6 +97,9 @@ def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
             for name, method in fitted
             if name in again
         ],
+        Rival("vector, refitted by ADWIN", "validation rows, labels, river", _by_adwin),
+        Rival("OPS", "labels", online_platt(tracks=False)),
+        Rival("OPS, tracking", "labels", online_platt(tracks=True)),
         Rival("batch CAN", "all rows at once", _batch_can),
         Rival("stream_can: fit", fit_to, _ours(settings, fit=True, rate=0)),
         Rival("stream_can: labels", "labels", _ours(settings, fit=False, rate=1)),
@@ -91,6 +114,20 @@ def rivals(refit_every: int = 500, **settings: Any) -> list[Rival]:
             for _ in range(bool(with_columns.get("segments")))
         ],
     ]
+    return _chosen(every, names)
+
+
+def _chosen(every: list[Rival], names: str | Sequence[str]) -> list[Rival]:
+    """Those that are asked for, in their order."""
+    if names == "all":
+        return every
+    if names == "default":
+        return [one for one in every if one.name not in MORE]
+    wanted = {names} if isinstance(names, str) else {*names}
+    if unknown := sorted(wanted - {one.key for one in every}):
+        known = ", ".join(one.key for one in every)
+        raise ValueError(f"rivals: {unknown[0]!r} is none of default, all, {known}")
+    return [one for one in every if one.key in wanted or one.name in (RAW, BOTH, WITH)]
 
 
 def _blocks(stream: Stream) -> Iterator[Array]:
@@ -126,6 +163,35 @@ def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], 
             yield calibration.transform(stream.P[first : first + every])
 
     return play
+
+
+def _by_adwin(stream: Stream) -> Iterator[Array]:
+    """Vector scaling that is fitted again where ADWIN finds that its errors have changed, to the
+    validation rows and the labels since."""
+    try:
+        from river.drift import ADWIN
+    except ImportError:
+        raise StreamCANError(
+            "vector-refitted-by-adwin uses river: pip install '.[river]' in stream_can's folder"
+        ) from None
+    adwin: Any = ADWIN()  # type: ignore[no-untyped-call]
+    calibration = VectorScaling().fit(*stream.validation)
+    P, y = stream.validation
+    which = np.flatnonzero(stream.arrives)
+    which = which[np.argsort(stream.due[which], kind="stable")]
+    due, wrong, at = stream.due[which], np.zeros(len(stream.P), np.bool_), 0
+    for first in range(0, len(stream.P), LOOK):
+        while at < len(which) and due[at] <= first:
+            adwin.update(int(wrong[which[at]]))
+            at += 1
+            if adwin.drift_detected:
+                known = which[max(0, at - min(int(adwin.width), RECENT)) : at]
+                calibration = VectorScaling().fit(
+                    np.concatenate([P, stream.P[known]]), np.concatenate([y, stream.y[known]])
+                )
+        rows = calibration.transform(stream.P[first : first + LOOK])
+        wrong[first : first + LOOK] = rows.argmax(axis=1) != stream.y[first : first + LOOK]
+        yield rows
 
 
 def _batch_can(stream: Stream) -> Iterator[Array]:

@@ -17,6 +17,8 @@ from stream_can.calibration import (
     IsotonicCalibration,
     MatrixScaling,
     PlattScaling,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
     TemperatureScaling,
     VectorScaling,
     scaling,
@@ -33,6 +35,8 @@ FAMILY = [
     TemperatureScaling,
     VectorScaling,
     MatrixScaling,
+    StructuredVectorScaling,
+    StructuredMatrixScaling,
 ]
 
 
@@ -155,6 +159,32 @@ def test_a_strong_pull_is_the_identity_and_a_weak_one_is_none():
     assert weak == pytest.approx(free, abs=1e-3)
     strong = MatrixScaling(l2=100).fit(P, y).transform(P)
     assert log_loss(free, y) < log_loss(strong, y) < log_loss(P, y)
+
+
+@pytest.mark.parametrize("method", [StructuredVectorScaling, StructuredMatrixScaling])
+def test_a_structured_scaling_is_where_its_formula_is_least(method):
+    """The formula of the docstring, by itself; no step goes further down."""
+    (P, y), m = drawn(500, 3, sharpness=2), 3
+    found, n = method().fit(P, y), 500
+    T = TemperatureScaling().fit(P, y)
+    x = np.log((1 - 1 / (n + 1)) * T.transform(P) + 1 / (n + 1) / m)
+
+    def value(numbers):
+        if method is StructuredVectorScaling:
+            V, pull = np.diag(numbers[:m]), m / n * (numbers @ numbers)
+        else:
+            V = numbers[: m * m].reshape(m, m)
+            beside = (V**2).sum() - (np.diag(V) ** 2).sum()
+            pull = m * (m - 1) / n * beside
+            pull += m / n * ((np.diag(V) ** 2).sum() + numbers[m * m :] @ numbers[m * m :])
+        z = x + x @ V.T + numbers[-m:]
+        of_label = z[np.arange(n), y]
+        return (np.log(np.exp(z).sum(1)) - of_label).mean() + pull
+
+    own = found.scale if method is StructuredVectorScaling else found.matrix.ravel()
+    own = np.concatenate([own, found.bias])
+    assert value(own) < value(np.zeros(len(own))) - 0.0005
+    assert approx_fprime(own, value, 1e-6) == pytest.approx(0, abs=2e-4)
 
 
 # ---- what holds for all

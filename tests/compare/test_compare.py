@@ -20,6 +20,7 @@ pytestmark = pytest.mark.fast
 P, Y = drifting()
 STREAM = stream_of(P, Y)
 NAMES = [one.name for one in rivals()]
+ALL = [one.name for one in rivals(names="all")]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def outcomes():
 
 
 def rows_of(stream, name, every=300):
-    rival = next(one for one in rivals(every) if one.name == name)
+    rival = next(one for one in rivals(every, names="all") if one.name == name)
     return np.concatenate(list(rival.play(stream)))
 
 
@@ -46,6 +47,31 @@ def test_every_rival_is_there_and_raw_is_raw(outcomes):
         assert one.microseconds >= 0
 
 
+def test_rivals_are_chosen_by_name():
+    keys = [one.key for one in rivals(names="all")]
+    assert len({*keys}) == len(keys) == len(NAMES) + 5
+    assert not any(set(key) - set("abcdefghijklmnopqrstuvwxyz0123456789_-") for key in keys)
+    some = rivals(names=["ops-tracking", "isotonic-refitted"])
+    assert [one.name for one in some] == ["raw", "isotonic, refitted", "OPS, tracking", BOTH]
+    with pytest.raises(ValueError, match="rivals: 'isotonc' is none of default, all, raw, hist"):
+        rivals(names=["isotonc"])
+
+
+def test_a_refit_by_adwin_follows_a_classifier_that_changes():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 6000)
+    Q = np.exp(rng.normal(size=(6000, 3)) + 2 * np.eye(3)[y])
+    Q[3000:, 0] *= 30  # from then on it favours a class
+    Q /= Q.sum(axis=1, keepdims=True)
+    stream = stream_of(Q, y, classes=[0, 1, 2])
+    found = rows_of(stream, "vector, refitted by ADWIN")
+    once = rows_of(stream, "vector")
+    late = slice(5000, None)
+    right = [(rows[late].argmax(1) == y[400:][late]).mean() for rows in (found, once)]
+    assert right[0] > right[1] + 0.1
+    assert (found[:2000] == once[:2000]).all()
+
+
 def test_what_is_fitted_once_sees_the_validation_rows_alone():
     expected = IsotonicCalibration().fit(P[:400], Y[:400]).transform(P[400:])
     assert rows_of(STREAM, "isotonic") == pytest.approx(expected, abs=1e-12)
@@ -59,7 +85,7 @@ def test_a_refit_sees_the_validation_rows_and_the_last_labels_that_arrived():
     assert found[600:900] == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "batch CAN"])
+@pytest.mark.parametrize("name", [name for name in ALL if name != "batch CAN"])
 def test_no_rival_knows_a_label_before_it_arrives(name):
     other = Y.copy()
     other[400 + 700 :] = (other[400 + 700 :] + 1) % 4

@@ -1,0 +1,121 @@
+"""Vector and matrix scaling with a pull that is chosen by the numbers of rows and classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_can.calibration.method import Array, Calibration
+from stream_can.calibration.scaling import minimum
+from stream_can.calibration.softmax import Labels, logs, loss_and_residual, softmax, temperature
+
+__all__ = ["StructuredMatrixScaling", "StructuredVectorScaling"]
+
+
+class _Structured(Calibration):
+    """A linear map of the log probabilities that one temperature has scaled before."""
+
+    temperature: float
+    _even: float
+    """The share of a uniform row in each, so that no logarithm is far out."""
+
+    def _at_temperature(self, P: Array, y: Labels) -> Array:
+        """Find the temperature, and return the log probabilities at it."""
+        self.temperature, self._even = temperature(P, y), 1 / (len(P) + 1)
+        return self._scaled(P)
+
+    def _scaled(self, P: Array) -> Array:
+        even = self._even
+        return np.asarray(
+            np.log((1 - even) * softmax(logs(P) / self.temperature) + even / P.shape[1])
+        )
+
+
+class StructuredVectorScaling(_Structured):
+    r"""Vector scaling behind a temperature: $\operatorname{softmax}((1 + v) \circ x + b)$.
+
+    x are the logarithms of the rows at the temperature of greatest likelihood, mixed with a uniform
+    row in the share 1 / (n + 1); then v and b make
+
+    $$ \frac{1}{n} \sum_i -\log \operatorname{softmax}((1 + v) \circ x_i + b)_{y_i}
+       + \frac{m}{n} (\|v\|^2 + \|b\|^2) $$
+
+    least, with m classes and n rows: nothing is left to choose. ``SVSCalibrator`` of probmetrics
+    does the same.
+
+    Attributes
+    ----------
+    temperature, scale, bias
+        T, v and b, of the classes that the validation rows held.
+
+    References
+    ----------
+    .. [1] Berta, Holzmüller, Jordan, Bach: Structured Matrix Scaling for Multi-Class Calibration.
+       2025.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> P, y = np.tile([0.9, 0.1], (1000, 1)), [0] * 700 + [1] * 300
+    >>> StructuredVectorScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
+    array([[0.7, 0.3]])
+    """
+
+    def _fit(self, P: Array, y: Labels) -> None:
+        (n, m), x = P.shape, self._at_temperature(P, y)
+
+        def loss(both: Array) -> tuple[float, Array]:
+            v, b = np.split(both, 2)
+            found, residual = loss_and_residual((1 + v) * x + b, y)
+            gradient = np.concatenate([np.einsum("ij,ij->j", residual, x), residual.sum(0)])
+            return found + m / n * float(both @ both), (gradient + 2 * m * both) / n
+
+        self.scale, self.bias = np.split(minimum(loss, np.zeros(2 * m), steps=1000), 2)
+
+    def _transform(self, P: Array) -> Array:
+        return softmax((1 + self.scale) * self._scaled(P) + self.bias)
+
+
+class StructuredMatrixScaling(_Structured):
+    r"""Matrix scaling behind a temperature: $\operatorname{softmax}((I + V) x + b)$.
+
+    As `StructuredVectorScaling`, where the entries of V beside the diagonal are pulled by
+    $m (m - 1) / n$ and the others, and b, by $m / n$. ``SMSCalibrator`` of probmetrics does the
+    same.
+
+    Attributes
+    ----------
+    temperature, matrix, bias
+        T, V and b, of the classes that the validation rows held.
+
+    References
+    ----------
+    .. [1] Berta, Holzmüller, Jordan, Bach: Structured Matrix Scaling for Multi-Class Calibration.
+       2025.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> P, y = np.tile([0.9, 0.1], (1000, 1)), [0] * 700 + [1] * 300
+    >>> StructuredMatrixScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
+    array([[0.7, 0.3]])
+    """
+
+    def _fit(self, P: Array, y: Labels) -> None:
+        (n, m), x = P.shape, self._at_temperature(P, y)
+        pull = np.full((m, m), float(m * (m - 1)))
+        np.fill_diagonal(pull, m)
+        pulls = np.concatenate([pull.ravel(), np.full(m, float(m))])
+
+        def loss(all_of_them: Array) -> tuple[float, Array]:
+            V, b = all_of_them[: m * m].reshape(m, m), all_of_them[m * m :]
+            found, residual = loss_and_residual(x + x @ V.T + b, y)
+            gradient = np.concatenate([(residual.T @ x).ravel(), residual.sum(0)])
+            pulled = pulls * all_of_them
+            return found + float(pulled @ all_of_them) / n, (gradient + 2 * pulled) / n
+
+        found = minimum(loss, np.zeros(m * m + m), steps=1000)
+        self.matrix, self.bias = found[: m * m].reshape(m, m), found[m * m :]
+
+    def _transform(self, P: Array) -> Array:
+        x = self._scaled(P)
+        return softmax(x + x @ self.matrix.T + self.bias)

@@ -1,0 +1,127 @@
+"""Online Platt scaling, and it with tracking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.compare.stream import Stream
+
+__all__ = ["BLOCK", "OnlinePlatt", "Tracking", "online_platt"]
+
+BLOCK = 4096
+GAMMA, DIAMETER, RADIUS = 0.1, 1.0, 100.0
+"""Of the authors' experiments."""
+BINS = 10
+TINY = 1e-12
+
+Array = NDArray[np.float64]
+
+
+class OnlinePlatt:
+    r"""A sigmoid of the log odds, learned by online Newton steps.
+
+    $$ q = \sigma(a x + b), \quad \theta \leftarrow \theta - \tfrac{1}{\gamma} A^{-1} g, \quad
+       A \leftarrow A + g g^\top $$
+
+    where g is the gradient of the log loss in $\theta = (a, b)$, which begins at 0, and A begins at
+    $I / (\gamma D)^2$. Beyond a norm of 100, which hardly occurs, $\theta$ is scaled back to it.
+
+    References
+    ----------
+    .. [1] Gupta, Ramdas: Online Platt Scaling with Calibeating. ICML 2023, algorithm 1.
+    """
+
+    def __init__(self) -> None:
+        self.theta = np.zeros(2)
+        self._inverse = (GAMMA * DIAMETER) ** 2 * np.eye(2)
+
+    def predict(self, x: float) -> float:
+        """The probability of a yes at these log odds."""
+        a, b = self.theta
+        return float(1 / (1 + np.exp(-np.clip(a * x + b, -100, 100))))
+
+    def learn(self, x: float, yes: bool) -> None:
+        """Take a step by the label of a row."""
+        features = np.array([x, 1.0])
+        g = (self.predict(x) - yes) * features
+        of_g = self._inverse @ g
+        self._inverse -= np.outer(of_g, of_g) / (1 + g @ of_g)
+        self.theta = self.theta - self._inverse @ g / GAMMA
+        if (norm := float(np.linalg.norm(self.theta))) > RADIUS:
+            self.theta *= RADIUS / norm
+
+
+class Tracking:
+    """Calibeating: a probability becomes the mean of the labels in its bin of ten so far.
+
+    The middle of a bin counts as one label.
+
+    References
+    ----------
+    .. [1] Gupta, Ramdas: Online Platt Scaling with Calibeating. ICML 2023, section 3.
+    .. [2] Foster, Hart: "Calibeating": Beating Forecasters at Their Own Game. 2023.
+    """
+
+    def __init__(self) -> None:
+        self._sums = (np.arange(BINS) + 0.5) / BINS
+        self._counts = np.ones(BINS)
+
+    def bin_of(self, q: float) -> int:
+        """The number of a probability's bin."""
+        return min(int(q * BINS), BINS - 1)
+
+    def predict(self, q: float) -> float:
+        """What the labels of its bin say so far."""
+        k = self.bin_of(q)
+        return float(self._sums[k] / self._counts[k])
+
+    def learn(self, q: float, yes: bool) -> None:
+        """Count the label of a row that was sent with a probability of this bin."""
+        k = self.bin_of(q)
+        self._sums[k] += yes
+        self._counts[k] += 1
+
+
+def online_platt(*, tracks: bool) -> Callable[[Stream], Iterator[Array]]:
+    """Online Platt scaling of a stream, and where it ``tracks`` calibeating behind it.
+
+    Of two classes it is the second's probability; of more the likeliest class against the rest,
+    which keeps its proportions. Labels are learned when they come, as the authors' are at once.
+    """
+
+    def play(stream: Stream) -> Iterator[Array]:
+        platt, tracking = OnlinePlatt(), Tracking()
+        n, m = stream.P.shape
+        top = np.ones(n, np.int64) if m == 2 else stream.P.argmax(axis=1)
+        p = stream.P[np.arange(n), top]
+        odds = np.log(p + TINY) - np.log(1 - p + TINY)
+        yes = top == stream.y
+        sent = np.empty(n)
+        which = np.flatnonzero(stream.arrives)
+        which = which[np.argsort(stream.due[which], kind="stable")]
+        due = stream.due[which]
+        at = 0
+        for first in range(0, n, BLOCK):
+            stop = min(first + BLOCK, n)
+            rows = stream.P[first:stop].copy()
+            for i in range(first, stop):
+                while at < len(which) and due[at] <= i:
+                    j = which[at]
+                    platt.learn(odds[j], bool(yes[j]))
+                    tracking.learn(sent[j], bool(yes[j]))
+                    at += 1
+                sent[i] = q = platt.predict(odds[i])
+                if tracks:
+                    q = tracking.predict(q)
+                row = rows[i - first]
+                rest = 1 - p[i]
+                row *= (1 - q) / rest if rest > 0 else 0.0
+                if rest <= 0:
+                    row += (1 - q) / (m - 1)
+                row[top[i]] = q
+            yield rows
+
+    return play
