@@ -26,8 +26,9 @@ __all__ = ["BOTH", "RAW", "RECENT", "WITH", "Rival", "rivals"]
 
 RAW, BOTH = "raw", "stream_can: fit, labels"
 WITH = f"{BOTH}, columns"
-LOOK = 50
-"""Rows between two looks at what ADWIN says."""
+LOOK, FEW = 50, 500
+"""Rows between two looks at what ADWIN says; fewer labels than these are fitted with the validation
+rows."""
 RECENT = 5000
 """A refit by hand takes so many of the last labels, beside the validation rows."""
 MORE = (
@@ -166,8 +167,9 @@ def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], 
 
 
 def _by_adwin(stream: Stream) -> Iterator[Array]:
-    """Vector scaling that is fitted again where ADWIN finds that its errors have changed, to the
-    validation rows and the labels since."""
+    """Vector scaling that is fitted again where ADWIN finds that its errors have changed, and as
+    often as the labels since have doubled: to these, and to the validation rows while they are
+    few."""
     try:
         from river.drift import ADWIN
     except ImportError:
@@ -176,19 +178,25 @@ def _by_adwin(stream: Stream) -> Iterator[Array]:
         ) from None
     adwin: Any = ADWIN()  # type: ignore[no-untyped-call]
     calibration = VectorScaling().fit(*stream.validation)
-    P, y = stream.validation
     which = np.flatnonzero(stream.arrives)
     which = which[np.argsort(stream.due[which], kind="stable")]
-    due, wrong, at = stream.due[which], np.zeros(len(stream.P), np.bool_), 0
+    due, wrong = stream.due[which], np.zeros(len(stream.P), np.bool_)
+    at, since, next_fit = 0, 0, len(which) + 1
     for first in range(0, len(stream.P), LOOK):
         while at < len(which) and due[at] <= first:
             adwin.update(int(wrong[which[at]]))
             at += 1
             if adwin.drift_detected:
-                known = which[max(0, at - min(int(adwin.width), RECENT)) : at]
-                calibration = VectorScaling().fit(
-                    np.concatenate([P, stream.P[known]]), np.concatenate([y, stream.y[known]])
+                since = next_fit = at - int(adwin.width)
+        if at >= next_fit:
+            known = which[max(since, at - RECENT) : at]
+            P, y = stream.P[known], stream.y[known]
+            if len(known) < FEW:
+                P, y = (
+                    np.concatenate(both) for both in zip(stream.validation, (P, y), strict=True)
                 )
+            calibration = VectorScaling().fit(P, y)
+            next_fit = since + 2 * max(at - since, LOOK)
         rows = calibration.transform(stream.P[first : first + LOOK])
         wrong[first : first + LOOK] = rows.argmax(axis=1) != stream.y[first : first + LOOK]
         yield rows
