@@ -1,6 +1,7 @@
 """stream_can against the calibration family on recorded streams, each rival over all of them.
 
     python benchmarks/compare.py FOLDER [NAME ...]
+    python benchmarks/compare.py FOLDER --labels    # the best rivals where labels are few or late
 
 FOLDER holds .npz files as benchmarks/validation.py takes them. Labels 100 rows late. Where a stream
 repeats rows, labels of one half of the distinct rows are learned and the other half is scored. The
@@ -21,14 +22,45 @@ from stream_can.compare import Stream, compare, rivals
 from stream_can.compare.outcome import against
 
 KEPT = Path("compare.json")
+LABELS = {
+    "every label, 100 rows late": (1.0, DELAY),
+    "1 in 20": (0.05, DELAY),
+    "every label, 1,000 rows late": (1.0, 1000),
+    "none": (0.0, DELAY),
+}
+BEST = ["temperature", "structured-matrix", "isotonic-refitted", "vector-refitted", "ops"]
+BEST += ["stream_can-labels", "stream_can-fit-labels"]
 
 
-def stream_of(data: dict[str, np.ndarray]) -> Stream:
+def stream_of(data: dict[str, np.ndarray], rate: float = 1.0, delay: int = DELAY) -> Stream:
     P, y = data["probs"], data["labels"].astype(np.int64)
     given, scored = halves(P)
+    given = given & (np.random.default_rng(0).random(len(P)) < rate)
     validation = data["val_probs"], data["val_labels"].astype(np.int64)
     classes = list(range(P.shape[1]))
-    return Stream(classes, P, y, given, scored, validation, data["train_counts"], DELAY)
+    return Stream(classes, P, y, given, scored, validation, data["train_counts"], delay)
+
+
+def by_labels(folder: str) -> None:
+    """A row for each rival, a column for each way in which labels come: means over the streams."""
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for file in sorted(Path(folder).glob("*.npz")):
+        if not (data := load(file)):
+            continue
+        for setting, (rate, delay) in LABELS.items():
+            outcomes = list(compare(stream_of(data, rate, delay), rivals(names=BEST)))
+            for one in outcomes[1:]:
+                changed = against(one, outcomes[0]).summary()
+                pair = changed["points"], changed["nats"]
+                found.setdefault(one.name, {}).setdefault(setting, []).append(pair)
+        print(file.stem, flush=True)
+    print("\n| | " + " | ".join(LABELS) + " |\n|---|" + "---|" * len(LABELS))
+    for name, settings in found.items():
+        cells = []
+        for pairs in settings.values():
+            points, nats = np.mean(pairs, axis=0)
+            cells.append(f"{points:+.2f}, {nats:+.3f} (worst {np.max(pairs, axis=0)[1]:+.3f})")
+        print(f"| {name} | " + " | ".join(cells) + " |")
 
 
 def main(folder: str, names: list[str]) -> None:
@@ -36,7 +68,7 @@ def main(folder: str, names: list[str]) -> None:
     for file in sorted(Path(folder).glob("*.npz")):
         if file.stem in kept or (names and file.stem not in names) or not (data := load(file)):
             continue
-        outcomes = list(compare(stream_of(data), rivals()))
+        outcomes = list(compare(stream_of(data), rivals(names="all")))
         kept[file.stem] = {
             one.name: one.scores.summary()
             | against(one, outcomes[0]).summary()
@@ -72,4 +104,7 @@ def table(kept: dict[str, dict[str, dict[str, float]]]) -> str:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    main(sys.argv[1], sys.argv[2:])
+    if "--labels" in sys.argv:
+        by_labels(sys.argv[1])
+    else:
+        main(sys.argv[1], sys.argv[2:])

@@ -15,7 +15,8 @@ BLOCK = 4096
 GAMMA, DIAMETER, RADIUS = 0.1, 1.0, 100.0
 """Of the authors' experiments."""
 BINS = 10
-TINY = 1e-12
+LEAST = 1e-5
+"""A probability is no nearer to 0 and 1 where its log odds are taken, as the authors have it."""
 
 Array = NDArray[np.float64]
 
@@ -97,7 +98,8 @@ def online_platt(*, tracks: bool) -> Callable[[Stream], Iterator[Array]]:
         n, m = stream.P.shape
         top = np.ones(n, np.int64) if m == 2 else stream.P.argmax(axis=1)
         p = stream.P[np.arange(n), top]
-        odds = np.log(p + TINY) - np.log(1 - p + TINY)
+        within = np.clip(p, LEAST, 1 - LEAST)
+        odds = np.log(within) - np.log(1 - within)
         yes = top == stream.y
         sent = np.empty(n)
         which = np.flatnonzero(stream.arrives)

@@ -22,7 +22,8 @@ def by_hand(stream, tracks):
     n, m = stream.P.shape
     top = np.full(n, 1) if m == 2 else stream.P.argmax(1)
     p = stream.P[np.arange(n), top]
-    x, yes = np.log(p / (1 - p)), (top == stream.y).astype(float)
+    near = np.clip(p, 1e-5, 1 - 1e-5)
+    x, yes = np.log(near / (1 - near)), (top == stream.y).astype(float)
     theta, A = np.zeros(2), np.eye(2) / 0.1**2
     bins = [[0.05 + 0.1 * k, 1] for k in range(10)]
     q, sent = np.zeros(n), np.zeros(n)
