@@ -40,17 +40,17 @@ class Change(NamedTuple):
 
     @property
     def rose(self) -> bool:
-        """It is larger than chance explains."""
+        """Whether it is larger than chance explains."""
         return self.interval is not None and self.interval[0] > 0
 
     @property
     def fell(self) -> bool:
-        """It is smaller than chance explains."""
+        """Whether it is smaller than chance explains."""
         return self.interval is not None and self.interval[1] < 0
 
 
 class Changes(NamedTuple):
-    """Of both scores, on the same rows."""
+    """Changes of accuracy and log loss on the same rows."""
 
     accuracy: Change
     log_loss: Change

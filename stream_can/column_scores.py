@@ -53,7 +53,7 @@ class ValueScores(NamedTuple):
 def outcomes(
     before: NDArray[np.float64], after: NDArray[np.float64], y: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """What became of rows, shape (n, m), by the index of each label: shape (n, 6).
+    """Score rows, shape (n, m), by the index of each label: shape (n, 6).
 
     Hit or not, log loss and confidence, each before and after.
     """
@@ -88,12 +88,12 @@ class ColumnScores:
 
     @property
     def rows(self) -> int:
-        """Of all values, those that went included."""
+        """Rows of all values, dropped ones included."""
         return int(self._total[ROWS])
 
     @property
     def labels(self) -> int:
-        """Of all values, those that went included."""
+        """Labels of all values, dropped ones included."""
         return int(self._total[LABELS])
 
     def came(self, texts: Sequence[str | None]) -> None:

@@ -55,14 +55,14 @@ Receipts = NDArray[np.float32]
 
 
 class Played(NamedTuple):
-    """What came of :meth:`Corrector.play`."""
+    """The result of :meth:`Corrector.play`."""
 
     rows: Array
     """The corrected rows, shape (n, m)."""
     receipts: Receipts | None
-    """What each was mixed from, shape (n, R m + 1), where asked for; R is ``n_sent``."""
+    """Receipts of the rows, shape (n, R m + 1), where asked for; R is ``n_sent``."""
     paths: Array | None
-    """What each path made of each row, shape (paths, n, m), where asked for."""
+    """The row of each path, shape (paths, n, m), where asked for."""
 
 
 OWN = ("_fewest", "_settings", "_kernel")
@@ -70,7 +70,7 @@ OWN = ("_fewest", "_settings", "_kernel")
 
 
 class Content(NamedTuple):
-    """What a new class, or fit, replaces together with the arrays: all of it in one step."""
+    """Settings that a new class, or fit, replaces together with the arrays, in one step."""
 
     classes: tuple[Any, ...]
     train_counts: Array | None
@@ -87,7 +87,7 @@ class Content(NamedTuple):
 
 
 class SegmentsHead(msgspec.Struct):
-    """What a snapshot says of columns: names, the bound in bytes, the values in their order."""
+    """Columns in a snapshot: names, the bound in bytes, the values in their order."""
 
     columns: list[str]
     limit: int
@@ -95,7 +95,7 @@ class SegmentsHead(msgspec.Struct):
 
 
 class CorrectorHead(msgspec.Struct):
-    """What a snapshot says beside its arrays."""
+    """The head of a snapshot: everything but its arrays."""
 
     classes: list[ClassName]
     train_counts: list[float] | None
@@ -215,7 +215,7 @@ class Corrector:
         return self._kernel.copied()[3]
 
     def _texts(self, segments: Any, *, many: bool = True) -> Texts | None:
-        """What the values that rows, or one row, give are called; calls for one row that gives none
+        """Names of the values that rows, or one row, give; calls for one row that gives none
         skip it."""
         return None if segments is None else texts_of(self._content.columns, segments, many=many)
 
@@ -342,14 +342,14 @@ class Corrector:
         return self._kernel.rows(P, 2, Mode.PROCESS, receipt, self._texts(segments))  # type: ignore[no-any-return]
 
     def explain_one(self, p: ArrayLike, *, segments: Any = None) -> dict[str, Array]:
-        """What each path makes of a row, {path: shape (m,)}, with the state as it is."""
+        """The row of each path, {path: shape (m,)}, with the state as it is."""
         rows, content = self._kernel.rows(
             p, 1, Mode.EXPLAIN, texts=self._texts(segments, many=False)
         )
         return dict(zip(content.paths, rows, strict=True))
 
     def explain_many(self, P: ArrayLike, *, segments: Any = None) -> dict[str, Array]:
-        """What each path makes of each row, {path: shape (n, m)}, with the state as it is."""
+        """The rows of each path, {path: shape (n, m)}, with the state as it is."""
         rows, content = self._kernel.rows(P, 2, Mode.EXPLAIN, texts=self._texts(segments))
         return dict(zip(content.paths, rows, strict=True))
 
@@ -416,7 +416,7 @@ class Corrector:
     def _known(
         self, brought: NDArray[Any], ys: NDArray[np.int64], gone: bool
     ) -> NDArray[np.float32]:
-        """What the receipts that came back with labels gave them, shape (n, R + 1)."""
+        """Probabilities of the labels in their receipts, shape (n, R + 1)."""
         if gone:
             raise InvalidPrediction("receipts belong to predictions, and p is None")
         m, n_sent, sets = len(self.classes), self._kernel.n_sent, self.sets is not None
@@ -743,7 +743,7 @@ class Corrector:
         return self
 
     def _restore(self, head: CorrectorHead, state: State) -> tuple[State, Content, Values | None]:
-        """What a snapshot holds, checked as if it had been given."""
+        """Check a snapshot as if its content had been given."""
         try:
             names = class_names(head.classes)
             index = ClassIndex(names)
@@ -1006,7 +1006,7 @@ class Corrector:
 
     @property
     def fit_report(self) -> dict[str, Any] | None:
-        """What :meth:`fit` did and why: rows, step, the gain of each step. None without it."""
+        """Report of :meth:`fit`: rows, step, the gain of each step; None without it."""
         report = self._content.fit_report
         return None if report is None else {**report}
 

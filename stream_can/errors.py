@@ -48,7 +48,7 @@ class StreamCANError(Exception):
     """Base of every error that stream_can raises on purpose."""
 
     full_name: ClassVar[str] = "stream_can.errors.StreamCANError"
-    """What dead letters call it in their headers: wire format, whatever module it lives in."""
+    """The name in the headers of dead letters: wire format, whatever module the class lives in."""
 
 
 class InvalidPrediction(StreamCANError, ValueError):

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 class RowSums:
-    """What observing rows would add to a corrector, summed beside it.
+    """Decayed row statistics, summed beside a corrector that observes them later.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class RowSums:
 
     @property
     def parts(self) -> tuple[decayed.Part, ...]:
-        """What each row of the sums is of."""
+        """The meaning of each row of the sums."""
         return decayed.parts(self._corrector._state)
 
     def zeros(self) -> Array:

@@ -147,8 +147,8 @@ class Scores:
         return both
 
     def sums(self) -> NDArray[np.float64]:
-        """What was added up, shape (bins + 1, 4): n, hits and the two sums; then of each bin its
-        rows, their confidence, and how many are right."""
+        """Sums, shape (bins + 1, 4): n, hits and the two sums; then of each bin its rows, their
+        confidence, and how many are right."""
         bins = np.column_stack([self._count, self._confidence, self._correct])
         head = [[self.n, self.hits, self.log_loss_sum, self.brier_sum]]
         return np.concatenate([head, np.pad(bins, ((0, 0), (0, 1)))])

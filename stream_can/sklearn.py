@@ -217,7 +217,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 setattr(self, name, getattr(model, name))
 
     def _settings(self, several: bool) -> dict[str, Any]:
-        """Those of the corrector, of which a ``MultiLabelCorrector`` has one."""
+        """Settings of the corrector, of which a ``MultiLabelCorrector`` has one."""
         found = {name: getattr(self, name) for name in SETTINGS}
         if not several:
             if self.train_rows is not None:
@@ -248,8 +248,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return np.asarray(self.classes_[P.argmax(axis=1)])
 
     def decide(self, X: Any) -> NDArray[Any]:
-        """Of several labels: 1 where it serves F1 to say yes, else 0, shape (n, m); see
-        :meth:`MultiLabelCorrector.decide`.
+        """Decide on each of several labels: 1 where it serves F1 to say yes, else 0, shape (n, m);
+        see :meth:`MultiLabelCorrector.decide`.
 
         Raises
         ------
@@ -293,7 +293,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return {} if self._has_several else {"segments": self._given(X)}
 
     def _given(self, X: Any) -> dict[str, list[Any]] | None:
-        """What the rows give of the columns; None where there are none."""
+        """Values of the columns in the rows; None where there are no columns."""
         if not self.segments:
             return None
         names = getattr(X, "columns", ())
@@ -375,7 +375,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self
 
     def successor(self, estimator: Any, discount: float = 0.1) -> Self:
-        """What corrects a new version of the classifier; see :meth:`Corrector.successor`.
+        """Make the calibrator of a new version of the classifier; see :meth:`Corrector.successor`.
 
         Parameters
         ----------
@@ -408,7 +408,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     # ---- what scikit-learn asks for
 
     def get_metadata_routing(self) -> Any:
-        """What parameters ``fit`` hands on: to the classifier, and to the splitter."""
+        """Parameters that ``fit`` hands on: to the classifier, and to the splitter."""
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(
             estimator=self.estimator,

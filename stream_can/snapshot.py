@@ -25,13 +25,13 @@ from stream_can.version import __version__
 
 MAGIC = b"strmcan\x00"
 VERSION = 3
-"""What is written, and all that is read: a version that changes the content raises it."""
+"""The version that is written, and the only one that is read: a change of the content raises it."""
 ENVELOPE = struct.Struct("<8sHIQ")
 DTYPES = ("<f8", "<f4", "<i8", "<i4")
 
 
 class Payload(msgspec.Struct):
-    """What a snapshot holds."""
+    """The content of a snapshot."""
 
     head: dict[str, Any]
     arrays: dict[str, tuple[str, list[int], bytes]]
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class Decoded(NamedTuple):
-    """What bytes hold."""
+    """A snapshot, decoded."""
 
     head: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -60,7 +60,7 @@ def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def decode(data: bytes) -> Decoded:
-    """What the bytes hold, or SnapshotMismatch that says what is wrong with them."""
+    """Decode a snapshot; SnapshotMismatch says what is wrong with the bytes."""
     data = bytes(data)
     if len(data) < ENVELOPE.size:
         raise SnapshotMismatch(f"snapshot: {len(data)} bytes, too short to be one")

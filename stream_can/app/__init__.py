@@ -1,1 +1,1 @@
-"""What a running worker shows of itself."""
+"""The parts that every running program has: settings, metrics, health, pages."""

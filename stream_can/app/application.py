@@ -53,20 +53,20 @@ Counts = list[float] | dict[str, float]
 class ModelSettings(
     OfModel, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
 ):
-    """What differs for one model: ``[models.NAME]``."""
+    """Settings of one model: ``[models.NAME]``."""
 
     classes: list[Name] | None = None
     train_counts: Counts | None = None
 
     @property
     def corrector(self) -> dict[str, Any]:
-        """Those settings of the corrector that are given."""
+        """Settings of the corrector that are given."""
         values = {name: getattr(self, name) for name in LOOP}
         return {name: value for name, value in values.items() if value is not None}
 
 
 class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """What every application can be told."""
+    """Settings of every application."""
 
     secret_names: ClassVar[tuple[str, ...]] = ()
     """Settings that may come from a file, ``<name>_from_file``."""
@@ -75,7 +75,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Of what can be told: its own first, then those of every application."""
+        """Names of the settings: its own first, then those of every application."""
         every = ApplicationSettings.__struct_fields__
         own = [name for name in cls.__struct_fields__ if name not in every]
         return (*own, *(name for name in every if name not in SETTINGS), *SETTINGS)
@@ -164,7 +164,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     @property
     def corrector(self) -> dict[str, Any]:
-        """Those keyword arguments of `Corrector` that were given, without classes, counts and
+        """Keyword arguments of `Corrector` that were given, without classes, counts and
         sets."""
         return self._given(name for name in SETTINGS if name != "sets")
 

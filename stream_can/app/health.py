@@ -6,7 +6,7 @@ import time
 
 
 class Health:
-    """What the loop says of itself; read from other threads."""
+    """Health of the loop, read from other threads."""
 
     def __init__(self, live_seconds: float) -> None:
         self.live_seconds = live_seconds

@@ -72,7 +72,7 @@ class Ring:
 
     @property
     def nbytes(self) -> int:
-        """What it holds, however long it runs."""
+        """Memory in bytes, however long it runs."""
         return self._rows.nbytes
 
     def slot(self, now: float) -> Array:
@@ -98,7 +98,7 @@ class Ring:
 
 
 class History:
-    """What was committed in the last hour and day; times are seconds since 1970."""
+    """Sums of the last hour and day; times are seconds since 1970."""
 
     def __init__(self) -> None:
         self.hour = Ring(10, 360)

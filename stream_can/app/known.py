@@ -1,4 +1,4 @@
-"""What a program has done and knows, as the numbers and the page show it."""
+"""Counts and knowledge of a program, as the numbers and the page show them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "Seen"
 
 
 class Seen(NamedTuple):
-    """What became of models and versions."""
+    """Tallies of models and versions."""
 
     tallies: dict[LaneName, NDArray[np.float64]]
-    """Of each its predictions, those that are scored, hits before and after, sums of log losses
-    before and after."""
+    """Tally of each: its predictions, those that are scored, hits before and after, sums of log
+    losses before and after."""
     versions: dict[Pair, Comparison]
     refused: int
     """Predictions of models that were one too many."""
 
 
 class KnownLane(NamedTuple):
-    """What corrects a model and version."""
+    """The corrector of a model and version."""
 
     corrector: Corrector
     after: str | None
@@ -37,7 +37,7 @@ class KnownLane(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What corrects now."""
+    """The correctors in use."""
 
     corrector: Corrector
     """The one there is; of several models what they begin with."""
@@ -46,7 +46,7 @@ class Known(NamedTuple):
     newest: int | None
     """When it was written, or its last label came, in milliseconds."""
     sets: float | None
-    """What prediction sets promise."""
+    """Share that prediction sets promise."""
     lanes: Mapping[LaneName, KnownLane] | None = None
     """None where there is one for all."""
     max_lanes: int = 0
@@ -59,7 +59,7 @@ class Known(NamedTuple):
 
 
 class Handled(NamedTuple):
-    """What came of a batch, to be counted with the next commit."""
+    """Results of a batch, to be counted with the next commit."""
 
     outputs: int = 0
     normalised: int = 0
@@ -77,7 +77,7 @@ class Handled(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What had been counted when it was committed last."""
+    """Counts as of the last commit."""
 
     counts: dict[str, int]
     """Records: "predictions" and those of them "corrected", "labels" and those "matched",
@@ -98,10 +98,10 @@ class MetricsSource(Protocol):
     """Where the numbers come from; what is taken is what came since it was taken before."""
 
     def committed(self) -> Committed:
-        """What is counted by now."""
+        """Counts so far."""
 
     def take_values(self) -> Mapping[str, ColumnScores]:
-        """What became of the values of each declared column."""
+        """Scores of the values of each declared column."""
 
     def take_seen(self) -> Seen | None:
-        """What became of models and versions; None where there is one for all."""
+        """Tallies of models and versions; None where there is one for all."""

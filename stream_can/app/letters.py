@@ -28,7 +28,7 @@ class Letter(Struct, frozen=True):
 
 
 def letter(out: Output, now: float, ours: Container[str]) -> Letter:
-    """What people see of a dead letter.
+    """Describe a dead letter for people.
 
     Parameters
     ----------

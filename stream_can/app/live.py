@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class LivePage(NamedTuple):
-    """What ``/`` answers."""
+    """The answer to ``/``."""
 
     body: bytes
     policy: str

@@ -30,7 +30,7 @@ LISTS |= {name for name in SETTINGS if kind_of(name) is list}
 PREFIX = "STREAM_CAN_"
 INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
 ADDRESS = re.compile(r"(tcp|udp|sctp)://")
-"""What Kubernetes sets in every pod for a Service named ``stream-can`` or ``stream-can-...``."""
+"""Values that Kubernetes sets in every pod for a Service named ``stream-can...``."""
 
 
 def load_as(
@@ -108,7 +108,7 @@ def load_as(
 
 
 def known_names(kind: type[AppSettings]) -> set[str]:
-    """What may be told of a program, secrets also by the name of a file."""
+    """Names of the settings of a program, secrets also by the name of a file."""
     return {*kind.names(), *(f"{name}_from_file" for name in kind.secret_names)}
 
 
@@ -199,7 +199,7 @@ def counts_of(text: str) -> dict[str, float] | list[float]:
 
 
 def secret_in(path: str, name: str) -> str:
-    """What a file holds that ``<name>_from_file`` names."""
+    """Read a secret from the file that ``<name>_from_file`` names."""
     try:
         return Path(path).read_text().strip()
     except OSError as error:

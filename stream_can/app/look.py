@@ -54,7 +54,7 @@ COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
     "repeated",
 )  # fmt: skip
-"""Of the history, as they stand in a window."""
+"""Sums of the history that stand in a window as they are."""
 
 
 class Look:
@@ -232,7 +232,7 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
 def _all_learned(
     known: Known, tallies: Mapping[LaneName, Tally], now: float
 ) -> Iterator[LearnedStatus]:
-    """What corrects; of lanes those with most records here."""
+    """The learned part of each corrector; of lanes those with most records here."""
     lanes = known.lanes
     if lanes is None:
         yield _learned(known, known.corrector, now)
@@ -246,7 +246,7 @@ def _rows(tallies: Mapping[LaneName, Tally], name: LaneName) -> float:
 
 
 def _lanes(known: Known | None, tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
-    """What a status says of the lanes; nothing where there is one."""
+    """The part of a status about lanes; empty where there is one."""
     if known is None or known.lanes is None:
         return {}
     lanes: Mapping[LaneName, KnownLane] = known.lanes
@@ -291,7 +291,7 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
 def _learned(
     known: Known, corrector: Corrector, now: float, lane: LaneName = UNNAMED
 ) -> LearnedStatus:
-    """What was learned; of many classes only the commonest are named."""
+    """Describe a corrector; of many classes only the commonest are named."""
     prior, counts = corrector.prior, corrector.label_counts
     total, silent = float(counts.sum()), corrector.silent_classes
     most = MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
@@ -324,14 +324,14 @@ def _learned(
 
 
 def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]) -> Partition:
-    """What was committed of one partition, and what waits there."""
+    """Counts and lag of a partition."""
     counts = found.counts
     waiting = lag.get(("input", number))
     return Partition(number, waiting, counts["predictions"], counts["dead_letters"])
 
 
 def _column(name: str, column: ColumnScores) -> Column:
-    """What became of a column's values; of many only the heaviest are named."""
+    """Scores of a column's values; of many only the heaviest are named."""
     few = column.one_sided()
     return Column(
         name=_text(name),

@@ -1,4 +1,4 @@
-"""What a worker has done and knows, as numbers that Prometheus can scrape.
+"""Counts and knowledge of a worker, as numbers that Prometheus can scrape.
 
 The loop counts when a transaction is committed, so that what is given up and done again counts
 once; a scrape sees all of a commit or nothing of it.
@@ -64,7 +64,7 @@ class MetricsRegistry(CollectorRegistry):
 
 
 class _Open:
-    """What is in a transaction that is open."""
+    """The content of a transaction that is open."""
 
     def __init__(self) -> None:
         self.outputs = self.divided = self.faults = self.answers = 0
@@ -116,11 +116,11 @@ class Metrics:
         self.lag: dict[tuple[str, int], int] = {}
         """(input or labels, partition) -> records not yet taken, when they were asked for last."""
         self.partitions: dict[int, Committed] = {}
-        """Those that are assigned."""
+        """Counts of the assigned partitions."""
         self.values: dict[str, ColumnScores] = {}
-        """Of each declared column, in those that are assigned, since they are."""
+        """Scores of each declared column's values, since partitions are assigned."""
         self.lanes: dict[LaneName, NDArray[np.float64]] = {}
-        """What became of each since this process began; see `Lane.take_tally`."""
+        """Tally of each since this process began; see `Lane.take_tally`."""
         self.versions: dict[Pair, Comparison] = {}
         """Versions of a model on the same labels, since this process began."""
         self.refused: tuple[int, float] = 0, 0.0
@@ -129,7 +129,7 @@ class Metrics:
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._episodes = episodes
         self._opened: dict[int, _Open] = {}
-        """What is in the transactions that are open: of the partitions, 0, and of the learner."""
+        """Open transactions: of the partitions, 0, and of the learner."""
 
     def restored(
         self, sources: Mapping[int, MetricsSource], seconds: float, skew: float = 0.0
@@ -167,7 +167,7 @@ class Metrics:
     def committed(
         self, sources: Mapping[int, MetricsSource], seconds: float, snapshot_bytes: int
     ) -> None:
-        """What came of these is committed."""
+        """Count what was committed of these sources."""
         with self.registry.lock:
             opened = self._opened.pop(min(0, *sources), None) or _Open()
             done: Tally[str] = Tally()
@@ -231,13 +231,13 @@ class Metrics:
                 self._made["lag_records"].labels(source, partition).set(records)
 
     def _add_values(self, sources: Mapping[int, MetricsSource]) -> None:
-        """What became of the values of columns since the last commit."""
+        """Add scores of columns' values since the last commit."""
         for source in sources.values():
             for name, found in source.take_values().items():
                 self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(found)
 
     def _add_lanes(self, sources: Mapping[int, MetricsSource]) -> None:
-        """What became of the lanes since the last commit."""
+        """Add tallies of the lanes since the last commit."""
         for source in sources.values():
             seen = source.take_seen()
             if seen is None:
@@ -260,7 +260,7 @@ class Metrics:
 
     @property
     def episodes(self) -> dict[LaneName, Episode]:
-        """Of what is worse than before, since when and how much."""
+        """Episodes in which something is worse than before."""
         return dict(self._episodes())
 
     def _forget(self) -> None:
@@ -274,7 +274,7 @@ class Metrics:
         self._made["lag_records"].clear()
 
     def _look(self) -> None:
-        """What corrects now, and the requests that are open."""
+        """Set the gauges of the correctors in use, and of open requests."""
         for row in (*table.LEARNED, *table.REQUESTS):
             self._made[row.name].clear()
         self._made["registry_away"].set(bool(self._waits_for()))

@@ -30,7 +30,7 @@ class Begins(Protocol):
 
     @property
     def classes(self) -> Classes:
-        """Of a model that has none of its own."""
+        """Classes of a model that has none of its own."""
 
     def train(self, classes: Classes) -> Array | None:
         """The training prior, shape (m,), of those with these classes, where it is known."""
@@ -94,7 +94,7 @@ class LiveModels:
 
     @abstractmethod
     def classes(self) -> Mapping[Name, Classes]:
-        """Of each."""
+        """Classes of each."""
 
     @abstractmethod
     def holders(self, id: Id) -> list[Name]:
@@ -102,7 +102,7 @@ class LiveModels:
 
     @abstractmethod
     def _correctors(self) -> Mapping[Name, Corrector]:
-        """What corrects each."""
+        """The corrector of each."""
 
     @abstractmethod
     def _take(self, name: Name, corrector: Corrector | None) -> None:
@@ -124,7 +124,7 @@ class LiveModels:
         self._new = {}
 
     def forget(self) -> None:
-        """Those that were to begin do not."""
+        """Forget those that were to begin."""
         self._new = {}
 
     def _corrector(self, name: Name, named: Sequence[Any] | None) -> Corrector | None:
@@ -181,7 +181,7 @@ class LiveModels:
 
 
 class LearnerModels(LiveModels):
-    """Those of a learner.
+    """Models of a learner.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class LearnerModels(LiveModels):
         self._dropped, self._classes = -1, dict[Name, Classes]()
 
     def classes(self) -> Mapping[Name, Classes]:
-        """Of each."""
+        """Classes of each."""
         if self._dropped != self._learner.dropped:
             self._dropped = self._learner.dropped
             self._classes = {name: one.classes for name, one in self._correctors().items()}

@@ -1,4 +1,4 @@
-"""What is wrong with a worker, the worst first, each in one sentence with what to do."""
+"""Problems of a worker, the worst first, each in one sentence with what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def problems(status: Status) -> list[Problem]:
 
 
 def _bad(s: Status) -> Iterator[Problem]:
-    """What is wrong now and needs somebody, the most urgent first."""
+    """Problems that need somebody now, the most urgent first."""
     recent = s.hour_course
     runs = s.time - s.since
     who, letters = ("server", "bad messages") if s.over_http else ("worker", "dead letters")
@@ -110,7 +110,7 @@ def _bad(s: Status) -> Iterator[Problem]:
 
 
 def _doubts(s: Status) -> Iterator[Problem]:
-    """What may be wrong, or is not known yet."""
+    """Doubts: problems that may be, or are not known yet."""
     hour, runs = s.hour, s.time - s.since
 
     def doubt(what: str, do: str) -> Problem:
@@ -186,7 +186,7 @@ def _doubts(s: Status) -> Iterator[Problem]:
 
 
 def _good(s: Status) -> Problem:
-    """What to say where nothing is wrong: how much the correction helps, if that is known."""
+    """A sentence for where nothing is wrong: how much the correction helps, if that is known."""
     if not s.has_labels:
         return Problem(
             "good",

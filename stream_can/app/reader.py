@@ -37,7 +37,7 @@ class Models(Protocol):
         """Whether all have the same classes, also those that will begin."""
 
     def classes(self) -> Mapping[Name, Classes]:
-        """Of each."""
+        """Classes of each."""
 
     def train(self, classes: Classes) -> Array | None:
         """The training prior, shape (m,), of those with these classes, where it is known."""
@@ -76,7 +76,7 @@ class ReadPredictions(NamedTuple):
 
     @property
     def columns(self) -> Table | None:
-        """What they give of the declared columns."""
+        """Values of the declared columns."""
         names = self.segments
         return table(names, [one.given for one in self.says]) if names else None
 
@@ -85,7 +85,7 @@ class ReadLabels(NamedTuple):
     """Labels."""
 
     labels: list[LateLabel]
-    """Those that a learner takes."""
+    """Labels for a learner."""
     places: list[int]
     """Where among the records they came; others are of no model that there is, or have no value."""
     bad: Bad
@@ -127,7 +127,7 @@ class Reader:
         self._naming = Naming(fields) if fields.model or fields.version else None
         self._of_classes: dict[Classes, Messages] = {}
         self.first = self._messages(classes)
-        """What reads the messages where there is one model, and opens those of others."""
+        """The reader of messages where there is one model, which opens those of others."""
 
     @property
     def named(self) -> bool:
@@ -135,7 +135,7 @@ class Reader:
         return self._naming is not None
 
     def classes(self, name: Name) -> Classes:
-        """Of a model and version."""
+        """Classes of a model and version."""
         return self.models.classes().get(name, self.first.classes)
 
     @property
@@ -252,7 +252,7 @@ class Reader:
         return found
 
     def id_of_label(self, record: Source) -> bytes | None:
-        """What a label that can be read names its prediction by."""
+        """The id by which a readable label names its prediction."""
         message = self.first.open(record.value or b"", record.headers, label=True)
         return self.first.id_of_label(message, record.key, record.headers)
 

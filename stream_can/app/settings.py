@@ -1,4 +1,4 @@
-"""What settings of a program are, whichever it is."""
+"""The base of every program's settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AppSettings(Protocol):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Of what can be told."""
+        """Names of the settings."""
 
 
 class Option(NamedTuple):

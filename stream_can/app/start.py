@@ -25,7 +25,7 @@ __all__ = ["NO_CLASSES", "Start"]
 log = logging.getLogger(__name__)
 
 NO_CLASSES = ("",)
-"""Of the corrector that all begin with where each model has classes of its own."""
+"""Classes of the first corrector where each model has classes of its own."""
 
 
 def without_sets(corrector: Corrector) -> Corrector:
@@ -82,10 +82,10 @@ class Start:
             corrector = Corrector(names or NO_CLASSES, train_counts=counts, **given)
             snapshot = corrector.to_bytes()
         self.snapshot = snapshot
-        """Of the corrector to start from, which makes no sets."""
+        """Snapshot of the corrector to start from, which makes no sets."""
         self.classes = corrector.classes
         self.settings: dict[str, Any] = corrector.settings | {"sets": settings.sets}
-        """Those in force."""
+        """Settings in force."""
         self.segments = corrector.segments
         self.formats = formats
         Messages(corrector.classes, settings.fields, columns=corrector.segments)  # refuses columns
@@ -98,7 +98,7 @@ class Start:
             }
 
     def _of_model(self, name: str, base: Corrector) -> bytes | None:
-        """What a model with a table has to begin with; None: what all have."""
+        """Snapshot that a model with a table begins with; None: the one of all."""
         own = self._given.models[name]
         if own.classes is None and own.train_counts is None:
             return None

@@ -1,4 +1,4 @@
-"""What one worker shows of itself: ``/status.json``, the versioned document behind the page."""
+"""The state of one program for people: ``/status.json``, the versioned document behind the page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stream_can.app.letters import Letter
 from stream_can.trust.alarm import Episode
 
 VERSION = 2
-"""Of the document: fields may be added; a field that goes or changes its meaning raises it."""
+"""Version of the document: fields may be added; one that goes or changes its meaning raises it."""
 
 
 class Score(Struct):
@@ -30,7 +30,7 @@ class Window(Struct):
     log_loss: Score | None
     """In nats."""
     records: int
-    """Of input, committed; tombstones and dead letters are among them."""
+    """Records of input, committed; tombstones and dead letters are among them."""
     labels: int
     matched: int
     """Labels that found their prediction."""
@@ -64,7 +64,7 @@ class CourseStatus(Struct):
     """A window step by step, the oldest first; null where no label came."""
 
     seconds: int
-    """Of one step."""
+    """Length of one step."""
     accuracy_before: list[float | None]
     accuracy_after: list[float | None]
     log_loss_before: list[float | None]
@@ -86,7 +86,7 @@ class ClassShare(Struct):
 
 
 class LearnedStatus(Struct):
-    """What corrects now."""
+    """A corrector in use."""
 
     offset: int | None
     """The number of the state; null of a server."""
@@ -96,11 +96,11 @@ class LearnedStatus(Struct):
     """Seconds since it was written."""
     log_loss_before: float | None
     log_loss_after: float | None
-    """Of all labels, the older ones counting less."""
+    """Log loss of all labels, the older ones counting less."""
     weights: dict[str, float]
-    """Of the paths in the mixture."""
+    """Weights of the paths in the mixture."""
     final_weights: dict[str, float]
-    """Of the rows in what goes out."""
+    """Weights of the rows in what goes out."""
     last_temperature: float
     coverage: float
     """How much of the correction the labels let out, from 0 to 1."""
@@ -129,7 +129,7 @@ class Value(Struct):
     value: str
     rows: int
     labels: int
-    """Those that found their prediction."""
+    """Labels that found their prediction."""
     scored: int
     accuracy_before: float | None
     accuracy_after: float | None
@@ -141,7 +141,7 @@ class Value(Struct):
 
 
 class FewValues(Struct):
-    """Those that most labels come from, far more of them than of the rows."""
+    """The few values that most labels come from, far more of them than of the rows."""
 
     values: list[str]
     of_labels: float
@@ -154,7 +154,7 @@ class Column(Struct):
 
     name: str
     rows: int
-    """Of all its values; predictions that waited for their label before are among them."""
+    """Rows of all its values; predictions that waited for their label before are among them."""
     labels: int
     values: list[Value]
     """The 50 with most rows."""
@@ -201,7 +201,7 @@ class TwoVersions(Struct):
 
 
 class Worse(Struct):
-    """Of a model and version, or of all there is."""
+    """An episode of a model and version, or of all there is."""
 
     lane: str
     """Which; empty where messages name none."""
@@ -209,7 +209,7 @@ class Worse(Struct):
 
 
 class Problem(Struct):
-    """What is wrong, and what to do."""
+    """A problem, and what to do."""
 
     level: str
     """"bad", "doubt", or "good": then nothing is."""
@@ -236,7 +236,7 @@ class Status(Struct):
     """Records of the input that are not yet taken."""
     open_requests: int | None
     oldest_request: float | None
-    """Those of the partitions together."""
+    """Age of the oldest, over the partitions together."""
     n_classes: int
     hour: Window
     day: Window
@@ -247,13 +247,13 @@ class Status(Struct):
     dead_letters: list[Letter]
     """The last 20, the newest first."""
     n_dead_letters: int
-    """All of them, of labels too, since this process has its partitions, or learns."""
+    """Number of dead letters, of labels too, since this process has its partitions, or learns."""
     history_bytes: int
     """Memory of the hour and the day, which does not grow."""
     problems: list[Problem] = field(default_factory=list)
     """The worst first; never empty."""
     columns: list[Column] = field(default_factory=list)
-    """Those that are declared."""
+    """Columns that are declared."""
     n_lanes: int | None = None
     """How many models and versions the application knows; null where messages name none."""
     max_lanes: int | None = None

@@ -42,7 +42,7 @@ def age(timestamp: int, now: float | None = None) -> float:
 
 
 class Commit(NamedTuple):
-    """What one transaction did."""
+    """Counts of one transaction."""
 
     counts: Tally[str]
     """`Counts` of its tasks, since the commit before."""
@@ -99,7 +99,7 @@ class Row(NamedTuple):
     first: tuple[str, ...] = ()
     """Values of the label that are there before the first is counted, or rate() misses it."""
     ends: tuple[float, ...] = ()
-    """Of a histogram's buckets."""
+    """Ends of a histogram's buckets."""
 
 
 COMMITTED = (
@@ -136,7 +136,7 @@ COMMITTED = (
     Row("commit_seconds", Histogram, "From its end on to the committed transaction",
         lambda c: [c.seconds], ends=COMMIT_ENDS),
 )  # fmt: skip
-"""Of each `Commit`."""
+"""Metrics of each `Commit`."""
 
 
 def _of(name: str) -> Callable[[Known], Values]:
@@ -174,7 +174,7 @@ LEARNED = (
     Row("foreign_records", Gauge, "Records of sent batches that are none of ours, left out",
         lambda known: known.foreign, ("partition",)),
 )  # fmt: skip
-"""Of `Known`, under partition 0."""
+"""Metrics of `Known`, under partition 0."""
 
 REQUESTS = (
     Row("open_label_requests", Gauge, "Labels asked for that have not come",
@@ -182,7 +182,7 @@ REQUESTS = (
     Row("oldest_label_request_seconds", Gauge, "Age of the oldest label asked for",
         lambda requests: 0 if requests[1] is None else age(requests[1]), ("partition",)),
 )  # fmt: skip
-"""Of each partition that is ours: how many are open, and the oldest's timestamp."""
+"""Metrics of each partition that is ours: open requests, and the oldest's timestamp."""
 
 LANES = (
     Row("lane_records", Counter, "Predictions of a model and version", labels=LANE),
@@ -207,7 +207,7 @@ ELSEWHERE = (
     Row("lag_records", Gauge, "Offsets not yet taken", labels=("source", "partition")),
     Row("build_info", Gauge, "The release that runs", labels=("version",)),
 )  # fmt: skip
-"""What the worker says as it happens."""
+"""Metrics that a worker sets as things happen."""
 
 
 def make(registry: CollectorRegistry) -> dict[str, Any]:

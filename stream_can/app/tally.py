@@ -1,4 +1,4 @@
-"""What is counted of what goes through a learner, or is corrected, for metrics and page."""
+"""Counts of what goes through a learner, or is corrected, for metrics and page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["MOST_VALUES", "Tally", "lane_name"]
 Array = NDArray[np.float64]
 STAGES = ("before", "after")
 MOST_VALUES = 1000
-"""Of a column: when there are twice as many, those with fewest rows are no longer counted."""
+"""Most values of a column: at twice as many, those with fewest rows are dropped."""
 
 
 def lane_name(name: Name) -> LaneName:
@@ -63,7 +63,7 @@ class Tally:
         self._scored, self._sums = 0, np.zeros(4)
         self._sets = np.zeros(4)
         self._taught: list[list[Taught]] = []
-        """Of each call, what is not added up yet."""
+        """Results of calls that are not added up yet."""
         self._values = self._new_values()
         self._lanes: dict[LaneName, Array] = {}
         self._pairs: dict[Pair, Comparison] = {}
@@ -128,7 +128,7 @@ class Tally:
     # -- added up --------------------------------------------------------------------------------
 
     def _add_up(self) -> None:
-        """What labels taught since the last time, rows of as many classes together."""
+        """Add up what labels taught since the last time, rows of as many classes together."""
         calls, self._taught = self._taught, []
         alike: dict[tuple[int, int], list[Taught]] = {}
         for call in calls:
@@ -169,7 +169,7 @@ class Tally:
     def _outcomes(
         self, taught: Sequence[Taught], m: int
     ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]:
-        """What became of labelled predictions; the rows as they were sent, shape (n, m); their
+        """Outcomes of labelled predictions; the rows as they were sent, shape (n, m); their
         labels; and the ends of their receipts."""
         n = len(taught)
         data = np.frombuffer(b"".join([one.prediction.blob for one in taught]), "<f4")
@@ -200,7 +200,7 @@ class Tally:
     # -- as a source -----------------------------------------------------------------------------
 
     def committed(self) -> Committed:
-        """What is counted by now."""
+        """Counts so far."""
         self._add_up()
         hits, losses = self._sums[:2], self._sums[2:]
         return Committed(
@@ -213,12 +213,12 @@ class Tally:
         )
 
     def take_values(self) -> Mapping[str, ColumnScores]:
-        """What became of the values of each declared column since the last call."""
+        """Scores of the values of each declared column since the last call."""
         values, self._values = self._values, self._new_values()
         return values
 
     def take_seen(self) -> Seen | None:
-        """What became of models and versions since the last call."""
+        """Tallies of models and versions since the last call."""
         if not self._named:
             return None
         seen = Seen(self._lanes, self._pairs, self.refused)

@@ -1,4 +1,4 @@
-"""What every calibration method shares: fit and transform, and what they check."""
+"""The frame of every calibration method: fit and transform, and their checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Calibration(ABC):
     _m = 0
     _held: Labels
     _temperature = 1.0
-    """Of all rows, where they do not hold all classes."""
+    """Temperature of all rows, where some classes have none."""
 
     def fit(self, P: ArrayLike, y: ArrayLike) -> Self:
         """Fit to predictions on rows that the classifier was not trained on.

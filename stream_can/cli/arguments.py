@@ -1,4 +1,4 @@
-"""What the user typed: numbers that are read strictly, and what to say of what cannot be."""
+"""Arguments as they were typed: numbers that are read strictly, and clear errors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ KINDS: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
 def given_of(
     options: Iterable[Option], module: str, names: Mapping[str, list[str]] | None = None
 ) -> Any:
-    """What a user gave: a dataclass of every setting, None where it was not given.
+    """Make the dataclass of what a user gives: every setting, None where it was not given.
 
     Parameters
     ----------

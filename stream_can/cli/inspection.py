@@ -24,7 +24,7 @@ from stream_can.sparse import SparseCorrector
 __all__ = ["describe", "inspect_command", "read_snapshot"]
 
 SQLITE = b"SQLite format 3\0"
-"""What a server's file begins with."""
+"""The first bytes of a server's file."""
 
 
 def inspect_command(

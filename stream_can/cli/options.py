@@ -27,7 +27,7 @@ def _option(name: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What a corrector can be told, with commas where that is several; None is "not given"."""
+    """Settings of a corrector as options, lists with commas; None is "not given"."""
 
     train_counts: str | None = None
     """Training rows per class, in the order of the classes or by name: cat=900,dog=80,eel=20."""
@@ -40,7 +40,7 @@ class _Options:
         return [] if self.segments is None else listed(self.segments)
 
     def settings(self) -> dict[str, Any]:
-        """What was given, as keyword arguments of Corrector."""
+        """The settings that were given, as keyword arguments of Corrector."""
         given = {name: value for name, value in vars(self).items() if value is not None}
         if "train_counts" in given:
             given["train_counts"] = counts_of(given["train_counts"])

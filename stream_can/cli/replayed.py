@@ -1,4 +1,4 @@
-"""What a replay shows in a terminal: the verdict, the scores, the values of columns."""
+"""A replay in a terminal: the verdict, the scores, the values of columns."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _scores(result: Replay, verbose: bool) -> Table:
 
 
 def _notes(result: Replay) -> Iterator[str]:
-    """What the table is of, and what shares of the labels buy."""
+    """Notes under the table, and changes by the share of the labels that come."""
     if (points := errors(result)[0]) == points:
         yield "±: standard error of the change over 30 stretches of the stream"
     yield f"log loss in nats; probabilities below {FLOOR:f} count as that"
@@ -141,7 +141,7 @@ def _show_values(console: Console, name: str, column: ColumnScores) -> None:
 
 
 def _show_tried(console: Console, tried: Sequence[Tried]) -> None:
-    """What each column is worth."""
+    """Show the worth of each column."""
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("with", overflow="fold")
@@ -162,7 +162,7 @@ def _show_tried(console: Console, tried: Sequence[Tried]) -> None:
 
 
 def _show_noise(console: Console, tried: Sequence[TriedNoise]) -> None:
-    """What each label_noise gives, and the changes against the replay's own."""
+    """Show each label_noise, and the changes against the replay's own."""
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("label_noise")

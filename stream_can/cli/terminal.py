@@ -1,4 +1,4 @@
-"""What the command line shows: a progress bar, and what a corrector learned."""
+"""Output of the command line: a progress bar, and the state of a corrector."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def show_inspection(found: dict[str, Any]) -> None:
-    """What :func:`stream_can.cli.inspection.describe` says, for people."""
+    """Print what :func:`stream_can.cli.inspection.describe` says, for people."""
     console = text_console()
     recent = found.get("recent_log_loss", {"raw": None})
     facts = [

@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What the figures show."""
+    """A stream, and the outcomes that are drawn."""
 
     stream: Stream
     lines: list[Line]

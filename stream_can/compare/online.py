@@ -13,7 +13,7 @@ __all__ = ["BLOCK", "OnlinePlatt", "Tracking", "online_platt"]
 
 BLOCK = 4096
 GAMMA, DIAMETER, RADIUS = 0.1, 1.0, 100.0
-"""Of the authors' experiments."""
+"""Constants of the authors' experiments."""
 BINS = 10
 LEAST = 1e-5
 """A probability is no nearer to 0 and 1 where its log odds are taken, as the authors have it."""
@@ -75,7 +75,7 @@ class Tracking:
         return min(int(q * BINS), BINS - 1)
 
     def predict(self, q: float) -> float:
-        """What the labels of its bin say so far."""
+        """The mean of the labels of its bin so far."""
         k = self.bin_of(q)
         return float(self._sums[k] / self._counts[k])
 

@@ -1,4 +1,4 @@
-"""What came of each rival: its scores, its change against raw, what it did to each class."""
+"""Outcomes of rivals: scores, changes against raw, gains and losses of each class."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def compare(
 
 
 def against(outcome: Outcome, other: Outcome) -> Changes:
-    """What a rival, after, changed against another, before: that is raw as a rule."""
+    """Paired change of ``outcome`` relative to ``other`` (usually raw)."""
     rows = np.ones(len(outcome.hits))
     accuracy = change(rows, other.hits, outcome.hits)
     log_loss = change(rows, other.losses, outcome.losses)
@@ -110,7 +110,7 @@ def against(outcome: Outcome, other: Outcome) -> Changes:
 
 
 def per_class(stream: Stream, before: Outcome, after: Outcome) -> list[dict[str, Any]]:
-    """What a rival did to each class that has scored rows, the greatest gain in right rows first.
+    """Recall of each class that has scored rows before and after, the greatest gain first.
 
     Returns
     -------

@@ -44,7 +44,7 @@ class Rival(NamedTuple):
 
     name: str
     needs: str
-    """What one has to have and to do for it, in words."""
+    """Data and work that it takes, in words."""
     play: Callable[[Stream], Iterator[Array]]
     """The corrected rows of a stream in order, block by block."""
 
@@ -119,7 +119,7 @@ def rivals(
 
 
 def _chosen(every: list[Rival], names: str | Sequence[str]) -> list[Rival]:
-    """Those that are asked for, in their order."""
+    """The chosen rivals, in their order."""
     if names == "all":
         return every
     if names == "default":

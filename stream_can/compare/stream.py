@@ -39,9 +39,9 @@ class Stream(NamedTuple):
     time: NDArray[Any] | None = None
     label_time: NDArray[Any] | None = None
     segments: Segments | None = None
-    """What each row gives of columns."""
+    """Values of the columns, row by row."""
     validation_segments: Segments | None = None
-    """What the validation rows give of them."""
+    """Values of the columns of the validation rows."""
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows as :func:`stream_can.replay.steps` takes them."""

@@ -67,7 +67,7 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
 
 
 def _columns(outcomes: Sequence[Outcome], ours: Outcome) -> str:
-    """What the columns add, where they played."""
+    """A sentence on the gain by columns, where they played."""
     with_columns = next((one for one in outcomes if one.name == WITH), None)
     if with_columns is None:
         return ""

@@ -40,16 +40,16 @@ TOGETHER = 500
 
 
 class Backfill(NamedTuple):
-    """What a history has taught."""
+    """The result of a history."""
 
     learning: TopicLearner
     tally: Tally
     ends: dict[str, dict[int, int]]
-    """Of "input" and "labels" the next offset of each partition."""
+    """Next offset of each partition of "input" and "labels"."""
 
     @property
     def corrector(self) -> Corrector:
-        """Of several models, that which others begin with."""
+        """The corrector; of several models, the one that others begin with."""
         live = self.learning.learner.live
         one = live[ONLY].corrector if ONLY in live else self.learning.start.corrector()
         assert isinstance(one, Corrector)
@@ -152,11 +152,11 @@ class _History:
             named=settings.has_lanes, sets=False,
         )  # fmt: skip
         self.batches: dict[int, list[SentRecord]] = {}
-        """Those that recent predictions may be of, numbered from 0."""
+        """Sent batches that recent predictions may be of, numbered from 0."""
         self._n: dict[int, int] = {}
 
     def play(self, records: Iterator[Any]) -> None:
-        """All of them."""
+        """Play all records."""
         said, some, n = time.monotonic(), list[Any](), 0
         for n, record in enumerate(records, 1):
             some.append(record)
@@ -201,7 +201,7 @@ class _History:
             self.batches[p] = [one for one in kept if one.offset >= begun]
 
     def _state(self) -> CurrentState:
-        """What corrects now."""
+        """The state in use."""
         learning = self._learning
         correctors: dict[Name, Corrector] = {
             name: one.corrector  # type: ignore[misc]

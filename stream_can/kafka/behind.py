@@ -18,7 +18,7 @@ def is_backlog(latest: float) -> bool:
 
 
 class Behind:
-    """What of the input is not learned, and how old that is.
+    """How much of the input is not learned, and how old that is.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class Work:
         )
         self._progress = Progress()
         self.more_to_show: Callable[[], str] = str
-        """What else is said on a terminal."""
+        """More words for a terminal."""
         self._lag: int | None = None
         self._told_of_values = False
         self._written = 0
@@ -131,9 +131,9 @@ class Work:
         self._held: dict[int, list[Any]] = {}
         """Records that were read and wait until they can be read into."""
         self._times: dict[int, float] = {}
-        """Of partitions of ours the latest time that was corrected."""
+        """Latest time that was corrected, of partitions of ours."""
         self._ahead: set[int] = set()
-        """Those of which nothing is read, since others are behind."""
+        """Partitions that are not read for now, since others are behind."""
 
     def check(self) -> None:
         """Check topics, rights and sizes; make missing topics, where we may."""
@@ -376,7 +376,7 @@ class Work:
             raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
 
     def _send(self, partition: int, batch: SentBatch, at: int, state: CurrentState) -> None:
-        """What the learner gets, in records that its topic takes; ``at`` is the next offset."""
+        """Send the learner's part, in records that its topic takes; ``at`` is the next offset."""
         topic, transaction = self.settings.sent_topic, self.client.transaction
         limit = transaction.limits.get(topic, 1 << 20) - 1024
         headers = headers_by(state.number, state.index.mark)

@@ -1,4 +1,4 @@
-"""What becomes of the records of a partition, by a state: outputs, dead letters, a sent batch."""
+"""From records of a partition, by a state, to outputs, dead letters and a sent batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StateBegins:
 
     @property
     def classes(self) -> Classes:
-        """Of a model that has none of its own."""
+        """Classes of a model that has none of its own."""
         return self._begins[None].classes
 
     def train(self, classes: Classes) -> Array | None:
@@ -128,11 +128,11 @@ class CurrentState(LiveModels):
         return self.index.full
 
     def classes(self) -> Mapping[Name, Classes]:
-        """Of each."""
+        """Classes of each."""
         return self._classes
 
     def holders(self, id: Id) -> list[Name]:
-        """Who corrects keeps no predictions."""
+        """No lane: a worker keeps no predictions."""
         return []
 
     def _correctors(self) -> Mapping[Name, Corrector]:
@@ -146,7 +146,7 @@ class CurrentState(LiveModels):
         self._classes[name] = begun.classes
 
     def known(self, settings: Settings) -> Known:
-        """What corrects, as it is shown."""
+        """The correctors of the state, as they are shown."""
         live = {one.name: (self.correctors[one.name], one.after) for one in self.index.lanes}
         return known_of(settings, self.number, self.index.time, live, self.begins[None])
 
@@ -184,7 +184,7 @@ class CurrentState(LiveModels):
         return StateRows(sent, made, of, sets)
 
     def corrector(self, name: Name) -> Corrector:
-        """What corrects a model and version, which may be one that begins."""
+        """The corrector of a model and version, which may be one that begins."""
         if name not in self.correctors:
             self._take(name, self._start.of_model(name[0] or ""))
         return self.correctors[name]
@@ -197,7 +197,7 @@ def known_of(
     live: Mapping[Name, tuple[Corrector, str | None]],
     first: Corrector,
 ) -> Known:
-    """What corrects, as it is shown.
+    """The correctors in use, as they are shown.
 
     Parameters
     ----------
@@ -217,12 +217,12 @@ def known_of(
 
 @dataclass
 class Corrections:
-    """What came of the records of a partition."""
+    """Results of the records of a partition."""
 
     outputs: list[Output] = field(default_factory=list)
     dead_letters: list[Output] = field(default_factory=list)
     sent: SentBatch | None = None
-    """What the learner gets of them; None where nothing."""
+    """Sent batch for the learner; None without rows."""
     stopped: tuple[Source, StreamCANError] | None = None
     """The record that cannot be read, where that is to stop; those before it are here."""
     corrected: int = 0
@@ -264,7 +264,7 @@ class Correcting:
         self._reader: Reader | None = None
 
     def reads(self, state: CurrentState) -> Reader:
-        """What reads messages of the models of a state."""
+        """The reader of messages of the models of a state."""
         classes = state.begins[None].classes
         if self._reader is None or self._reader.first.classes != classes:
             self._reader = Reader(
@@ -277,11 +277,11 @@ class Correcting:
     def read(
         self, records: Sequence[Source], state: CurrentState
     ) -> tuple[list[ReadPredictions], Bad]:
-        """What they are; and which cannot be read."""
+        """Read records; and say which cannot be read."""
         return self.reads(state).predictions(records)
 
     def correct(self, records: Sequence[Source], state: CurrentState) -> Corrections:
-        """What comes of records of one partition, in their order."""
+        """Correct records of one partition, in their order."""
         groups, bad = self.read(records, state)
         if bad and self._fail:
             first, error = bad[0]
@@ -297,7 +297,7 @@ class Correcting:
         bad: Bad,
         state: CurrentState,
     ) -> Corrections:
-        """What comes of records that were read."""
+        """Correct records that were read."""
         reader = self.reads(state)
         state.admit()
         found = Corrections()
@@ -352,7 +352,7 @@ class Correcting:
 
 
 def _output(record: Source, value: bytes | None, headers: list[Header], dropped: Any) -> Output:
-    """What goes out for a record."""
+    """The output of a record."""
     if record.headers:
         kept = headers_of(record)
         if dropped:

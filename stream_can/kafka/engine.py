@@ -55,12 +55,12 @@ class ApplicationState:
 
     @property
     def application_id(self) -> str:
-        """Whose it is."""
+        """Name of the application."""
         return str(self._current.index.identity["application_id"])
 
     def corrector(self, model: str | None = None, version: str | None = None) -> Corrector:
-        """What corrects a model and version; one that the state does not know begins as the learner
-        begins it."""
+        """The corrector of a model and version; one that the state does not know begins as the
+        learner begins it."""
         return self._current.corrector((model, version))
 
     def correct(

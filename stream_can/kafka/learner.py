@@ -62,14 +62,14 @@ log = logging.getLogger(__name__)
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500}
 """So soon another one learns where this one has died; brokers allow no less by themselves."""
 MOST_ROWS, LARGE = 500, 20
-"""Of a state, in a backlog; and how many times as many, where states are large and few."""
+"""Rows of a state, in a backlog; and how many times as many, where states are large and few."""
 MOST_BYTES_A_SECOND = 1 << 20
-"""Of states."""
+"""Most bytes of states a second."""
 POLLS = 4
 """In a commit interval."""
 WAITING_BYTES = 64 << 20
-"""Of records that were read and not played. Each partition has its share: labels that wait for rows
-must not keep these from being read."""
+"""Most bytes of records that were read and not played. Each partition has its share: labels that
+wait for rows must not keep these from being read."""
 LAG_SECONDS = 5.0
 """How old the lag of /metrics may be."""
 SOFT_HELD = 20_000
@@ -99,14 +99,14 @@ class Queue:
 
 
 def size_of(record: Any) -> int:
-    """What a record takes in memory, about."""
+    """Bytes of a record in memory, about."""
     if isinstance(record, SentRecord):
         return record.size
     return len(record.value or b"") + len(record.key or b"") + 300
 
 
 def _message(settings: Settings, batch: SentBatch, i: int) -> bytes:
-    """What is known of a row that no message of the input has: its id and its columns, as JSON."""
+    """The known part of a row that no message of the input has: its id and its columns, as JSON."""
     found: dict[str, Any] = {}
     for name, texts in batch.columns.items():
         if texts[i] is not None:
@@ -167,7 +167,7 @@ class Learns:
         """States that this process has written."""
         self.learning: TopicLearner | None = None
         self.number = -1
-        """Of the last state."""
+        """Number of the last state."""
         self._reader: Assigned | None = None
         self._queues: dict[tuple[str, int], Queue] = {}
         self._due = self._next_poll = 0.0
@@ -177,7 +177,7 @@ class Learns:
         self._looked = 0.0
         """When it was looked whether partitions were added."""
         self._begun_at: dict[int, int] = {}
-        """Of each partition of the input, where learning begins."""
+        """Offset of each partition of the input at which learning begins."""
         self._input: Behind | None = None
         self.foreign = 0
         """Records of sent batches that are none of this application."""
@@ -494,9 +494,9 @@ class Learns:
     def _take(
         self, learning: TopicLearner
     ) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]], float]:
-        """What to play of what was read: the oldest first, while nothing older can come; and how
-        far all of the input is learned then. Labels no later than that, and than rows that are left
-        over: of a backlog all would be held."""
+        """Take what to play of what was read: the oldest first, while nothing older can come; and
+        how far all of the input is learned then. Labels no later than that, and than rows that are
+        left over: of a backlog all would be held."""
         topic, wait = self.settings.sent_topic, self.settings.label_wait
         backlog = self._in_backlog(learning)
         queues = {place: queue for place, queue in self._queues.items() if queue.waiting}

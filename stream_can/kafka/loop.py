@@ -36,11 +36,11 @@ EXPLAIN_TRIES, EXPLAIN_PAUSE = 3, 1.0
 STOP_SECONDS = 10.0
 """For the last commit after SIGTERM."""
 STEP_MS = 100
-"""That a step may wait for records."""
+"""Milliseconds that a step may wait for records."""
 
 
 class Role(Protocol):
-    """What a process does with its topics."""
+    """A role of a process: what it does with its topics."""
 
     client: Client
     committed: int

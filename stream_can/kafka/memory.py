@@ -1,4 +1,4 @@
-"""What the learner of an application knows: it plays what topics hold, and says it in states."""
+"""The learner of an application without its topics: it plays their content, and makes states."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ class SentRecord(NamedTuple):
     offset: int
     batch: SentBatch
     size: int = 0
-    """What it takes in memory, about."""
+    """Bytes in memory, about."""
     next: int | None = None
     """The next offset of the input behind it; None where its rows came in no record of it."""
 
 
 class PlayedRecords(NamedTuple):
-    """What came of what was played."""
+    """Results of what was played."""
 
     found: Corrected
     sent: SentBatch
     """The rows, in the order in which they were learned."""
     places: list[tuple[int, int | None]]
-    """Of each row its partition and offset of the input, None where it has none there; where labels
+    """Partition and offset of the input of each row, None where it has none there; where labels
     are asked for."""
     bad: list[tuple[Source, StreamCANError]]
     """Labels that cannot be read."""
@@ -318,7 +318,7 @@ class TopicLearner:
         return [name for name in self.places if name not in live]
 
     def memory(self) -> bytes:
-        """What the learner after this one has to know."""
+        """The memory for the next learner, as bytes."""
         state = self.learner.state(without=self.learner.models)
         return Memory(
             state.memory, self.learner.next_number, self.sent, self.labels, self.begun,
@@ -352,7 +352,7 @@ class TopicLearner:
 
 
 def identity_of(settings: Settings, start: Start) -> dict[str, Any]:
-    """Who an application is."""
+    """Identity of an application."""
     found = {name: getattr(settings, name) for name in IDENTITY}
     return found | {"segments": list(start.segments), "classes": list(start.classes)}
 

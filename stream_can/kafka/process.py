@@ -32,7 +32,7 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
 
 
 def run(settings: Settings, *, corrects: bool = True, reset: bool = False) -> int:
-    """What ``stream-can run`` does, or ``learn``: set up logging, work until SIGTERM or SIGINT.
+    """Run ``stream-can run``, or ``learn``: set up logging, work until SIGTERM or SIGINT.
 
     Parameters
     ----------

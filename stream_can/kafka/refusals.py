@@ -23,7 +23,7 @@ from stream_can.messages.records import (
 log = logging.getLogger(__name__)
 
 TIMESTAMP_HEADER = "stream-can-timestamp"
-"""What a dead letter's own time was, where the topic of dead letters does not take it."""
+"""Header with a dead letter's own time, where the topic of dead letters does not take it."""
 
 
 class RefusedOutput(StreamCANError):
@@ -35,7 +35,7 @@ class RefusedOutput(StreamCANError):
 def divert(
     outputs: list[Output], topic: Accepts, now: int, *, fail: bool
 ) -> tuple[list[Output], list[Output]]:
-    """What a topic takes of outputs, and a dead letter for each that it refuses.
+    """Divide outputs into those that a topic takes, and dead letters of the others.
 
     Parameters
     ----------

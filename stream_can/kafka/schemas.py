@@ -84,7 +84,7 @@ def framed(number: int) -> bytes:
 
 
 def formats(settings: Settings) -> Formats:
-    """What reads the messages of the topics of an application.
+    """Make the readers of an application's messages.
 
     Raises
     ------

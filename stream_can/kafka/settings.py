@@ -207,12 +207,12 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     @property
     def formats(self) -> tuple[Format, Format]:
-        """What predictions and labels are written in."""
+        """Formats of predictions and labels."""
         return self.format, self.labels_format or self.format
 
     @property
     def subject(self) -> str:
-        """What the schemas of the output are registered under."""
+        """Subject of the output's schemas."""
         return self.output_subject or f"{self.output}-value"
 
     @property
@@ -227,7 +227,7 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     @property
     def secrets(self) -> list[str]:
-        """What no log may show."""
+        """Values that no log may show."""
         proxy = urlsplit(str(self.client.get("proxy_url") or "")).password
         found = [value for name, value in self.client.items() if "password" in name]
         found += [proxy, self.schema_registry_password, *passwords_in(self.schema_registry or "")]

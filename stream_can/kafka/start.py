@@ -31,7 +31,7 @@ class KafkaStart(Start):
 
     @property
     def state_bytes(self) -> int:
-        """What a corrector takes at most, as a record of the topic of states."""
+        """Most bytes of a corrector, as a record of the topic of states."""
         values = self._given.segments_mb or SEGMENTS_MB if self.segments else 0
         sets = 0 if self._given.sets is None else 10_000 + 16 * len(self.classes)
         return len(self.snapshot) + 200 + int(values * (1 << 20)) + sets

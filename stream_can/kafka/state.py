@@ -60,7 +60,7 @@ class Begin(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Index(msgspec.Struct):
-    """What those that correct have to know."""
+    """The index of a state: what correctors have to know."""
 
     index: Literal[1]
     mark: str
@@ -90,7 +90,7 @@ class Index(msgspec.Struct):
 
 
 class Play(NamedTuple):
-    """What was learned between two states, as far as recent predictions are of it."""
+    """Rows that were played together between two states, as far as they are recent."""
 
     rows: int
     """How many were played."""
@@ -99,12 +99,12 @@ class Play(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a learner has to know beside the correctors."""
+    """The memory of a learner: what it has to know beside the correctors."""
 
     learner: bytes
     """The memory of :meth:`Learner.state`."""
     number: int
-    """Of the next row."""
+    """Number of the next row."""
     sent: dict[int, int]
     """The next offset of each partition of sent batches."""
     labels: dict[int, int]
@@ -114,7 +114,7 @@ class Memory(NamedTuple):
     plays: Sequence[Play]
     """The last ones, as far as recent predictions are of them."""
     times: dict[int, float]
-    """Of each partition of sent batches the latest time of its rows, in seconds."""
+    """Latest time of the rows of each partition of sent batches, in seconds."""
 
     def to_bytes(self) -> bytes:
         """The memory, compressed and checksummed."""

@@ -13,7 +13,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class Topic(NamedTuple):
-    """What an application needs of a topic."""
+    """Needs of an application of a topic."""
 
     rights: frozenset[str]
     partitions: int | None
@@ -23,7 +23,7 @@ class Topic(NamedTuple):
     compacted: bool | None = None
     """Whether it has to be; None where that is all the same."""
     record_bytes: int = 0
-    """What one record takes at most, where that is known."""
+    """Most bytes of one record, where that is known."""
     any_number: bool = False
     """Whether it may have any number of partitions."""
     appended: bool = False

@@ -30,7 +30,7 @@ class DenseRows(NamedTuple):
     raw: Array
     texts: Texts | None
     made: Sequence[bytes] | None = None
-    """Of each row what another corrector made of it, as in :attr:`Recent.blob`."""
+    """Blob of each row as another corrector made it, see :attr:`Recent.blob`."""
 
 
 class Dense:
@@ -92,7 +92,7 @@ class Dense:
         return blob[: 8 * len(self.classes)]
 
     def given(self, rows: DenseRows, i: int) -> Given | None:
-        """What one of them gives of the columns."""
+        """Values of the columns in one of the rows."""
         if rows.texts is None:
             return None
         return tuple([None if one is None else one[i] for one in rows.texts])
@@ -102,7 +102,7 @@ class Dense:
         return np.empty((n, len(self.classes)))
 
     def put(self, room: Array, numbers: Sequence[int] | None, sent: Array) -> None:
-        """What is sent of some of them, or of all."""
+        """Write some of the rows, or all, as they are sent."""
         room[slice(None) if numbers is None else numbers] = sent
 
     # ---- labels
@@ -251,13 +251,13 @@ class Dense:
         return played.rows, played.receipts
 
     def successor(self) -> Dense:
-        """What a new version of the classifier begins with."""
+        """The kind that a new version of the classifier begins with."""
         return Dense(self.corrector.successor())
 
     # ---- scores
 
     def new_judged(self) -> Judged:
-        """Of no labels yet."""
+        """Scores and alarm of no labels yet."""
         return Judged(Scores(), Scores(), Alarm())
 
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
@@ -339,7 +339,7 @@ def _scores(sums: NDArray[Any]) -> Scores:
 
 
 def require_rows(rows: Array) -> None:
-    """Of a snapshot."""
+    """Raise where rows of a snapshot are none."""
     for i, why in bad_rows(np.ascontiguousarray(rows)).items():
         raise ValueError(f"row {i}: {why}")
 

@@ -28,7 +28,7 @@ LabelsPerRow = Literal["one", "several"]
 Reason = Literal["random", "margin"]
 """Why a label is wanted."""
 Given = tuple[str | None, ...]
-"""What a row gives of each declared column."""
+"""Values of the declared columns in a row."""
 
 
 class Recent(msgspec.Struct, gc=False):
@@ -58,7 +58,7 @@ class Unscored(NamedTuple):
     """A labelled prediction that is not scored yet."""
 
     both: bytes
-    """What its blob begins with: the row as it came and as it was sent."""
+    """The beginning of its blob: the row as it came and as it was sent."""
     y: Any
     time: float | None
     """When it was made, in seconds."""
@@ -73,33 +73,33 @@ class JoinedLabel(msgspec.Struct, gc=False):
     row: bytes | None
     """The row that it brings, where that is not the one kept."""
     given: Given | None
-    """What it brings of the columns with it."""
+    """Values of the columns that it brings."""
     due: int
 
 
 class Made(NamedTuple):
-    """What came of the rows of a run."""
+    """Results of the rows of a run."""
 
     sent: Any
     blobs: list[bytes]
-    """Of each the row, what was sent, and the receipt."""
+    """Blobs of the rows: the row, what was sent, and the receipt."""
     sets: list[list[Any]] | None
-    """Of each the names of its prediction set; of several labels those that it is said to have."""
+    """Names of each row's prediction set; of several labels those that it is said to have."""
 
 
 class News(NamedTuple):
-    """What a label says that is not known yet."""
+    """The part of a label that is not known yet."""
 
     y: Any
     """None where that is nothing."""
     known: Any
-    """What is known with it."""
+    """Everything that is known with it."""
     differs: bool
     """Whether it contradicts what is known."""
 
 
 class Judged(NamedTuple):
-    """What became of labelled predictions."""
+    """Scores and alarm of labelled predictions."""
 
     raw: Any
     """Scores as they came."""
@@ -119,7 +119,7 @@ class Kind(Protocol):
     classes: tuple[Any, ...]
     columns: tuple[str, ...]
     sets: float | None
-    """What prediction sets promise."""
+    """Share that prediction sets promise."""
     makes_sets: bool
     """Whether each row has names beside it."""
     width: int
@@ -153,28 +153,28 @@ class Kind(Protocol):
         """The row of a blob."""
 
     def given(self, rows: Any, i: int) -> Given | None:
-        """What one of them gives of the columns."""
+        """Values of the columns in one of the rows."""
 
     def blank(self, n: int) -> Any:
         """Room for what is sent of n rows."""
 
     def put(self, room: Any, numbers: Sequence[int] | None, sent: Any) -> None:
-        """What is sent of some of them, or of all."""
+        """Write some of the rows, or all, as they are sent."""
 
     def label(self, label: Any, id: Any) -> Any:
-        """What somebody wrote, checked; or what :meth:`held` made of it."""
+        """Check a label as somebody wrote it, or as :meth:`held` made it."""
 
     def held(self, y: Any) -> Any:
         """A label for a snapshot."""
 
     def news(self, known: Any, y: Any) -> News:
-        """What a label says beside what is known of its prediction."""
+        """The part of a label beside what is known of its prediction."""
 
     def run(self, rows: Any, labels: Sequence[JoinedLabel]) -> Made:
         """Correct rows and learn labels, in order."""
 
     def new_judged(self) -> Judged:
-        """Of no labels yet."""
+        """Scores and alarm of no labels yet."""
 
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
         """More labelled predictions."""
@@ -186,13 +186,13 @@ class Kind(Protocol):
         """From their sums; ValueError where that cannot be."""
 
     def load_blobs(self, data: NDArray[Any], of: Any) -> list[bytes]:
-        """Of a snapshot, written by a kind of these classes; ValueError where these are none."""
+        """Load blobs of a snapshot, written by a kind of these classes; ValueError where not."""
 
     def load_pending(self, one: Unscored) -> Unscored:
-        """Of a snapshot; ValueError where that is none."""
+        """Load an unscored prediction of a snapshot; ValueError where it is none."""
 
     def load_known(self, known: Any) -> Any:
-        """Of a snapshot; ValueError where that is none."""
+        """Load known labels of a snapshot; ValueError where they are none."""
 
     def successor(self) -> Kind:
-        """What a new version of the classifier begins with."""
+        """The kind that a new version of the classifier begins with."""

@@ -1,4 +1,4 @@
-"""What learns of one model and version: a corrector, and the predictions that wait for labels."""
+"""A model and version: its corrector, and the predictions that wait for labels."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Lane:
 
 
 class Learned(Protocol):
-    """What says how much it has learned."""
+    """Anything that says how much it has learned."""
 
     @property
     def effective_sample_size(self) -> float:
@@ -214,14 +214,14 @@ class Learned(Protocol):
 
 
 def predecessor(name: Name, correctors: Mapping[Name, Learned]) -> Name | None:
-    """What a new version goes on from: the version of its model with most labels of late, of
-    several alike the newest."""
+    """Find the version that a new one goes on from: that of its model with most labels of late,
+    of several alike the newest."""
     found = [other for other in correctors if other[0] == name[0]]
     return max(reversed(found), key=lambda one: correctors[one].effective_sample_size, default=None)
 
 
 def size_of(id: Id, numbers: int, given: Given | None) -> int:
-    """What a prediction takes whose row and receipt have so many bytes, as ``recent_mb`` counts."""
+    """Bytes of a prediction whose row and receipt have so many, as ``recent_mb`` counts."""
     much = OVERHEAD + numbers + (len(id) if type(id) is bytes else length_of(id))
     for text in given or ():
         much += 0 if text is None else len(text)

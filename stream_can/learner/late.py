@@ -17,7 +17,7 @@ __all__ = ["Held", "HeldLabels", "LateLabel"]
 MOST_HELD = 100_000
 """Labels that wait for their prediction; the oldest is given up for another."""
 MOST_ID_BYTES = 32 << 20
-"""Of the ids of labels that wait, and of those that came without their prediction."""
+"""Most bytes of ids of labels that wait, and of those that came without their prediction."""
 
 
 class LateLabel(msgspec.Struct, gc=False):
@@ -34,7 +34,7 @@ class LateLabel(msgspec.Struct, gc=False):
     row: Any = None
     """The classifier's own prediction, shape (m,), where the label brings it."""
     columns: dict[str, Any] | None = None
-    """What it brings of the declared columns beside the row."""
+    """Values of the declared columns that it brings beside the row."""
     model: str | None = None
     version: str | None = None
     time: float | None = None
@@ -113,5 +113,5 @@ class HeldLabels:
         return None
 
     def all(self) -> list[Held]:
-        """Those that wait, the oldest first."""
+        """Labels that wait, the oldest first."""
         return [msgspec.structs.replace(one, number=0) for one in self._held.values()]

@@ -56,28 +56,28 @@ far larger than its topic takes."""
 
 
 Correctors = Corrector | MultiLabelCorrector
-"""What a learner can be of."""
+"""Correctors that a learner takes."""
 
 
 class Corrected(NamedTuple):
-    """What became of rows and labels."""
+    """Results of rows and labels."""
 
     rows: Array
     """The rows, corrected, shape (n, m)."""
     sets: list[list[Any]] | None
-    """Of each row the names of the classes in its prediction set, the likeliest first; of several
-    labels those that it is said to have, see `MultiLabelCorrector.decide`; None where the corrector
+    """Names of the classes in each row's prediction set, the likeliest first; of several labels
+    those that it is said to have, see `MultiLabelCorrector.decide`; None where the corrector
     makes none."""
     asked: list[Reason | None]
     """Why the label of each row is wanted, "random" or "margin"; None where it is not."""
     outcomes: list[Outcome]
-    """What became of each label, see :meth:`Learner.label`."""
+    """Outcome of each label, see :meth:`Learner.label`."""
     taught: list[Taught]
-    """Of each label the predictions that it was learned with, for whoever counts them."""
+    """Predictions that each label was learned with, for counting."""
 
 
 class Live(NamedTuple):
-    """What corrects a model and version."""
+    """The corrector of a model and version."""
 
     corrector: Correctors
     """The learner's own, to look at."""
@@ -158,10 +158,10 @@ class Learner:
         self._lock = threading.RLock()
         self._default = kind
         self._start: Kind | None = kind
-        """What begins, until a model does."""
+        """The first kind, until a model begins."""
         self._begin = corrector.to_bytes()
         self._starts: dict[Name, Kind] = {}
-        """What begins in place of that, where somebody said so."""
+        """Kinds that models begin with in place of that."""
         self._mixed = False
         """Whether some have other classes."""
         self._ask, self._wait = ask, float(label_wait)
@@ -169,7 +169,7 @@ class Learner:
         """Whether labels of recent predictions may have been asked for."""
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
         self._most_id_bytes = min(max(self._bound, 1 << 20), MOST_ID_BYTES)
-        """Of labels without a prediction that are known again."""
+        """Most bytes of ids of labels without a prediction that are known again."""
         self._lanes: dict[Name, Lane] = {}
         self._serials: dict[int, Lane] = {}
         """The same by their serial numbers, by which predictions name them: numbers, since the
@@ -180,7 +180,7 @@ class Learner:
         self._lone: OrderedDict[tuple[Id, Name | None], Any] = OrderedDict()
         """The latest labels that came without their prediction."""
         self._events: _Events | None = None
-        """What came since it was last taken, where somebody keeps that."""
+        """Events since they were last taken, where they are kept."""
         self._size = self._number = self._lone_bytes = 0
         self._begun = -1
         """The serial number of the last lane."""
@@ -499,13 +499,13 @@ class Learner:
         return taken
 
     def _kind_of(self, name: Name) -> Kind:
-        """What knows the rows of a model and version."""
+        """The kind of a model's and version's rows."""
         lane = self._lanes.get(name)
         return lane.kind if lane is not None else self._starts.get(name, self._like)
 
     def _kind_of_label(self, one: LateLabel, n: int) -> Kind:
-        """What knows a label of a call with n rows, where models have classes of their own: of
-        those whose it may be one that has its class."""
+        """The kind of a label in a call with n rows, where models have classes of their own: of
+        those whose it may be, one that has its class."""
         name = (one.model, one.version)
         lanes = [lane for lane in self._lanes.values() if name == ONLY or is_of(lane.name, name)]
         kinds = [lane.kind for lane in lanes if one.id in lane.recent]
@@ -532,11 +532,11 @@ class Learner:
 
     @property
     def _like(self) -> Kind:
-        """What knows the rows and labels of all."""
+        """The kind of all rows and labels."""
         return self._default
 
     def _lane(self, name: Name, call: Call) -> Lane:
-        """What corrects a model and version; a new one begins as its predecessor's successor."""
+        """The lane of a model and version; a new one begins as its predecessor's successor."""
         found = self._lanes.get(name)
         if found is not None:
             return found
@@ -639,7 +639,7 @@ class Learner:
         self._lanes[lane.name] = self._serials[lane.serial] = lane
 
     def _keep(self, order: Iterable[Recent]) -> None:
-        """Of the recent predictions these alone."""
+        """Keep these of the recent predictions alone."""
         self._order = deque(order)
         self._size = sum(entry.size for entry in self._order)
 
@@ -749,8 +749,8 @@ class Learner:
             self._learn(self._lane(ONLY, call), y, call)
 
     def _news_of_lone(self, id: Id | None, named: Name | None, told: Any) -> News:
-        """What a label without its prediction says beside an earlier one of its id: for the class
-        mix, for a snapshot, and whether the two differ."""
+        """Compare a label without its prediction with an earlier one of its id: the news for the
+        class mix, for a snapshot, and whether the two differ."""
         before, like = None if id is None else self._lone.get((id, named)), self._like
         try:
             known = None if before is None else like.label(before, id)
@@ -774,8 +774,8 @@ class Learner:
 
     @one_at_a_time
     def take_events(self) -> Events:
-        """What came since the last call, or since :meth:`keep_events`: from it and the state at
-        that time :meth:`play_events` makes this one."""
+        """Take the events since the last call, or since :meth:`keep_events`: from it and the state
+        at that time :meth:`play_events` makes this one."""
         if self._events is None:
             raise ValueError(
                 "take_events: keep_events comes first, also after a call that was broken off;"
@@ -1245,7 +1245,7 @@ class Learner:
     @property
     @one_at_a_time
     def live(self) -> dict[Name, Live]:
-        """What corrects each (model, version); before the first prediction what all begin with."""
+        """The corrector of each (model, version); before the first prediction the start."""
         if not self._lanes:
             return {ONLY: Live(self._default.corrector, None)}
         return {name: Live(lane.kind.corrector, lane.after) for name, lane in self._lanes.items()}
@@ -1253,7 +1253,7 @@ class Learner:
     @property
     @one_at_a_time
     def episodes(self) -> dict[Name, Episode]:
-        """Of each (model, version) that is worse than before, since when and how much."""
+        """Episodes of each (model, version) that is worse than before."""
         alarms = {name: lane.judged.alarm for name, lane in self._lanes.items()}
         found = {name: one.episode for name, one in alarms.items() if one is not None}
         return {name: one for name, one in found.items() if one is not None}
@@ -1261,16 +1261,16 @@ class Learner:
     @property
     @one_at_a_time
     def scores(self) -> dict[Name, tuple[Any, Any]]:
-        """Of each (model, version), (None, None) without, the `Scores` of labelled predictions as
-        they came and as they were sent; of several labels `LabelScores`."""
+        """`Scores` of labelled predictions as they came and as they were sent, of each (model,
+        version), (None, None) without; of several labels `LabelScores`."""
         found = {name: lane.now for name, lane in self._lanes.items()}
         return {name: (now.raw, now.sent) for name, now in found.items()}
 
     @property
     @one_at_a_time
     def alarms(self) -> dict[Name, Alarm]:
-        """Of each (model, version), the 20 with most labels, whether the classifier became worse;
-        of several labels nothing says so."""
+        """Alarms of the (model, version) with most labels, 20 of them: whether the classifier
+        became worse; of several labels there are none."""
         found = {
             name: lane.now for name, lane in self._lanes.items() if lane.judged.alarm is not None
         }
@@ -1280,7 +1280,7 @@ class Learner:
     @property
     @one_at_a_time
     def requests(self) -> dict[Name, dict[Id, Reason]]:
-        """Of each (model, version) the ids whose labels are wanted and have not come, and why."""
+        """Ids whose labels are wanted and have not come, and why, of each (model, version)."""
         return {name: dict(lane.requests) for name, lane in self._lanes.items()}
 
     @property
@@ -1359,7 +1359,7 @@ class Learner:
     @property
     @one_at_a_time
     def bytes_kept(self) -> int:
-        """What they take, as ``recent_mb`` counts it."""
+        """Bytes of the recent predictions, as ``recent_mb`` counts them."""
         return self._size
 
 
@@ -1383,7 +1383,7 @@ class _Taken(msgspec.Struct, gc=False):
 
 
 class _Events(NamedTuple):
-    """What came since it was last taken."""
+    """Events since they were last taken."""
 
     rows: list[Recent]
     labels: list[LateLabel]
@@ -1393,13 +1393,13 @@ class _Events(NamedTuple):
 
 
 def _rows_of(lane: SentLane) -> list[bytes]:
-    """Of each row of a batch what :attr:`Recent.blob` has."""
+    """Blobs of the rows of a batch, see :attr:`Recent.blob`."""
     every, width = lane.rows.tobytes(), 4 * lane.rows.shape[1]
     return [every[at : at + width] for at in range(0, len(every), width)]
 
 
 def _joined(found: Sequence[Corrected]) -> Corrected:
-    """What became of the rows and labels of several calls; rows of several classes stay apart."""
+    """Join the results of several calls; rows of several classes stay apart."""
     return Corrected(
         np.concatenate([one.rows for one in found])
         if len({one.rows.shape[1] for one in found}) == 1

@@ -21,7 +21,7 @@ def in_order(
     labels: Mapping[int, Sequence[LateLabel]],
     number: int = 0,
 ) -> Events:
-    """What partitions hold, merged by time: so whoever reads the same offsets plays the same.
+    """Merge partitions by time: who reads the same offsets plays the same.
 
     Each partition stays in its own order: the key of a row or a label is the latest time that its
     partition has had so far, also where its own is earlier or missing. At equal keys rows come
@@ -57,7 +57,7 @@ def in_order(
 def places_in_order(
     sent: Mapping[int, Sequence[SentBatch]], known: Mapping[int, Sequence[bool]]
 ) -> list[tuple[int, int | None]]:
-    """Of each row in the order of :func:`in_order` its partition, and its number there; None where
+    """Partition of each row in the order of :func:`in_order`, and its number there; None where
     ``known`` says that those of its batch say nothing."""
     found = [
         (p, number if says else None)

@@ -1,4 +1,4 @@
-"""What a snapshot of a learner holds, written and read."""
+"""Snapshots of a learner: their content, written and read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class State(NamedTuple):
     correctors: dict[Name, bytes]
     """Snapshots of those there are."""
     memory: bytes
-    """What else it knows."""
+    """The learner's memory beside the correctors."""
     lanes: Sequence[Name]
     """The models and versions there are."""
 
@@ -54,7 +54,7 @@ Count = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class LaneHead(msgspec.Struct):
-    """What is said of a model and version beside its arrays."""
+    """The head of a model and version: everything but its arrays."""
 
     lane: tuple[str | None, str | None]
     begun: Count
@@ -66,7 +66,7 @@ class LaneHead(msgspec.Struct):
 
 
 class SavedHead(msgspec.Struct):
-    """What the memory of a learner says beside its arrays."""
+    """The head of a learner's memory: everything but its arrays."""
 
     memory: Literal[1]
     recent_mb: float
@@ -76,20 +76,20 @@ class SavedHead(msgspec.Struct):
     dropped: Count
     clock: Finite | None
     number: Count
-    """Of the next row."""
+    """Number of the next row."""
     oldest: Count
     """From which row on those that have an id are kept."""
     lanes: list[LaneHead]
     flags: bytes
-    """Of each of these, see :func:`flags_of`."""
+    """Flags of these, see :func:`flags_of`."""
     known: list[Any]
-    """Of each of these its label."""
+    """Labels of these."""
     held: list[Held]
     lone: list[tuple[Any, tuple[str | None, str | None] | None, Any]]
     """Labels that came without their prediction."""
     changed: Count
     starts: list[tuple[tuple[str | None, str | None], bytes]]
-    """What models begin with that have not begun, where somebody said so."""
+    """Snapshots that models begin with which have not begun, where somebody said so."""
 
 
 class _Whole(msgspec.Struct):
@@ -112,17 +112,17 @@ def flags_of(entries: Iterable[Recent]) -> bytes:
 
 
 USUAL = 4
-"""What it is where no labels are asked for."""
+"""Flags where no labels are asked for."""
 
 
 def told_by(flags: int) -> dict[str, Any]:
-    """What a byte of :func:`flags_of` says."""
+    """Decode a byte of :func:`flags_of`."""
     require(0 <= flags < 8 and flags & 3 < len(REASONS), "the marks of recent predictions")
     return {"asked": REASONS[flags & 3], "fair": flags >= 4}
 
 
 def memory(head: SavedHead, lanes: Iterable[Lane]) -> bytes:
-    """What a learner knows beside its correctors, versioned and checksummed."""
+    """Encode a learner's memory beside its correctors, versioned and checksummed."""
     arrays = {}
     for k, lane in enumerate(lanes):
         alarm = lane.judged.alarm
@@ -143,7 +143,7 @@ def memory(head: SavedHead, lanes: Iterable[Lane]) -> bytes:
 
 
 def opened(data: bytes) -> tuple[SavedHead, dict[str, NDArray[Any]]]:
-    """What :func:`memory` wrote; SnapshotMismatch where it did not."""
+    """Decode :func:`memory`; SnapshotMismatch where the bytes are none."""
     return snapshot.of_kind(data, "memory", "memory of a learner", SavedHead)
 
 
@@ -155,7 +155,7 @@ def joined(state: State, recent: bytes) -> bytes:
 
 
 def parts(data: bytes) -> tuple[State, bytes]:
-    """What :func:`joined` wrote; SnapshotMismatch where it did not."""
+    """Decode :func:`joined`; SnapshotMismatch where the bytes are none."""
     head, _ = snapshot.of_kind(data, "learner", "learner", _Whole)
     correctors = dict(head.correctors)
     return State(head.start, correctors, head.memory, list(correctors)), head.recent
@@ -163,7 +163,7 @@ def parts(data: bytes) -> tuple[State, bytes]:
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """What is wrong inside, as SnapshotMismatch."""
+    """Raise errors of the content as SnapshotMismatch."""
     try:
         yield
     except (ValueError, KeyError, TypeError) as error:

@@ -20,13 +20,13 @@ __all__ = ["Events", "SentBatch", "SentLane", "read_labels", "read_sent", "write
 
 
 class SentLane(NamedTuple):
-    """What a batch has of one model and version."""
+    """The part of a batch of one model and version."""
 
     name: Name
     classes: tuple[Any, ...]
     rows: NDArray[np.float32]
-    """Of each row, as bytes one behind the other: the m numbers of float64 that came, the m of
-    float64 that were sent, and the receipt, of float32; shape (n, bytes / 4)."""
+    """Rows as bytes, one behind the other: the m numbers of float64 that came, the m of float64
+    that were sent, and the receipt, of float32; shape (n, bytes / 4)."""
 
     @property
     def raw(self) -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ class SentBatch:
     of: NDArray[np.int32]
     """Which of these each row is of, shape (n,)."""
     columns: dict[str, list[str | None]]
-    """What the rows give of the declared columns."""
+    """Values of the declared columns, row by row."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -134,7 +134,7 @@ class SentBatch:
 
 
 class _SentHead(msgspec.Struct):
-    """What the bytes of a batch say beside its arrays."""
+    """The head of a batch: everything but its arrays."""
 
     sent: Literal[1]
     ids: list[Any]
@@ -143,7 +143,7 @@ class _SentHead(msgspec.Struct):
 
 
 class Events(NamedTuple):
-    """What a learner was given: predictions, and the labels that came between them."""
+    """Input of a learner: predictions, and the labels that came between them."""
 
     sent: SentBatch
     labels: list[LateLabel]
@@ -198,7 +198,7 @@ def _require(fits: Any, what: str) -> None:
 
 
 def columns_of(names: Sequence[str], given: Sequence[Given | None]) -> dict[str, list[str | None]]:
-    """What rows give of the declared columns; nothing where none gives any."""
+    """Values of the declared columns, column by column; nothing where no row gives any."""
     if all(one is None for one in given):
         return {}
     return {
@@ -207,7 +207,7 @@ def columns_of(names: Sequence[str], given: Sequence[Given | None]) -> dict[str,
 
 
 class _Labels(msgspec.Struct):
-    """What the bytes of labels say."""
+    """Labels as bytes."""
 
     labels: list[LateLabel]
 

@@ -75,7 +75,7 @@ class Several:
         return np.empty((n, self.corrector.m))
 
     def put(self, room: Array, numbers: Sequence[int] | None, sent: Array) -> None:
-        """What is sent of some of them, or of all."""
+        """Write some of the rows, or all, as they are sent."""
         room[slice(None) if numbers is None else numbers] = sent
 
     # ---- labels
@@ -107,7 +107,7 @@ class Several:
         return y
 
     def news(self, known: bytes | None, y: bytes) -> News:
-        """Of each label the first word counts."""
+        """The news of a label: of each class the first word counts."""
         now = np.frombuffer(y, np.int8)
         if known is None:
             return News(y, y, False) if (now >= 0).any() else News(None, None, False)
@@ -151,13 +151,13 @@ class Several:
         return Made(played.rows, blobs_of(rows, played.rows, played.receipts), sets)
 
     def successor(self) -> Several:
-        """What a new version of the classifier begins with."""
+        """The kind that a new version of the classifier begins with."""
         return Several(self.corrector.successor())
 
     # ---- scores
 
     def new_judged(self) -> Judged:
-        """Of no labels yet; there is no alarm."""
+        """Scores of no labels yet; there is no alarm."""
         return Judged(LabelScores(self.corrector.m), LabelScores(self.corrector.m), None)
 
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
@@ -214,6 +214,6 @@ class Several:
 
 
 def _require_rows(rows: Array) -> None:
-    """Of a snapshot."""
+    """Raise where rows of a snapshot are none."""
     if (found := outside(np.array(rows, order="C"))) is not None:
         raise ValueError(f"row {found[0]}: {rows[found]} is no probability")

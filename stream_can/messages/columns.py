@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Columns", "Given", "Table", "header_bytes", "length", "table"]
 
 Given = tuple[str | None, ...]
-"""What one row gives of each column; None where it gives none."""
+"""Values of the columns in one row; None where it gives none."""
 Table = dict[str, list[str | None]]
-"""What many rows give, column by column."""
+"""Values of many rows, column by column."""
 
 LONGEST = 1000
 """Characters of a value. Each travels with its labels; what is longer is a text, and no name."""
@@ -90,7 +90,7 @@ class Columns:
 
 
 def _in_json(raw: bytes) -> str | None:
-    """What a value of JSON is called; ValueError where it is none."""
+    """Text of a JSON value as a column's; ValueError where it is none."""
     if _integer(raw):  # of any length: msgspec makes floats of those beyond 64 bits
         return "0" if raw == b"-0" else raw.decode()
     try:
@@ -103,7 +103,7 @@ def _in_json(raw: bytes) -> str | None:
 
 
 def header_bytes(headers: Headers, name: str) -> bytes | None:
-    """What a header has: the last one of this name."""
+    """Value of a header: the last one of this name."""
     value = None
     for key, data in headers:
         if key == name:
@@ -118,7 +118,7 @@ def _in_header(headers: Headers, name: str) -> str | None:
 
 
 def table(names: Sequence[str], rows: Sequence[Given | None]) -> Table:
-    """What rows give, as a Corrector takes it."""
+    """Values of rows, as a Corrector takes them."""
     return {
         name: [None if given is None else given[k] for given in rows]
         for k, name in enumerate(names)

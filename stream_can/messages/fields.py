@@ -16,7 +16,7 @@ HEADER = "header:"
 
 
 OF_SEVERAL = {"probs": "scores", "raw": "scores_raw", "label": "labels"}
-"""What these are called where a row has several labels, unless they are named."""
+"""Names of these fields where a row has several labels, unless they are named."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,7 +29,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     label: str = "label"
     """The class name of a label."""
     id: str | None = None
-    """What joins labels to predictions: a field, or ``header:NAME``; None is the record's key."""
+    """Id that joins labels to predictions: a field, or ``header:NAME``; None is the key."""
     normalise: Normalise = "rounded"
     """Which rows that do not sum to 1 are divided by their sum: those that rounding to the digits
     they have explains, or all, as for scores."""

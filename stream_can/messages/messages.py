@@ -41,7 +41,7 @@ _read_any = msgspec.json.Decoder().decode
 
 
 class Formats(NamedTuple):
-    """What reads the messages of each topic, and writes outputs as predictions came."""
+    """Codecs of the topics: they read messages, and write outputs as predictions came."""
 
     predictions: Codec = JsonCodec()
     labels: Codec = JsonCodec()
@@ -61,7 +61,7 @@ class Label(msgspec.Struct, gc=False):
     number: int = -1
     """Which of the rows of a batch is the one it brings; -1 where it brings none."""
     given: Given | None = None
-    """What it gives of the declared columns beside the row."""
+    """Values of the declared columns beside the row."""
     by_id: bool = False
     """Whether its id alone says which lane it is for: then it teaches only with its prediction."""
 
@@ -187,9 +187,9 @@ class Messages:
     def read_sent(
         self, value: bytes, key: bytes | None, headers: Headers = ()
     ) -> tuple[bytes, Row, Row | None, bytes | None] | None:
-        """What an output says: its id, the row as it was sent, the row that it was made of, where
-        it has that, and the JSON text of the reason for which its label is asked for, where it is;
-        None without an id.
+        """Read an output: its id, the row as it was sent, the row that it was made of, where it has
+        that, and the JSON text of the reason for which its label is asked for, where it is; None
+        without an id.
 
         Raises
         ------
@@ -302,8 +302,8 @@ class Messages:
         return self.predictions.names(message, self.probs_path)
 
     def id_of(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
-        """What joins a prediction's opened message with its label: the record's key, a header, or
-        the text of its id field; None where it has none."""
+        """The id that joins a prediction with its label: the record's key, a header, or the text of
+        its id field; None where it has none."""
         return key if self._by_key else self._id_in(self.predictions, message, headers)
 
     def id_of_label(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:

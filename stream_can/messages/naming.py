@@ -72,7 +72,7 @@ class Naming:
         return LaneName(model or "", version or "")
 
     def of_label(self, find: Find, message: Any, headers: Headers) -> Names:
-        """What a label's opened message names: model and version, None where it does not.
+        """Model and version that a label's opened message names, None where it does not.
 
         Raises
         ------

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 BOTH_NULL = "key and value are both null; this letter's value is empty instead"
 
 Opened = Prediction | Label | StreamCANError | None
-"""What a record says, or what is wrong with it; None is a tombstone."""
+"""A record, opened, or its error; None is a tombstone."""
 
 
 class Reading(NamedTuple):
@@ -111,7 +111,7 @@ def _of(given: Any) -> Any:
 
 
 def _bad_scores(P: Array, labels: Sequence[Any]) -> dict[int, str]:
-    """What is wrong with rows of several labels: {row: why}."""
+    """Faults of rows of several labels: {row: why}."""
     with np.errstate(invalid="ignore"):
         outside = ~((P >= 0) & (P <= 1))
     columns = outside.argmax(axis=1)

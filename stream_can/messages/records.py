@@ -16,7 +16,7 @@ Headers = Sequence[Header]
 
 
 class Source(Protocol):
-    """What a record has; kafka-python's ConsumerRecord does."""
+    """A record with these attributes, as kafka-python's ConsumerRecord has them."""
 
     topic: str
     partition: int

@@ -40,7 +40,7 @@ class LabelRequest(NamedTuple):
 
 
 class AskingHead(msgspec.Struct):
-    """What a snapshot says beside its arrays."""
+    """The head of a snapshot: everything but its arrays."""
 
     label_requests: Literal[2]
     """The format."""
@@ -202,7 +202,7 @@ class LabelRequests:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """What :meth:`to_bytes` wrote; it goes on as if it had never stopped.
+        """Load :meth:`to_bytes`; it continues as if it had never stopped.
 
         Raises
         ------
@@ -226,7 +226,7 @@ class LabelRequests:
         return self
 
     def resumed(self, data: bytes) -> Self:
-        """What :meth:`to_bytes` wrote, where it has these settings; else ``self``."""
+        """Load :meth:`to_bytes` where it has these settings; else return ``self``."""
         other = type(self).from_bytes(data)
         return other if repr(other) == repr(self) else self
 
@@ -253,7 +253,7 @@ class _Part:
         return 0.0 if rate < 0 else min(rate, 1.0)
 
     def use(self, used: float) -> None:
-        """What a snapshot says of it.
+        """Take the budget that a snapshot has used.
 
         A request is made where less than c = s N is used, so never more than c + 1 are.
         """

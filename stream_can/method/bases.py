@@ -22,7 +22,7 @@ __all__ = [
 MOST_LOG_B = 2.0
 MOST_T = 3.0
 MOST_C = 6.0
-"""What log b, the t of shared features, and the entries of c and A are clipped to, + and -."""
+"""Bound, + and -, of log b, the t of shared features, and the entries of c and A."""
 
 MATRIX_LIMIT = 256
 """Above this many classes ``matrix`` (2 m^2 numbers) is only used when asked for by name."""
@@ -35,9 +35,9 @@ class Base(NamedTuple):
     features: int = 0
     """How many features have a weight: 0 changes nothing, 1 is b, 3 is b and the shared two."""
     arrays: str = ""
-    """Of its own, by their names in the state: log b and t, curvatures, c, H, A, G."""
+    """Arrays of its own, by their names in the state: log b and t, curvatures, c, H, A, G."""
     optional: tuple[str, ...] = ()
-    """Whole names of those that it may do without."""
+    """Whole names of arrays that it may do without."""
     learns: bool = True
     """Whether it takes a step on each label; else it is frozen once it is fitted."""
     most_classes: int | None = None

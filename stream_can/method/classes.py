@@ -17,7 +17,7 @@ from stream_can.errors import UnknownClass
 __all__ = ["ClassIndex", "class_name", "class_names", "json_name", "preview"]
 
 ClassName = str | int | float | bool
-"""What a class may be called."""
+"""Types of a class's name."""
 
 MOST_CLASSES = 2**24
 """More than that is a mistake, and would only fail once memory is used up."""

@@ -53,7 +53,7 @@ def anchor(paths: tuple[str, ...]) -> str:
 
 
 def own(paths: Iterable[str]) -> tuple[str, ...]:
-    """Those that were asked for: without what columns and ``fit`` added."""
+    """Paths that were asked for: without what columns and ``fit`` added."""
     return tuple(path for path in paths if path not in FITTED_PATHS + SEGMENTED_PATHS)
 
 

@@ -1,4 +1,4 @@
-"""What prediction sets promise, as users say it: a share of rows, such as 0.9."""
+"""The promise of prediction sets, as users say it: a share of rows, such as 0.9."""
 
 from __future__ import annotations
 

@@ -35,13 +35,13 @@ __all__ = [
 Receipts = NDArray[np.float32]
 
 ROWS = 5
-"""Of a receipt without columns and without fit."""
+"""Rows of a receipt without columns and without fit."""
 ANY_ROWS = (3, 4, 5, 6, 7)
-"""What a receipt of some corrector may have."""
+"""Numbers of rows that a receipt of some corrector may have."""
 NAN = np.array(np.nan, np.float32).tobytes()
 OF_SET, TAIL = 4, 3
-"""What is known of a label's set; of a receipt behind the row as it was sent: theta, two numbers of
-the row."""
+"""Numbers that are known of a label's set; and of a receipt behind the row as it was sent: theta,
+two numbers of the row."""
 OF_ROW, NOT_FAIR = -2, -2.0
 """Where in what is known the row's number is, and what in its place says that the label was asked
 for because of what is in the row: it teaches no sets."""
@@ -58,14 +58,14 @@ def blank(n: int, m: int, rows: int = ROWS) -> Receipts:
 
 
 def none_known(n: int, rows: int = ROWS, *, sets: bool = False) -> NDArray[np.float32]:
-    """What is known of n labels without receipts, shape (n, rows + 1), with sets 4 more."""
+    """Known numbers of n labels without receipts, shape (n, rows + 1), with sets 4 more."""
     return np.full((n, rows + 1 + (OF_SET if sets else 0)), np.nan, np.float32)
 
 
 def gave_all(
     receipts: Receipts, ys: NDArray[np.int64], rows: int = ROWS, *, sets: bool = False
 ) -> NDArray[np.float32]:
-    """What each receipt gave its label, shape (n, rows + 1), with sets 4 more."""
+    """Numbers that each receipt gave its label, shape (n, rows + 1), with sets 4 more."""
     with np.errstate(over="ignore"):  # infinite, and refused as that
         single = np.ascontiguousarray(receipts, np.float32)
     known: NDArray[np.float32] = given_by_each(single, ys, rows, sets)
@@ -90,7 +90,7 @@ def only_set(receipt: Receipts, m: int) -> Receipts:
 
 
 def gave_row(receipts: Receipts, i: int, y: int, rows: int = ROWS) -> bytes:
-    """What the i-th receipt gave class y."""
+    """Numbers that the i-th receipt gave class y."""
     return gave(receipts[i].tobytes(), y, rows)
 
 
@@ -100,7 +100,7 @@ def kept(receipt: bytes) -> bytes | None:
 
 
 def gave(receipt: bytes | None, y: int, rows: int = ROWS) -> bytes:
-    """What a receipt that was kept as bytes gave class y."""
+    """Numbers that a receipt kept as bytes gave class y."""
     if receipt is None:
         return (rows + 1) * NAN
     found: bytes = given_by_one(receipt, y, rows)
@@ -108,7 +108,7 @@ def gave(receipt: bytes | None, y: int, rows: int = ROWS) -> bytes:
 
 
 def joined(known: Iterable[bytes], dtype: str = "=f4", rows: int = ROWS) -> NDArray[np.float32]:
-    """What is known of labels, shape (n, rows + 1), from the bytes of each.
+    """Join known numbers of labels, shape (n, rows + 1), from the bytes of each.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def brought(
     *,
     sets: bool = False,
 ) -> NDArray[np.float32]:
-    """What receipts that users hand back gave their labels, shape (n, rows + 1), with sets 4 more.
+    """Numbers that receipts from users gave their labels: shape (n, rows + 1), with sets 4 more.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def brought(
 def _brought(
     receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int, sets: bool
 ) -> NDArray[np.float32]:
-    """What receipts of m classes gave their labels: nothing to classes that came later."""
+    """Numbers that receipts of m classes gave their labels: nothing to classes that came later."""
     told = ys < m
     if told.all():
         known = gave_all(receipts, ys, rows, sets=sets)

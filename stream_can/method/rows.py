@@ -1,4 +1,4 @@
-"""What a prediction must be: numbers, none negative, that sum to 1."""
+"""Checks of a prediction: numbers, none negative, that sum to 1."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
 
 
 def wrong_shape(shape: tuple[int, ...], ndim: int, m: int) -> str:
-    """What is wrong with the shape of one row of m classes (ndim 1), or of many (2)."""
+    """Say what is wrong with the shape of one row of m classes (ndim 1), or of many (2)."""
     expected = f"({m},)" if ndim == 1 else f"(n, {m})"
     way_out = "one column per class"
     if not shape and m == 2:

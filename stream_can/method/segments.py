@@ -12,7 +12,7 @@ import numpy as np
 __all__ = ["Texts", "column_names", "given_texts", "text_of", "texts_of"]
 
 Texts = list[list[str | None] | None]
-"""Of each column, the texts of n rows, None where a row gives no value; or None for no row."""
+"""Texts of n rows, column by column, None where a row gives no value; or None for no row."""
 
 
 def column_names(columns: Iterable[str]) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def column_names(columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def text_of(value: Any) -> str | None:
-    """What a value of a column is called; None where it is not given.
+    """Text of a column's value; None where it is not given.
 
     12, 12.0 and "12" are one, True is "true"; None and NaN are no value.
 

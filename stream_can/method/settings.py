@@ -49,8 +49,8 @@ __all__ = [
 
 
 def _is(default: Any, does: str, *, loop: bool = False, **bounds: Any) -> Meta:
-    """What a setting is where nobody says, and what it does; ``loop`` for the numbers that the
-    compiled loop goes by: these stand in snapshots, and may change on a live state."""
+    """Describe a setting: its default, and what it does; ``loop`` for the numbers that the compiled
+    loop goes by: these stand in snapshots, and may change on a live state."""
     return Meta(description=does, extra={"default": default, "loop": loop}, **bounds)
 
 
@@ -129,7 +129,7 @@ SETTINGS = tuple(_TYPES)
 
 
 def _bounds(type_: Any) -> tuple[Any, Meta]:
-    """What ``Annotated[kind, meta]``, or that ``| None``, holds."""
+    """Kind and bounds of ``Annotated[kind, meta]``, or of that ``| None``."""
     annotated = type_ if get_origin(type_) is Annotated else get_args(type_)[0]
     kind, meta = get_args(annotated)
     return kind, meta
@@ -163,7 +163,7 @@ def kind_of(name: str) -> Any:
 
 
 def about(name: str, default: Any = None) -> str:
-    """What a setting does, with its default: the help of an option."""
+    """A sentence on a setting, with its default: the help of an option."""
     meaning = _bounds(_TYPES[name])[1].description
     default = default or getattr(DEFAULTS, name)
     return f"{meaning}" if default is None else f"{meaning} ({default})"

@@ -32,7 +32,7 @@ FEW_ROWS = 64
 MOST_AT_ONCE = 128 << 20
 """Bytes of rows that are worked on together, where they are more than `FEW_ROWS`."""
 BYTES_OF_ROW = 40
-"""Of each class: the row as it came and as it is sent, and at most six of single precision."""
+"""Bytes of a class in a row: as it came and as it is sent, and at most six of single precision."""
 HUGE = 1e30
 """More than any decayed sum comes to; far enough from where float32 ends."""
 MOST_EVENTS = 1 << 53
@@ -41,7 +41,7 @@ BINS = 15
 
 
 class Spec(NamedTuple):
-    """What an array is: "m" in a shape stands for the classes, "m+1", "paths" for what they say.
+    """An array of the state: "m" in a shape stands for the classes, "m+1", "paths" for theirs.
 
     "t" is the number of features of a base with columns, "t2" that of their pairs.
     """
@@ -49,7 +49,7 @@ class Spec(NamedTuple):
     dtype: str
     shape: tuple[int | str, ...]
     least: float | tuple[float, ...] = 0
-    """Of each number; what the loop clips to, where it does. Within this nothing becomes NaN."""
+    """Least of each number; what the loop clips to, where it does: so nothing becomes NaN."""
     most: float | tuple[float, ...] = HUGE
 
     def size(self, m: int, n_paths: int, n_columns: int = 0) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ ARRAYS = {
     "sets.counts": Spec("i8", (2,), 0, MOST_EVENTS),  # rows, labels
     "D": Spec("f8", (2,), (-HUGE, 0)),  # decayed sum of |r|^2 less than that, then its weight
 }
-"""What there is; from ``u`` on it belongs to a base, or to the last temperature."""
+"""Arrays of the state; from ``u`` on one belongs to a base, or to the last temperature."""
 
 SHARED = (
     "weights",
@@ -121,17 +121,17 @@ SHARED = (
     "K.last",
 )
 WITH_COLUMNS = tuple(f"{name}.segmented" for name in ("weights", "odds", "u.last", "K.last"))
-"""What there is once more where columns are declared."""
+"""Arrays that are there once more where columns are declared."""
 SETS = ("sets.labels", "sets.belief", "sets.numbers", "sets.counts")
-"""What there is where prediction sets are made."""
+"""Arrays of prediction sets."""
 JUDGED = ("odds.calibrated", "bins")
-"""What there is where several paths are mixed,"""
+"""Arrays that are there where several paths are mixed,"""
 MOVING = ("odds.moving", "V", "Q.moving", "W.moving")
 """and without the fitted base."""
 
 
 def spec(name: str) -> Spec:
-    """What the array of this name is; several features of a base have one array together."""
+    """Describe the array of this name; several features of a base have one array together."""
     if name in ARRAYS:
         return ARRAYS[name]
     kind, _, base = name.partition(".")
@@ -141,7 +141,7 @@ def spec(name: str) -> Spec:
 
 
 def bytes_needed(m: int, paths: Sequence[str], n_columns: int = 0) -> int:
-    """What the arrays of a corrector take, and `FEW_ROWS` on their way through it."""
+    """Bytes of the arrays of a corrector, and of `FEW_ROWS` on their way through it."""
     kinds = [spec(name) for name in needed(paths)]
     arrays = sum(
         np.dtype(kind.dtype).itemsize * math.prod(kind.size(m, len(paths), n_columns))
@@ -175,18 +175,18 @@ def new_sets() -> State:
 
 
 def even_weights(names: Iterable[str]) -> State:
-    """Those of the experts on the class mix before any row, of the arrays with these names."""
+    """Even weights of the experts on the class mix before any row, for arrays of these names."""
     sizes = {name: ARRAYS[name].size(0, 0)[0] for name in WEIGHTS_OF_EXPERTS if name in names}
     return {name: np.full(n, 1 / n) for name, n in sizes.items()}
 
 
 def judged(m: int) -> State:
-    """What a mixture of several paths has to judge its calibrated row by, before any label."""
+    """Arrays by which a mixture of several paths judges its calibrated row, before any label."""
     return {name: np.zeros(spec(name).size(m, 0)) for name in JUDGED}
 
 
 WEIGHTS = ("weights", "weights.segmented")
-"""Of the mixtures: without the segmented base, and with it."""
+"""Weights of the mixtures: without the segmented base, and with it."""
 
 
 def start_weights(paths: Sequence[str]) -> list[Array]:

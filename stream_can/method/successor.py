@@ -16,7 +16,7 @@ from stream_can.method.sums import WEIGHTS_OF_EXPERTS
 __all__ = ["balanced", "successor"]
 
 PRECISION_B, PRECISION_T, PRECISION_C = 10.0, 3.0, 5.0
-"""Of the priors around "change nothing": Lambda of log b and of t, a of c and A."""
+"""Precisions of the priors around "change nothing": Lambda of log b and of t, a of c and A."""
 BELIEFS = ("labels", "heard", *WEIGHTS_OF_EXPERTS)
 """Arrays that stay as they are, beside the weights of the paths."""
 

@@ -33,7 +33,7 @@ class Expert(NamedTuple):
     half_life: float
     """In rows."""
     strength: float
-    """Of what the slower expert before it says, in rows for each class."""
+    """Weight of what the slower expert before it says, in rows for each class."""
 
 
 EXPERTS = {"Q": Expert(1000, 20), "Q.500": Expert(500, 5), "Q.50": Expert(50, 2)}
@@ -41,9 +41,9 @@ EXPERTS = {"Q": Expert(1000, 20), "Q.500": Expert(500, 5), "Q.50": Expert(50, 2)
 MOVING_EXPERTS = {"Q.moving": Expert(50, 2)}
 """Behind the anchor, without fit."""
 WEIGHTS_OF_EXPERTS = ("W", "W.moving")
-"""Of the two chains; sums have the evidence that they change by."""
+"""Weights of the two chains; sums have the evidence that they change by."""
 GUARD_HALF_LIFE = 300
-"""Of D, in rows."""
+"""Half-life of D, in rows."""
 
 MOST = 2.0**40
 """More than any sum or number of rows comes to."""
@@ -59,10 +59,11 @@ class Part(NamedTuple):
 
     Else it decays as they do, with all rows, and is added to the state like them."""
     decay: float | None = None
-    """What they keep at each row; None for the corrector's own. 1 for the evidence that weights
-    change by: sums of log l, an entry for each expert, without a number of rows behind them."""
+    """Factor that they keep at each row; None for the corrector's own. 1 for the evidence that
+    weights change by: sums of log l, an entry for each expert, without a number of rows behind
+    them."""
     least: float = 0
-    """Of each number."""
+    """Least of each number."""
 
 
 ROWS = 1
@@ -70,7 +71,7 @@ ROWS = 1
 
 
 def parts(state: Iterable[str]) -> tuple[Part, ...]:
-    """What sums are made of, in their order, for a state with arrays of these names.
+    """Parts of the sums, in their order, for a state with arrays of these names.
 
     The rows (1), the likeliest classes, for each base with CAN its confident rows; then what the
     class mix is followed by: what each expert counts, how much flatter rows are (the sum first, the
@@ -152,7 +153,7 @@ def power(g: float, n: int) -> float:
 
 
 def decays(layout: Sequence[Part], sums: Array, g: float) -> Array:
-    """What earlier sums, or the state, keep of each part once the rows of these went by."""
+    """Factors that earlier sums, or the state, keep of each part once the rows of these went by."""
     n = rows(sums)
     return np.array(
         [
@@ -182,5 +183,5 @@ def add_up(layout: Sequence[Part], sums: Array, g: float) -> None:
 
 
 def _weight(g: float, n: int) -> float:
-    """What each of n rows weighs."""
+    """Weight of each of n rows."""
     return 1.0 if g == 1 or n == 0 else (1 - power(g, n)) / (1 - g) / n

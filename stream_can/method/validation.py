@@ -21,7 +21,7 @@ from stream_can.method.sums import EXPERTS
 
 PASSES = 4
 SEED = 0
-"""Of the orders of the passes: fixed, so that the same rows give the same fit."""
+"""Seed of the orders of the passes: fixed, so that the same rows give the same fit."""
 FOLDS = 5
 TRUSTED = 5000
 """From this many rows on (and 5 per class) the matrix base is fitted without asking the ladder."""
@@ -49,7 +49,7 @@ class ValidationStep(TypedDict):
 
 
 class FitReport(TypedDict):
-    """What `fit` did, and why."""
+    """The report of `fit`."""
 
     rows: int
     step: str
@@ -61,7 +61,7 @@ class FitReport(TypedDict):
 
 @dataclass
 class Fitted:
-    """What `fit` learned: the arrays of its base, a report, the rows in the order to learn them."""
+    """The result of `fit`: the arrays of its base, a report, the rows in the order to learn."""
 
     state: State
     report: FitReport
@@ -70,7 +70,7 @@ class Fitted:
     order: NDArray[np.int64]
 
     def in_order(self, texts: Texts | None) -> Texts | None:
-        """What the rows give of columns, in the order to learn them."""
+        """Values of the columns in the rows, in the order to learn them."""
         if texts is None:
             return None
         for column in texts:

@@ -31,7 +31,7 @@ __all__ = ["MultiLabelCorrector"]
 
 PATHS = ("temperature", "vector", "vector+can")
 MOST_ROWS = 1e15
-"""Of training: more would leave no digit of a share."""
+"""Most training rows: more would leave no digit of a share."""
 
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
@@ -39,18 +39,18 @@ Labels = NDArray[np.int8]
 
 
 class PlayedSeveral(NamedTuple):
-    """What came of :meth:`MultiLabelCorrector.play`."""
+    """The result of :meth:`MultiLabelCorrector.play`."""
 
     rows: Array
     """The corrected rows, shape (n, m)."""
     receipts: Receipts
-    """What each was mixed from, shape (n, 2 m)."""
+    """Receipts of the rows, shape (n, 2 m)."""
     decided: NDArray[np.bool_]
     """Whether each label was to be said yes to, shape (n, m), at the threshold of that moment."""
 
 
 class MultiLabelHead(msgspec.Struct):
-    """What a snapshot says beside its arrays."""
+    """The head of a snapshot: everything but its arrays."""
 
     multilabel: Literal[1]
     labels: list[ClassName]
@@ -468,7 +468,7 @@ class MultiLabelCorrector:
         train_rows: float | None = None,
         half_life: float | None = None,
     ) -> Self:
-        """What :meth:`to_bytes` wrote; it goes on as if it had never stopped.
+        """Load :meth:`to_bytes`; the corrector continues bit for bit.
 
         Parameters
         ----------
@@ -589,7 +589,7 @@ class MultiLabelCorrector:
 
     @property
     def label_counts(self) -> Array:
-        """Of each label the decayed number of times that it was known, and was yes: (2, m)."""
+        """Decayed counts of each label, known and yes: shape (2, m)."""
         of = dict(zip(OF_LABELS, self._model.dump()["labels"], strict=True))
         return np.array([of["L_N"], of["L"]])
 

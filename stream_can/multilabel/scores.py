@@ -16,8 +16,8 @@ FLOOR = 1e-6
 """The smallest probability that log loss sees, as for `Scores`."""
 BINS = 15
 SUMS = ("known", "positives", "loss", "said", "right")
-"""Of each label: how often it was known, and was there; log loss; yes at the threshold, and rightly
-so."""
+"""Sums of each label: how often it was known, and was there; log loss; yes at the threshold,
+and rightly so."""
 
 
 class LabelScores:
@@ -45,7 +45,7 @@ class LabelScores:
         self.n = 0
         self.of_labels = np.zeros((len(SUMS), m))
         self.bins = np.zeros((3, BINS))
-        """Of labels by their probability: how many, its sum, how many were there."""
+        """Bins of probability: how many labels, the sum, how many were there."""
 
     def add(self, P: ArrayLike, Y: ArrayLike, yes: ArrayLike | None = None) -> None:
         """Add rows and their labels.
@@ -107,12 +107,12 @@ class LabelScores:
         return both
 
     def sums(self) -> Array:
-        """All of it as one array, for :meth:`from_sums`."""
+        """All sums as one array, for :meth:`from_sums`."""
         return np.concatenate([[self.n], self.of_labels.ravel(), self.bins.ravel()])
 
     @classmethod
     def from_sums(cls, sums: NDArray[np.float64], m: int) -> LabelScores:
-        """What :meth:`sums` returned; ValueError where it cannot be."""
+        """Load :attr:`sums`; ValueError where the array cannot be such sums."""
         found = cls(m)
         size = 1 + found.of_labels.size + found.bins.size
         right = sums.dtype == np.float64 and sums.shape == (size,)

@@ -52,9 +52,9 @@ CODECS: dict[str, Callable[[bytes], bytes]] = {
     "xz": lambda data: lzma.LZMADecompressor().decompress(data, MOST + 1),
     "snappy": _snappy,
 }
-"""What unpacks a block, no further than a little over `MOST`."""
+"""Codecs that unpack a block, no further than a little over `MOST`."""
 HEADER = 0
-"""What the one schema of a file is called by."""
+"""The key of the one schema of a file."""
 
 
 class NoContainer(StreamCANError):
@@ -62,7 +62,7 @@ class NoContainer(StreamCANError):
 
 
 class Block(NamedTuple):
-    """What fastavro writes as a block."""
+    """A block as fastavro writes it."""
 
     num_records: int
     bytes_: io.BytesIO
@@ -107,11 +107,11 @@ class Container:
         return HEADER, 0
 
     def schema(self, key: Key) -> SchemaText:
-        """That of the file."""
+        """The schema of the file."""
         return self._schema
 
     def newest(self) -> tuple[bytes, SchemaText]:
-        """That of the file."""
+        """The schema of the file."""
         return b"", self._schema
 
     def head(self, written: SchemaText) -> bytes:

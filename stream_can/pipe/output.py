@@ -1,4 +1,4 @@
-"""What a pipe writes: all of it, or an error that names the file."""
+"""Output of a pipe: all of it is written, or an error names the file."""
 
 from __future__ import annotations
 

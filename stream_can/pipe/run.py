@@ -196,7 +196,7 @@ def open_container(source: BinaryIO, stop: Stop) -> Any:
 
 
 def avro_codec(container: Any, fields: Fields, *, asks: bool) -> Codec:
-    """What reads its records; BadMessage where they cannot be answered."""
+    """Make the codec of a container's records; BadMessage where they cannot be answered."""
     from stream_can.messages.codecs.avro import AvroCodec
 
     codec = AvroCodec(container, fields.probs, fields.raw, asks=asks)

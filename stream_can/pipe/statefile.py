@@ -1,4 +1,4 @@
-"""What a pipe has learned, in a file that is whole at every moment."""
+"""The state of a pipe, in a file that is whole at every moment."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def locked(path: Path | None) -> Iterator[None]:
 
 
 class Counts(msgspec.Struct):
-    """What a state has taken since it began."""
+    """Counts of a state since it began."""
 
     predictions: Count = 0
-    """Those that came out corrected."""
+    """Predictions that came out corrected."""
     learned: Count = 0
     """Labels learned with their prediction."""
     unknown: Count = 0
@@ -87,7 +87,7 @@ class Counts(msgspec.Struct):
 
 
 class StateHead(msgspec.Struct):
-    """What a state file says."""
+    """The head of a state file."""
 
     pipe: Literal[1]
     """The format."""
@@ -98,13 +98,13 @@ class StateHead(msgspec.Struct):
 
 
 class PipeState:
-    """What a pipe keeps: the learner, how many lines it has taken, and what these were."""
+    """The state of a pipe: the learner, how many lines it has taken, and what these were."""
 
     def __init__(self, learner: Learner, lines: int = 0, counts: Counts | None = None) -> None:
         self.learner, self.lines, self.counts = learner, lines, counts or Counts()
 
     def to_bytes(self) -> bytes:
-        """All of it, versioned and checksummed."""
+        """The whole state, versioned and checksummed."""
         head = StateHead(1, self.lines, self.counts, self.learner.to_bytes())
         return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
 
@@ -118,8 +118,8 @@ class PipeState:
         ask: float | Literal["as before"] | None = "as before",
         **settings: Any,
     ) -> Self:
-        """What :meth:`to_bytes` wrote; or begins with what `Corrector.to_bytes` or
-        `Learner.to_bytes` did.
+        """Load :meth:`to_bytes`; or begin with what `Corrector.to_bytes` or `Learner.to_bytes`
+        returned.
 
         Raises
         ------
@@ -147,7 +147,7 @@ def open_state(
     validation: tuple[Any, ...] | None,
     labels_per_row: LabelsPerRow,
 ) -> PipeState:
-    """What the state file holds, or a new state, saved at once so that a bad path shows now."""
+    """Load the state file, or make a new state, saved at once so that a bad path shows now."""
     try:
         data = None if path is None else snapshot.read(path)
     except FileNotFoundError:

@@ -186,7 +186,7 @@ class Run:
     def open(
         self, taken: Sequence[tuple[int, bytes]]
     ) -> tuple[list[Opened], list[Name], NDArray[np.float64]]:
-        """What lines say; where models are looked for, of which each is; and their rows."""
+        """Open lines: their content; where models are looked for, their names; and their rows."""
         records, given = list[Record](), list[Any]()
         for number, line in taken:
             message, kind = self.kind(line)
@@ -213,7 +213,7 @@ class Run:
         return opened, names, P
 
     def name_of(self, says: Opened, message: Any, known: set[Name]) -> Name:
-        """Of which model and version a line is; BadMessage where it names none, or too many."""
+        """Name the model and version of a line; BadMessage where it names none, or too many."""
         naming, find = self.naming, self.messages.predictions.find
         assert naming is not None
         if isinstance(says, Label):
@@ -283,7 +283,7 @@ class Run:
         return label if self.messages.several else self.learner.classes[label]
 
     def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
-        """What whoever watches should know of the lines, and of the classifier."""
+        """Tell standard error what a reader should know of the lines, and of the classifier."""
         if not self.told_of_values:
             for (number, _), says in zip(taken, opened, strict=False):
                 if isinstance(says, Prediction) and says.fault is not None:
@@ -345,7 +345,7 @@ class Run:
             complain(text + self.gain())
 
     def gain(self) -> str:
-        """What the scores of all models together say."""
+        """The scores of all models together, in words."""
         found = list(self.learner.scores.values())
         if not any(sent.n for _, sent in found):
             return ""

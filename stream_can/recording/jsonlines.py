@@ -158,7 +158,7 @@ class JsonTable:
             yield self._batch(rows, first, probs, label, times, segments)
 
     def _decoder(self, probs: list[str], others: list[str]) -> Decode:
-        """What reads a line, as little of it as is needed.
+        """Make the decoder of a line, which reads as little of it as is needed.
 
         An array of numbers becomes an ``array``, without a Python object for each number; fields
         that nobody asked for are skipped. A line that this cannot read goes to the plain decoder.
@@ -234,7 +234,7 @@ class JsonTable:
 
 
 def field(row: dict[str, Any], name: str) -> Any:
-    """What is in a field, or inside of one (``model.probs``); None where there is nothing."""
+    """Value of a field, or inside of one (``model.probs``); None where there is nothing."""
     if name in row:
         return row[name]
     value: Any = row

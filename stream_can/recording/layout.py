@@ -31,7 +31,7 @@ BEST_ALONE = (
     " them with top_k=None"
 )
 LABELS = ("target", "truth", "y", "y_true", "true", "actual", "class", "gold", "ground_truth")
-"""What columns of labels are called, too."""
+"""Other names of columns of labels."""
 
 
 def find_layout(
@@ -158,7 +158,7 @@ def _near(total: float, wanted: float, n: int) -> bool:
 
 
 def _way_out(table: Table, free: Sequence[str], label: str) -> str:
-    """What to add to the command, by what the first row holds."""
+    """A hint: what to add to the command, by the content of the first row."""
     for column in free:
         if row := _numbers_in(table.first.get(column)):
             return f"Column {column!r} holds {len(row)} numbers a row: --probs {column!r}?"
@@ -198,14 +198,14 @@ def _cut(column: str) -> int:
 
 
 def _around(columns: Sequence[str]) -> tuple[str, str]:
-    """What all names begin and end with."""
+    """The beginning and the end that all names share."""
     prefix = _common(columns)
     rest = [column.removeprefix(prefix)[::-1] for column in columns]
     return prefix, _common(rest)[::-1]
 
 
 def _common(texts: Sequence[str]) -> str:
-    """What all texts begin with."""
+    """The beginning that all texts share."""
     same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return "".join(letters[0] for letters in same)
 

@@ -98,7 +98,7 @@ class NpzTable:
             return shape, by_columns, dtype
 
     def _array(self, name: str) -> NDArray[Any]:
-        """All of an array."""
+        """The whole array of this name."""
         with self._open(name) as (file, shape, by_columns, dtype):
             if dtype.hasobject:
                 return read_objects(file, name)

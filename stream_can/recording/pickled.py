@@ -17,7 +17,7 @@ __all__ = ["read_objects"]
 
 
 class _Array:
-    """What stands for an array: its state names its shape and its values."""
+    """A stand-in for an array: its state names its shape and its values."""
 
     values: list[Any]
 
@@ -28,7 +28,7 @@ class _Array:
 
 
 class _Type:
-    """What stands for a type of numpy's scalars."""
+    """A stand-in for a type of numpy's scalars."""
 
     def __init__(self, code: str, *_: Any) -> None:
         self.code = code

@@ -28,7 +28,7 @@ __all__ = ["Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "gi
 Array = NDArray[np.float64]
 
 Segments = dict[str, NDArray[np.object_]]
-"""What each of some rows gives of columns: their texts, None where it gives none."""
+"""Texts of the columns of some rows, None where a row gives none."""
 
 CHUNK = 16_384
 
@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
 
 
 def given_by(segments: Segments | None, which: Any) -> Segments | None:
-    """What some of the rows give."""
+    """Values of some of the rows."""
     return segments and {name: values[which] for name, values in segments.items()}
 
 
@@ -130,7 +130,7 @@ class Recording:
         self.path = Path(path)
         self._source = open_source(path)
         self.name = self._source.name
-        """What messages call the file."""
+        """Name of the file in messages."""
         self.size = self._source.path.stat().st_size
         """Its bytes, unpacked."""
         self._table = table = open_table(self._source, Names(probs, label, id))
@@ -240,7 +240,7 @@ class Recording:
         return Labelled(P, [self.classes[i] for i in y.tolist()], segments or None)
 
     def _texts(self, name: str, values: list[Any], first: int) -> NDArray[np.object_]:
-        """What the values of a column are called, shape (n,)."""
+        """Texts of a column's values, shape (n,)."""
         found = np.empty(len(values), object)
         for i, value in enumerate(values):
             try:
@@ -321,7 +321,7 @@ class Recording:
 
 
 def _way_out(row: Array) -> str:
-    """What to do about numbers that are no probabilities, where they look like others."""
+    """A hint on numbers that are no probabilities, where they look like others."""
     if np.isnan(row).any():
         return ""
     if row.min() < 0:

@@ -21,10 +21,10 @@ __all__ = ["MultiLabelChunk", "MultiLabelRecording"]
 Labels = NDArray[np.int8]
 
 NUMBERS = 1 << 22
-"""Of a chunk at most."""
+"""Most numbers of a chunk."""
 WORDS = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0, "": -1, "-1": -1, "none": -1,
          "nan": -1}  # fmt: skip
-"""What a cell of a column of one label says."""
+"""Words of a cell of a column of one label."""
 NO_WORD = 2
 
 
@@ -36,13 +36,13 @@ class MultiLabelChunk(NamedTuple):
     P: NDArray[np.float64]
     """Scores, shape (n, m)."""
     Y: Labels
-    """What becomes known of each row: 1, 0, or -1 where nobody says, shape (n, m)."""
+    """Known labels of each row: 1, 0, or -1 where nobody says, shape (n, m)."""
     time: NDArray[Any] | None
     """When each row was predicted, where the recording has times."""
     of: NDArray[np.int64]
-    """Of each message the number of its row, shape (k,)."""
+    """Number of each message's row, shape (k,)."""
     said: Labels
-    """What each says that none before it said of its row, shape (k, m)."""
+    """News of each message about its row, shape (k, m)."""
     at: NDArray[Any] | None
     """When each is known, shape (k,)."""
     changed: int
@@ -234,5 +234,5 @@ class MultiLabelRecording(Recording):
 
 
 def _word(text: str) -> int:
-    """What a cell of a column of one label says: 1, 0, -1; or `NO_WORD`."""
+    """Read a cell of a column of one label: 1, 0, -1; or `NO_WORD`."""
     return WORDS.get(text.strip().lower().removesuffix(".0"), NO_WORD)

@@ -37,9 +37,9 @@ class SourceFile:
     path: Path
     """Where its content is."""
     name: str
-    """What messages call it."""
+    """Name in messages."""
     suffix: str
-    """What its name says it holds, such as ".csv"; empty for standard input."""
+    """Suffix of its name, such as ".csv"; empty for standard input."""
     start: bytes
     """Its first bytes."""
 

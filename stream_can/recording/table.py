@@ -17,7 +17,7 @@ from stream_can.errors import StreamCANError
 __all__ = ["DATES", "Batch", "InvalidRecording", "Names", "Table", "Times"]
 
 DATES = "dates"
-"""What :attr:`Times.unit` says where times are microseconds since 1970, not plain numbers."""
+"""The :attr:`Times.unit` where times are microseconds since 1970, not plain numbers."""
 
 
 class InvalidRecording(StreamCANError, ValueError):
@@ -25,7 +25,7 @@ class InvalidRecording(StreamCANError, ValueError):
 
 
 class Names(NamedTuple):
-    """What the user calls the columns."""
+    """Names of the columns, as the user gives them."""
 
     probs: str
     label: str
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     """n names, None where there is none."""
     times: list[Times]
     segments: list[list[Any]]
-    """Of each of these columns n cells, as Python values."""
+    """Cells of each of these columns, n Python values."""
     more: Sequence[tuple[int, Any, int]] = ()
     """Where labels are lines of their own, further ones of these rows, in their order: the number
     of the row in the file, the label, and how many rows stood before its line."""
@@ -66,8 +66,8 @@ class Table(Protocol):
     """Whether labels came on lines of their own; batches then have the times of both."""
 
     def cell(self, name: str) -> Any:
-        """What the first row holds in a column, or in a field inside of one (``model.probs``);
-        None where there is no such column."""
+        """Cell of the first row in a column, or in a field inside of one (``model.probs``); None
+        where there is no such column."""
 
     def extra(self, name: str) -> NDArray[Any] | None:
         """An array that is kept beside the rows, such as `classes`; only npz has any."""

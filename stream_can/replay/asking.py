@@ -12,7 +12,7 @@ __all__ = ["asked_labels", "asking_for"]
 
 
 def asking_for(recording: Recording, share: float, *, seed: int = 0) -> LabelRequests:
-    """What asks for the labels of a share of all rows, though only labelled ones can answer.
+    """Make requests for a share of all rows, though only labelled ones can answer.
 
     The labelled rows are counted first, and asked for in a share that makes up for the others: all
     of them where they are too few.

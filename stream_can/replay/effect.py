@@ -20,20 +20,20 @@ class Effect(NamedTuple):
 
     @property
     def up(self) -> bool:
-        """It rose, beyond chance and by something."""
+        """Whether it rose, beyond chance and by something."""
         return self.change.rose and not self.small
 
     @property
     def down(self) -> bool:
-        """It fell, beyond chance and by something."""
+        """Whether it fell, beyond chance and by something."""
         return self.change.fell and not self.small
 
     @property
     def much(self) -> bool:
-        """It is more than what learning itself may cost in a short recording."""
+        """Whether it is more than what learning itself may cost in a short recording."""
         return abs(self.change.value) >= 5 * self.least
 
     @property
     def small(self) -> bool:
-        """It is too small to matter."""
+        """Whether it is too small to matter."""
         return abs(self.change.value) < self.least

@@ -26,10 +26,10 @@ class Labels(NamedTuple):
     y: NDArray[Any]
     """The index of each label's class; of several a row, what each says, shape (n, m)."""
     known: NDArray[np.float32]
-    """What the receipt of each prediction gave its label, (n, numbers), as it went by; see
+    """Numbers that the receipt of each prediction gave its label, (n, numbers), as it went by; see
     ``stream_can.method.receipts``."""
     given: NDArray[np.object_]
-    """What each prediction gave of the corrector's columns, shape (n, columns)."""
+    """Values of the corrector's columns in each prediction, shape (n, columns)."""
     lane: NDArray[np.int64]
     """The number of each prediction's model and version."""
 

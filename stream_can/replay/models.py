@@ -18,7 +18,7 @@ __all__ = ["PlayedModels"]
 
 
 class PlayedModels:
-    """What corrects a recording of several models: one corrector each.
+    """Correctors of a recording of several models: one each.
 
     A new version begins as its predecessor's successor, as in `Learner`.
 
@@ -35,17 +35,17 @@ class PlayedModels:
         self._fresh = start.to_bytes()
         self.model, self.version = model, version
         self.title = " ".join(name for name in (model, version) if name is not None)
-        """What the column of their scores is called."""
+        """Name of the column of their scores."""
         self.correctors: dict[Name, Corrector] = {}
         self._numbers: dict[Name, int] = {}
         self.latest = start
-        """What corrected the last row."""
+        """The corrector of the last row."""
         self.n_labels = 0
         """Labels that all of them have learned."""
 
     @property
     def columns(self) -> list[str]:
-        """Those that a recording has to be opened with."""
+        """Columns that a recording has to be opened with."""
         return [name for name in (self.model, self.version) if name is not None]
 
     def of_rows(self, chunk: Chunk) -> NDArray[np.int64]:
@@ -72,7 +72,7 @@ class PlayedModels:
         return np.array([self._numbers[name] for name in names], np.int64)
 
     def text_of(self, numbers: NDArray[np.int64]) -> NDArray[np.object_]:
-        """What they are called."""
+        """Names of models and versions by their numbers."""
         names = np.array(
             [" ".join(filter(None, name)) for name in self._numbers] or [""], dtype=object
         )

@@ -1,4 +1,4 @@
-"""What ``label_noise`` would have given: a recording played with several values, side by side."""
+"""Trials of ``label_noise``: a recording played with several values, side by side."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _sums(
     seed: int,
     progress: Callable[[int], object],
 ) -> tuple[list[float], ...]:
-    """Of each step the labelled rows, hits, log losses, and those where labels may be wrong."""
+    """Labelled rows of each step, hits, log losses, and those where labels may be wrong."""
     result, expected = Replay(corrector), []
     for step in steps(
         recording.chunks(),
@@ -139,7 +139,7 @@ def _expected(rows: NDArray[np.float64], y: NDArray[np.int64], noise: float) -> 
 
 
 def noise_in_words(tried: Sequence[TriedNoise], labelled: int) -> str:
-    """What the figures show, and what they cannot."""
+    """A paragraph on what the figures show, and what they cannot."""
     if not tried:
         return "No row has a label, so nothing can be said of label_noise."
     if labelled < FEW:

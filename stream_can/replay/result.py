@@ -1,4 +1,4 @@
-"""What came of a replay: scores before and after, of every path, and how the stream went."""
+"""The result of a replay: scores before and after, of every path, and how the stream went."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Moment(NamedTuple):
     labelled: int
     """Rows of the step whose label is known."""
     hits: tuple[float, float]
-    """Of those, how many were right: raw, corrected."""
+    """How many of those were right: raw, corrected."""
     losses: tuple[float, float]
     """Sums of their log losses: raw, corrected."""
     squares: tuple[float, float]
@@ -55,7 +55,7 @@ class Moment(NamedTuple):
 
 
 class Replay:
-    """What a replay found out: scores of every path, and how the stream went.
+    """The result of a replay: scores of every path, and how the stream went.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Replay:
         alarm: Alarm | None = None,
     ) -> None:
         self.models = corrector if isinstance(corrector, PlayedModels) else None
-        """Those of the recording, where it has several."""
+        """Models of the recording, where it has several."""
         self._one = corrector
         self.requests = requests
         corrector = self.corrector
@@ -112,7 +112,7 @@ class Replay:
         """And the other way round."""
         columns = [*corrector.segments, *([self.models.title] if self.models else ())]
         self.columns = {name: ColumnScores() for name in columns}
-        """Of each declared column, and of the models, what became of the rows of its values."""
+        """Scores of the values of each declared column, and of the models."""
         self.sets = None if corrector.sets is None else SetScores(corrector.sets)
         """Prediction sets, and whether they kept what they promise, where there are any."""
         self.worst = WorstStretch()
@@ -122,7 +122,7 @@ class Replay:
 
     @property
     def corrector(self) -> Corrector:
-        """What the steps went through; of several models that of the last row."""
+        """The corrector of the steps; of several models that of the last row."""
         return self._one.latest if isinstance(self._one, PlayedModels) else self._one
 
     @property
@@ -185,7 +185,7 @@ class Replay:
         )
 
     def _add_values(self, step: Step, known: NDArray[np.bool_], found: NDArray[np.float64]) -> None:
-        """What became of the rows of each value; ``found`` of those whose label is known."""
+        """Add scores of the rows of each value; ``found`` of those whose label is known."""
         for k, (name, column) in enumerate(self.columns.items()):
             if step.segments is not None:
                 column.came(step.segments[name].tolist())

@@ -170,7 +170,7 @@ def label_rates(
     seed: int = 0,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> dict[float, Scores]:
-    """What labelling a share of the stream would buy: scores of the corrected rows at each rate.
+    """Replay at shares of the labels: scores of the corrected rows at each rate.
 
     Parameters
     ----------

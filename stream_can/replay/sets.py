@@ -28,11 +28,11 @@ class SetMoment(NamedTuple):
     known: int
     """Rows of the step whose label is known."""
     kept: int
-    """Of those, how many have it in their set."""
+    """How many of those have it in their set."""
 
 
 class SetScores:
-    """What became of the promise of prediction sets in a replay.
+    """Scores of the promise of prediction sets in a replay.
 
     Each row that was sent has a set, and each label teaches the sets as it teaches the corrector.
     Where labels are asked for only those teach that were drawn at random.

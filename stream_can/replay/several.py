@@ -28,9 +28,9 @@ class LabelStep(NamedTuple):
     P: Array
     """The scores, shape (n, m)."""
     Y: NDArray[np.int8]
-    """What is known of each row: 1, 0 or -1, shape (n, m)."""
+    """Known labels of each row: 1, 0 or -1, shape (n, m)."""
     corrected: Array
-    """What the corrector made of each row when it came by, shape (n, m)."""
+    """Rows as the corrector sent them when they came by, shape (n, m)."""
     decided: NDArray[np.bool_]
     """Whether each label was said yes to, at the threshold of that moment."""
     time: NDArray[Any] | None
@@ -63,7 +63,7 @@ class LabelMoment(NamedTuple):
     said: tuple[int, int, int]
     """Labels that were said: raw and corrected at 0.5, corrected at the threshold."""
     right: tuple[int, int, int]
-    """Of these, those that were there."""
+    """How many of these were there."""
 
 
 def multilabel_steps(
@@ -142,7 +142,7 @@ def _messages(chunk: MultiLabelChunk, drawn: NDArray[np.bool_], delay: int | Non
 
 
 class MultiLabelReplay:
-    """What a replay of rows of several labels found out: scores, and how the stream went."""
+    """The result of a replay of rows of several labels: scores, and how the stream went."""
 
     alarm = None
 
@@ -194,9 +194,9 @@ class MultiLabelReplay:
         )
 
     def per_label(self) -> list[dict[str, Any]]:
-        """Of each label how often it is known and there, F1, and log loss of a row, before ("raw"),
-        after ("corrected"), and F1 after at the threshold ("decided"); None where it was neither
-        there nor said."""
+        """Scores of each label: how often it is known and there, F1, and log loss of a row, before
+        ("raw"), after ("corrected"), and F1 after at the threshold ("decided"); None where it was
+        neither there nor said."""
         known, there, *_ = self.raw.of_labels
         f1 = [s.f1 for s in (self.raw, self.corrected, self.decided)]
         loss = [s.of_labels[2] / np.maximum(known, 1) for s in (self.raw, self.corrected)]

@@ -63,7 +63,7 @@ def loss_change(result: MultiLabelReplay) -> Change:
 
 
 def _decisions(result: MultiLabelReplay) -> str:
-    """What becomes of F1."""
+    """A sentence on F1."""
     raw, after, decided = result.raw, result.corrected, result.decided
     text = (
         f"Micro F1 {100 * raw.micro_f1:.2f} % before with a yes from 0.5 on, after"

@@ -28,7 +28,7 @@ STEPS_PER_LENGTH = 256
 
 
 class Arrivals(NamedTuple):
-    """What is known of labels on their way, for one step."""
+    """Labels on their way, for one step."""
 
     coming: int
     """Rows of the step whose label will come, be it after the last row."""
@@ -56,9 +56,9 @@ class Step(NamedTuple):
     y: NDArray[np.int64]
     """Index of each row's class, -1 where it is not known."""
     corrected: NDArray[np.float64]
-    """What the corrector made of each row when it came by, shape (n, m)."""
+    """Rows as the corrector sent them when they came by, shape (n, m)."""
     paths: NDArray[np.float64] | None
-    """What each path made of it, shape (number of paths, n, m)."""
+    """Rows of each path, shape (number of paths, n, m)."""
     time: NDArray[Any] | None
     """When each row was predicted, where that is known."""
     arrivals: Arrivals | None = None
@@ -66,11 +66,11 @@ class Step(NamedTuple):
     asked: Sequence[LabelRequest] = ()
     """Where labels are asked for: those of the step's rows."""
     segments: Segments | None = None
-    """What each row gives of columns, where the chunks say it."""
+    """Values of columns in each row, where the chunks say it."""
     inside: NDArray[np.bool_] | None = None
     """Whether each class is in the prediction set of each row, where the corrector makes sets."""
     learned: NDArray[np.object_] | None = None
-    """What the predictions of the labels that came gave of the corrector's columns."""
+    """Values of the corrector's columns in the predictions of the labels that came."""
 
 
 def check_labels(label_delay: int | None, label_rate: float) -> None:
@@ -165,7 +165,7 @@ class _Run:
         self.models = models
         one = corrector.latest if isinstance(corrector, PlayedModels) else corrector
         self.corrector = one
-        """What corrects; of several models one of them."""
+        """The corrector; of several models one of them."""
         self.lanes = np.zeros(len(chunk.P), np.int64) if models is None else models.of_rows(chunk)
         self.columns, self.values = one.segments, _values(chunk, one.segments)
         self.chunk, self.requests, self.first = chunk, requests, chunk.first
@@ -237,7 +237,7 @@ class _Run:
         )
 
     def _segments(self, cut: slice) -> Segments | None:
-        """What rows give of columns, and of which model they are."""
+        """Values of columns in rows, and their models."""
         found = given_by(self.chunk.segments, cut)
         if self.models is None:
             return found
@@ -323,7 +323,7 @@ class _Run:
 
 
 def _values(chunk: Chunk, columns: Sequence[str]) -> NDArray[np.object_]:
-    """What the rows of a chunk give of the columns that a corrector declares, (n, columns)."""
+    """Values of a corrector's columns in the rows of a chunk, (n, columns)."""
     found = np.empty((len(chunk.P), len(columns)), object)
     for k, name in enumerate(columns):
         if chunk.segments is None or name not in chunk.segments:

@@ -1,4 +1,4 @@
-"""What columns are worth: a recording played with each, with all of them, and without."""
+"""Trials of columns: a recording played with each, with all of them, and without."""
 
 from __future__ import annotations
 

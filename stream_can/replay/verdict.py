@@ -33,15 +33,15 @@ class Verdict(NamedTuple):
     use: str
     """Use it or not, and how sure that is."""
     gains: str
-    """What gains and which class loses; empty where that cannot be said."""
+    """Classes that gain and lose; empty where that cannot be said."""
     why: tuple[str, ...]
-    """What else there is to know, a sentence or two each, about the labels first."""
+    """More to know, a sentence or two each, about the labels first."""
     deploy: bool
     """Whether there is something to deploy."""
 
     @property
     def text(self) -> str:
-        """All of it, in one paragraph."""
+        """The verdict in one paragraph."""
         return " ".join(part for part in (self.use, self.gains, *self.why) if part)
 
 
@@ -147,7 +147,7 @@ def _wrong_labels(result: Replay) -> str:
 
 
 def late_labels(result: Replay | MultiLabelReplay) -> list[str]:
-    """What to say where most labels come after the recording's end."""
+    """A warning where most labels come after the recording's end."""
     learned = result.delay_rows.n
     if 2 * learned > result.coming or not result.coming:
         return []

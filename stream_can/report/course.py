@@ -29,7 +29,7 @@ class Course:
         self._rows = np.array([moment.row for moment in result.moments])
 
     def sums(self, values: ArrayLike) -> NDArray[np.float64]:
-        """What was added in the window before each point, shape (points, k).
+        """Sums over the window before each point, shape (points, k).
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class Course:
         return mean, np.sqrt(np.maximum(square - mean**2, 0) / n)
 
     def values(self, values: NDArray[Any] | list[float]) -> NDArray[np.float64]:
-        """What the moments say, one number each, at each point."""
+        """One number of each moment, at each point."""
         return np.asarray(np.interp(self.at, self._rows, values))
 
     def of_label(self, number: int) -> Any:

@@ -1,4 +1,4 @@
-"""What every page has around its own figures: the HTML document, cards, and the file itself."""
+"""The frame of every page: the HTML document, cards, and the file itself."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def words(title: str, pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def also(lines: Sequence[str]) -> str:
-    """What else there is to know, as a list."""
+    """A list of what else there is to know."""
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f'<ul class="also">{items}</ul>' if items else ""
 

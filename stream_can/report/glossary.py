@@ -1,4 +1,4 @@
-"""What the words of the page mean."""
+"""Glossary of a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a figure says of its numbers: round ticks, and the values under the pointer."""
+"""Numbers of a figure: round ticks, and the values under the pointer."""
 
 from __future__ import annotations
 

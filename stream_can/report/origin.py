@@ -1,4 +1,4 @@
-"""What a page was made from: version, command, file, settings, date, and how late labels came."""
+"""Origin of a page: version, command, file, settings, date, and how late labels came."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ STYLE: dict[Any, Any] = {
 
 
 Data = TypeVar("Data")
-"""What a figure is drawn of."""
+"""Source of a figure."""
 
 
 class Key(NamedTuple):

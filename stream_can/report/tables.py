@@ -37,7 +37,7 @@ def tiles(result: Replay) -> str:
 def tiles_of(
     scores: Iterable[tuple[str, float, float, float | None, str, tuple[str, str]]],
 ) -> str:
-    """Of each score its name, before and after, the error of the change, how numbers are written,
+    """Tiles of scores: name, before and after, the error of the change, how numbers are written,
     and the units of the change and of the score."""
     tiles = []
     for name, before, after, error, form, unit in scores:
@@ -91,7 +91,7 @@ def classes(result: Replay) -> str:
 
 
 def values(column: ColumnScores) -> str:
-    """What became of the rows of each value of a column, the one with most rows first."""
+    """Table of the values of a column, the one with most rows first."""
     found = column.values()
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(readable(one.value, 120))}</bdi></td>"

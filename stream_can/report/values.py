@@ -12,7 +12,7 @@ from stream_can.report.svg import AFTER, INK, MUTED, Key
 __all__ = ["gains"]
 
 NAMED = 3
-"""Of the heaviest values, of those that gain and of those that lose most: so many are named."""
+"""How many are named of the heaviest values, of those that gain and of those that lose most."""
 
 
 def gains(column: ColumnScores, figure: Figure) -> list[Key]:

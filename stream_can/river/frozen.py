@@ -45,7 +45,7 @@ class FrozenClassifier(base.Classifier):
         self.model = model
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """What the model predicts: {class: probability}."""
+        """Predict {class: probability} with the model."""
         ask: Any = getattr(self.model, "predict_proba_one", self.model)
         return dict(ask(x, **kwargs))
 

@@ -176,7 +176,7 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         return {name: _probability(name, p) for name, p in said.items()}
 
     def _answer(self, p: dict[Any, float]) -> dict[Any, float]:
-        """What goes out for a prediction. A label that nobody met before goes as it came."""
+        """Correct a prediction; a label that nobody met before keeps its probability."""
         corrector = self._corrector
         found: dict[Any, float] = {}
         if corrector is not None:
@@ -218,7 +218,7 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
 
 
 def _probability(name: Any, said: Any) -> float:
-    """That a label is there; NaN where a prediction says nothing of it."""
+    """The probability of a label; NaN where a prediction says nothing of it."""
     if not isinstance(said, Mapping):
         p = float(said)
     else:

@@ -146,7 +146,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return self._answer(self._ask(x, **kwargs), self._given(x))
 
     def _answer(self, p: Probabilities, given: Mapping[str, Any] | None) -> Probabilities:
-        """What goes out for a prediction."""
+        """Correct a prediction."""
         corrector = self._corrector
         if corrector is not None and p.keys() <= corrector._index.keys():
             try:
@@ -232,7 +232,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return {name if self._has(name) else by_text.get(name, name): q for name, q in p.items()}
 
     def _given(self, x: Any) -> dict[str, Any] | None:
-        """What a row gives of the columns; None where there are none."""
+        """Values of the columns in a row; None where there are no columns."""
         if not self.segments:
             return None
         names = self.segments if isinstance(x, Mapping) else ()  # a text has no features
@@ -240,7 +240,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return given_texts(self.segments, features, many=False)
 
     def _given_many(self, rows: Any) -> dict[str, Sequence[str | None]] | None:
-        """What the rows of a frame give of the columns."""
+        """Values of the columns in the rows of a frame."""
         if not self.segments:
             return None
         columns = [name for name in self.segments if name in getattr(rows, "columns", ())]
@@ -370,7 +370,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return classes, np.minimum(rows, 1)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """What was pickled before a parameter was known has its default."""
+        """Restore a pickle; a parameter that it does not know gets its default."""
         given = inspect.signature(type(self)).parameters.values()
         older = {one.name: one.default for one in given if one.default is not one.empty}
         self.__dict__.update(older | state)

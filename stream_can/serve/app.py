@@ -50,7 +50,7 @@ LARGEST_BODY = 8 << 20
 BODY_SECONDS = 10.0
 """Until a request is there, from its head on."""
 MOST_REQUESTS = 1000
-"""That are answered at once; more are sent away."""
+"""Most requests that are answered at once; more are sent away."""
 MOST_BODIES = 128 << 20
 """Bytes of all bodies that are being read; what is more is sent away."""
 MOST_UNREAD = 64 << 20
@@ -63,7 +63,7 @@ SECURE = (
 )
 JSON, LINES = b"application/json", b"application/x-ndjson"
 OPEN = ("/livez", "/readyz", "/v2/health/live", "/v2/health/ready")
-"""What probes ask for, without a token."""
+"""Paths of probes, without a token."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 ONCE = (b"host", b"origin", b"authorization")
 """Headers that say who asks: of two of them it would depend on the reader which one counts."""
@@ -86,7 +86,7 @@ class HttpAnswer(NamedTuple):
 
 
 class HttpProblem(Exception):
-    """What is answered instead."""
+    """An answer in place of the one that was asked for."""
 
     def __init__(self, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(why)
@@ -105,13 +105,13 @@ class App:
     def __init__(self, service: Service) -> None:
         self.service, self.settings = service, service.settings
         self.connections: Collection[Any] = ()
-        """Those that are open, where the server tells: of several, requests come together."""
+        """Open connections, where the server tells: of several, requests come together."""
         self._open, self._bodies = 0, 0
         token = self.settings.token
         self._token = None if token is None else token.encode()
         own = self.settings.http_host
         self._names = {*LOCAL, f"[{own}]" if ":" in own else own}
-        """Of this machine, where no token is asked for."""
+        """Names of this machine, where no token is asked for."""
         health, registry = service.health, service.metrics.registry
         self._pages, policy = pages(health, registry, service.look.json)
         self._policy = (*SECURE, (b"content-security-policy", policy.encode()))
@@ -198,7 +198,7 @@ class App:
     async def _inference(
         self, path: str, parts: list[str], method: str, headers: Headers, receive: Receive
     ) -> HttpAnswer:
-        """What begins with /v2."""
+        """Answer a path that begins with /v2."""
         service, settings = self.service, self.settings
         match parts:
             case []:

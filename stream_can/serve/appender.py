@@ -1,4 +1,4 @@
-"""What a server appends to topics, by a thread of its own: what it sent, and labels."""
+"""A server's appender to topics, in a thread of its own: predictions that were sent, and labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 DELIVERY = {"delivery_timeout_ms": 60_000}
 """Brokers may be away for so long, and nothing is lost that was under way."""
 MOST_BYTES = 64 << 20
-"""Of rows that wait; of more the oldest are dropped."""
+"""Most bytes of rows that wait; of more the oldest are dropped."""
 SLOW_SECONDS = 10.0
 """Brokers that have not answered for so long are not waited for by more labels."""
 AGAIN_SECONDS = 1.0
@@ -45,7 +45,7 @@ class Waiting(NamedTuple):
     batch: SentBatch
     number: int
     mark: str
-    """Of the state that corrected them."""
+    """Mark of the state that corrected them."""
     size: int
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Requests:
-    """What the page asks for, answered by the thread of the service.
+    """Source of the labelling page, answered by the thread of the service.
 
     Parameters
     ----------

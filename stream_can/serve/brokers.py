@@ -168,7 +168,7 @@ class BrokerService(Service):
         await self._appended(appender)
 
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
-        """Those in their topic."""
+        """Label requests in their topic."""
         self._pending = PendingRequests(self._application)
         threading.Thread(target=self._read_requests, daemon=True).start()
         return self._pending

@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 STATE_SECONDS = 30.0
 """Between two states in the file."""
 MOST_LABEL_BYTES = 8 << 20
-"""Of labels in the file behind a state; with more, the next state is due."""
+"""Most bytes of labels in the file behind a state; with more, the next state is due."""
 SHARE = 0.01
-"""Of the time that taking states may take."""
+"""Share of the time that taking states may take."""
 AGAIN_SECONDS, ANEW_SECONDS = 1.0, 30.0
 """Between two tries to write a file that could not be written; and to rewrite it, which takes
 the time to gather all predictions that are kept."""
@@ -42,7 +42,7 @@ predictions alone are written once it can be."""
 
 
 class Commits:
-    """What writes the events of a learner to its file.
+    """Writer of the events of a learner to its file.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Commits:
             try:
                 if self._anew:
                     await loop.run_in_executor(self._thread, self._store.probe)
-                    again, write = ANEW_SECONDS, self._gather_anew()
+                    again, write = ANEW_SECONDS, self._gather_all()
                 written = await loop.run_in_executor(self._thread, write, sync)
                 break
             except CannotWrite as error:
@@ -193,8 +193,8 @@ class Commits:
                 future.set_result(None)
 
     def _gather(self) -> Callable[[bool], int]:
-        """What writes all that came since the last commit, and now and then the state behind it;
-        it returns how many bytes the first are."""
+        """Make the writer of all that came since the last commit, and now and then of the state
+        behind it; it returns how many bytes the first are."""
         store, events = self._store, self._learner.take_events()
         notes, self._notes, self._unwritten = self._notes, [], 0
         put_state: Callable[[], None] | None = None
@@ -210,7 +210,7 @@ class Commits:
         return write
 
     def _gather_state(self) -> Callable[[], None]:
-        """What writes the state as it is now."""
+        """Make the writer of the state as it is now."""
         learner, begin = self._learner, time.monotonic()
         rest = set(learner.models) - self._touched
         state, oldest = learner.state(without=rest), learner.oldest
@@ -227,9 +227,9 @@ class Commits:
 
         return write
 
-    def _gather_anew(self) -> Callable[[bool], int]:
-        """What writes the state and the recent predictions as they are now, in place of all that
-        the file has."""
+    def _gather_all(self) -> Callable[[bool], int]:
+        """Make the writer of the state and the recent predictions as they are now, in place of all
+        that the file has."""
         recent, state = self._learner.keep_events(), self._learner.state()
         self._notes, self._unwritten, self._touched = [], 0, set()
         notes = self._open_notes()

@@ -30,7 +30,7 @@ USER_VERSION = 60, 64
 WRITE_VERSION = 18
 """Where it says 2 for a file with a ``-wal``; a copy made by VACUUM INTO has 1."""
 WHOLE, OPEN = bytes(4), b"\0\0\0\1"
-"""That number: the file is all there is, or what came last lies in its ``-wal``."""
+"""Values of that number: the file is all there is, or what came last lies in its ``-wal``."""
 
 
 class StateError(StreamCANError):
@@ -64,7 +64,7 @@ class Database:
     unreadable: ClassVar[tuple[type[Exception], ...]] = (
         SnapshotMismatch, msgspec.MsgspecError, ValueError, TypeError,
     )  # fmt: skip
-    """What is raised where something is stored that cannot be."""
+    """Errors of content that cannot be stored."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -26,7 +26,7 @@ IDS = "ids"
 
 
 class BadRequest(StreamCANError):
-    """What is not as the protocol says, or not what is served here."""
+    """A request that is not as the protocol says, or not for what is served here."""
 
 
 class Tensor(msgspec.Struct):
@@ -168,7 +168,7 @@ class Inference:
         return data.reshape(shape)
 
     def answer(self, outputs: Sequence[bytes]) -> bytes:
-        """What is answered, from the corrected messages."""
+        """The answer, from the corrected messages."""
         data: list[float] = []
         for one in outputs:
             value = msgspec.json.decode(one)
@@ -191,7 +191,7 @@ def _texts(tensor: Tensor, n: int) -> list[Any]:
 
 
 def metadata(settings: ServeSettings, model: str, version: str | None, m: int) -> bytes:
-    """What ``/v2/models/{name}`` says."""
+    """The answer of ``/v2/models/{name}``."""
     size = m if m > 1 else -1
     probs = {"name": settings.probs, "datatype": "FP64", "shape": [-1, size]}
     ids = {"name": IDS, "datatype": "BYTES", "shape": [-1]}

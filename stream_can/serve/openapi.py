@@ -1,4 +1,4 @@
-"""What the server answers, described for machines: OpenAPI 3.1."""
+"""Description of the server for machines: OpenAPI 3.1."""
 
 from __future__ import annotations
 

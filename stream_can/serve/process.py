@@ -57,7 +57,7 @@ class HttpServer(uvicorn.Server):
 
 
 def serve(settings: ServeSettings) -> int:
-    """What ``stream-can serve`` does: set up logging, answer until SIGTERM or SIGINT.
+    """Run ``stream-can serve``: set up logging, answer until SIGTERM or SIGINT.
 
     Returns
     -------

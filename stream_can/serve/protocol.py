@@ -89,7 +89,7 @@ class Bounded(HttpToolsProtocol):
         self._reader = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """What was sent has been read."""
+        """Note that what was sent has been read."""
         self._read()
         super().resume_writing()
 

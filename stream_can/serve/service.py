@@ -1,4 +1,4 @@
-"""What a server does with messages, whoever learns: corrects predictions, takes labels."""
+"""The service behind HTTP, whoever learns: it corrects predictions and takes labels."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = [
 ]  # fmt: skip
 
 MOST_MESSAGES = 10_000
-"""Of a request."""
+"""Most messages of a request."""
 MOST_SHOWN = 10
 """Messages of a request that its refusal names."""
 
 Status = str
-"""What became of a label."""
+"""Outcome of a label."""
 
 
 class Refused(StreamCANError):
@@ -54,14 +54,14 @@ class Answers(NamedTuple):
 
     messages: list[bytes]
     header: tuple[bytes, bytes]
-    """What they were corrected from."""
+    """Header that says by which state they were corrected."""
 
 
 class Service(ABC):
     """Answers requests; all of it in one thread, that of the event loop."""
 
     statuses: ClassVar[tuple[Status, ...]]
-    """What may become of a label."""
+    """Outcomes that a label may have."""
     settings: ServeSettings
     start: Start
     health: Health
@@ -184,7 +184,7 @@ class Service(ABC):
                 future.set_result(Answers(outputs, header))
 
     def _refuse(self, bad: Bad, n: int, what: str) -> Refused:
-        """What is answered to a request of n messages, once it is counted."""
+        """The answer to a request of n messages, once it is counted."""
         if self._tries:
             return Refused("")
         now, ours = time.time(), self.settings.field_names

@@ -91,7 +91,7 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def secrets(self) -> list[str]:
-        """What no log may show."""
+        """Values that no log may show."""
         return [] if self.token is None else [self.token]
 
 

@@ -1,4 +1,4 @@
-"""What a server's learner was given and what it knows, in an SQLite file.
+"""The input and the state of a server's learner, in an SQLite file.
 
 What came since the last commit is one row: its sent batch and its labels. Now and then the state
 is written, after which a row is needed only for the recent predictions in it. A restart takes the
@@ -44,17 +44,17 @@ MEMORY, START = b"memory", b"start"
 
 
 class StoredFile(NamedTuple):
-    """What a file holds."""
+    """The content of a file."""
 
     state: State
     identity: dict[str, Any]
-    """Whose it is."""
+    """Identity of its application."""
     batches: list[SentBatch]
     """Sent batches before the state, of all predictions that it keeps."""
     behind: Iterator[Events]
-    """What came behind it."""
+    """Events behind the state."""
     notes: list[tuple[int, bytes]]
-    """What was written beside predictions: the number of each, and what."""
+    """Notes beside predictions: the number of each, and the note."""
 
     def learner(self) -> Learner:
         """The learner of the state, once it has played what came behind."""
@@ -100,7 +100,7 @@ class _Memory(msgspec.Struct):
     oldest: int
     """The number of the oldest prediction that a label finds."""
     identity: dict[str, Any]
-    """Whose it is."""
+    """Identity of its application."""
     memory: bytes
 
 
@@ -113,21 +113,21 @@ class Store(Database):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._number = 0
-        """Of the last commit."""
+        """Number of the last commit."""
         self._newest: dict[int, int] = {}
-        """Of commits before the state: the number of the last prediction that a label finds."""
+        """Last prediction that a label finds, by the commits before the state."""
         self._since: dict[int, int] = {}
-        """Of those behind it."""
+        """Last prediction that a label finds, by the commits behind it."""
         self._oldest = 0
         """The number of the oldest prediction that the state has."""
         self._start = b""
         """With what models begin, as the file has it."""
         self.label_bytes = 0
-        """Of labels in commits behind the state."""
+        """Bytes of labels in commits behind the state."""
         super().__init__(path)
 
     def read(self) -> StoredFile | None:
-        """What the file holds; None of a new one.
+        """Read the file; None of a new one.
 
         Raises
         ------

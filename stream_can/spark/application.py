@@ -1,4 +1,4 @@
-"""What Spark corrected, for the learner of an application between Kafka topics."""
+"""Rows that Spark corrected, for the learner of an application between Kafka topics."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def send(
     )
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What each executor does with a partition."""
+        """Correct and append a partition, on an executor."""
         from stream_can.kafka.client.options import Options
         from stream_can.kafka.client.producer import Appended, Producer
         from stream_can.kafka.engine import read_state

@@ -85,7 +85,7 @@ def correct_by_key(
 
 
 class _ByKey(StatefulProcessor):  # type: ignore[misc]
-    """What Spark calls with the rows of each key."""
+    """The processor that Spark calls with the rows of each key."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ def check_segments(df: DataFrame, names: Sequence[str]) -> None:
 
 
 def segments_of(columns: Sequence[Any], names: Sequence[str]) -> dict[str, list[Any]] | None:
-    """What a corrector takes as segments: the values in Arrow's columns; None without columns."""
+    """Segments for a corrector: the values in Arrow's columns; None without columns."""
     return {name: c.to_pylist() for name, c in zip(names, columns, strict=True)} or None
 
 

@@ -38,7 +38,7 @@ class OfApplication(Protocol):
     """The state of an application; without models one corrector."""
 
     def corrector(self) -> Corrector:
-        """What corrects."""
+        """The corrector."""
 
 
 def correct(
@@ -114,7 +114,7 @@ def correct(
         df = df.withColumn(into, arrays(df, probs))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What each executor does with a partition."""
+        """Correct a partition, on an executor."""
         corrector = Corrector.from_bytes(data)
         sums = RowSums(corrector).zeros()  # only the receipts are wanted of what fills them
         for batch in batches:

@@ -106,7 +106,7 @@ class Learning:
         self._set_into = set_into
 
     def then(self, output: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], None]:
-        """What to give to ``foreachBatch``.
+        """Make the function for ``foreachBatch``.
 
         ``output`` gets the predictions of a batch with the new column, and the number of the batch.
         It may get a batch twice, with the same rows, and has to leave them once: write over what is

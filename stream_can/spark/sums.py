@@ -22,7 +22,7 @@ def without_decay(data: bytes) -> Corrector:
 
 
 def of_batch(corrector: Corrector, partitions: Sequence[Array]) -> Array:
-    """What :meth:`RowSums.add` takes, from the sums of each partition, in any order."""
+    """Sums for :meth:`RowSums.add`, from those of each partition, in any order."""
     total = RowSums(corrector).zeros()
     for sums in sorted(partitions, key=lambda sums: sums.tobytes()):
         total += sums

@@ -37,7 +37,7 @@ class SparseRow(NamedTuple):
     probabilities: dict[Any, float]
     """By class, in the order of the row as it came, then what was promoted."""
     rest: float
-    """What all other classes have together."""
+    """Probability of all other classes together."""
 
 
 class SparseRows(NamedTuple):
@@ -46,13 +46,13 @@ class SparseRows(NamedTuple):
     ids: Ids
     """The classes, shape (n, k + at most 5): those of the row, then what was promoted; -1 pads."""
     probabilities: Array
-    """Of each, the same shape; 0 behind the last."""
+    """Probabilities of these classes, the same shape; 0 behind the last."""
     rest: Array
-    """What all other classes have together, shape (n,)."""
+    """Probability of all other classes together, shape (n,)."""
 
 
 class SparseHead(msgspec.Struct):
-    """What a snapshot says beside its arrays."""
+    """The head of a snapshot: everything but its arrays."""
 
     sparse: Annotated[int, Meta(ge=1, le=1)]
     classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
@@ -476,7 +476,7 @@ class SparseCorrector:
         return Rows(own, P, ks)
 
     def _reason(self, names: Any, p: Array, fault: Fault, column: int) -> str:
-        """What is wrong with a row, and what would be right."""
+        """Say what is wrong with a row, and what would be right."""
         which = names[column] if len(names) else None
         name = repr(which) if isinstance(which, str) else which
         if fault == Fault.EMPTY:
@@ -516,7 +516,7 @@ class SparseCorrector:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, memory_mb: float = 1024) -> Self:
-        """What :meth:`to_bytes` wrote; it goes on as if it had never stopped.
+        """Load :meth:`to_bytes`; the corrector continues bit for bit.
 
         Raises
         ------

@@ -71,7 +71,7 @@ class Episode(msgspec.Struct, kw_only=True):
     """Whether it ended because it had lasted so long that it is usual now."""
 
     def text(self, of: str = "") -> str:
-        """Of which, since when, and by how much; ``of`` names the model, where there are some."""
+        """The episode in words: since when, and by how much; ``of`` names the model, if any."""
         side = 2 * self.side
         since = "" if self.time is None else f" since {_minute(self.time)}"
         accuracy = f"{100 * self.after[side]:.1f} % instead of {100 * self.before[side]:.1f}"
@@ -90,7 +90,7 @@ def _minute(time: int) -> str:
 
 
 class AlarmHead(msgspec.Struct):
-    """What a snapshot says beside its arrays."""
+    """The head of a snapshot: everything but its arrays."""
 
     alarm: Annotated[int, Meta(ge=1, le=1)]
     level: Annotated[float, Meta(gt=0, lt=1)]
@@ -177,16 +177,16 @@ class Alarm:
         self._fresh: list[tuple[NDArray[np.int64], Array, Array]] = []
         """The same of starts since the last look."""
         self._reference = np.zeros((2, 2))
-        """Of the first 1000, for each side, sums of x and of its square."""
+        """Sums of x and of its square over the first 1000, for each side."""
         self._bounds = np.full(2, np.nan)
-        """What means are tested against: of the losses of both sides; in an episode the accuracy,
-        and 1 - x of the loss, half way to what was before."""
+        """Bounds for means: of the losses of both sides; in an episode the accuracy, and 1 - x of
+        the loss, half way to what was before."""
         self._worse = np.zeros(5)
-        """Of what an episode had before it was noticed: how many labels, errors and losses."""
+        """Labels, errors and losses of an episode before it was noticed."""
 
     @property
     def episode(self) -> Episode | None:
-        """That which lasts."""
+        """The episode that lasts, if any."""
         last = self.episodes[-1] if self.episodes else None
         return last if last is not None and last.until is None else None
 
@@ -460,7 +460,7 @@ class Alarm:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """What :meth:`to_bytes` wrote; it goes on as if it had never stopped.
+        """Load :meth:`to_bytes`; the alarm continues as if it had never stopped.
 
         Raises
         ------
@@ -549,7 +549,7 @@ def _log_sum(terms: Array) -> float:
 
 
 def _log_sums(terms: Array) -> Array:
-    """Of each row."""
+    """Logarithms of the sums of exponentials, row by row."""
     top = terms.max(axis=1)
     found: Array = top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
     return found

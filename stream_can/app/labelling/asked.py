@@ -15,7 +15,7 @@ class RequestMessage(msgspec.Struct, omit_defaults=True):
     """A label request, as JSON."""
 
     id: str
-    """What joins the label to the prediction."""
+    """Id that joins the label to the prediction."""
     reason: str
     """"random" or "margin"."""
     time: int

@@ -1,4 +1,4 @@
-"""What the labelling page asks of whatever has the label requests."""
+"""The interface between the labelling page and the source of label requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pending(NamedTuple):
 
 
 class OpenRequests(Protocol):
-    """What the page has to know and may do; any thread may ask."""
+    """A source of label requests; any thread may ask."""
 
     probs_path: list[str]
     raw_path: list[str] | None

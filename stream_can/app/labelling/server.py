@@ -47,7 +47,7 @@ REQUEST_SECONDS = 60.0
 
 
 class PageAnswer(msgspec.Struct, forbid_unknown_fields=True):
-    """What the page sends."""
+    """An answer of the page."""
 
     partition: int
     offset: int
@@ -186,7 +186,7 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
                 self._say(*answered(pending, self.rfile.read(int(size))))
 
         def _asked_for(self) -> str | None:
-            """What is asked for behind the token; None without it, or under another name."""
+            """The path behind the token; None without it, or under another name."""
             _, given, *rest = [*self.path.partition("?")[0].split("/"), ""]
             number = self.connection.getsockname()[1]
             known = self.headers.get("Host") in (f"127.0.0.1:{number}", f"localhost:{number}")

@@ -1,4 +1,4 @@
-"""What a topic's settings let in, so that a record it would refuse for good is never sent."""
+"""Limits by a topic's settings, so that a record it would refuse for good is never sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stream_can.kafka.client.options import MESSAGE_BYTES
 from stream_can.messages.records import Output
 
 OVERHEAD_BYTES = 1_024
-"""What a batch with one record weighs beside its key, value and headers, generously."""
+"""Weight of a batch with one record beside its key, value and headers, generously."""
 EVER = 1 << 62
 SKEW = 60_000
 """Milliseconds by which the broker's clock may differ, and a record may be sent later."""

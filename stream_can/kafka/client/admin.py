@@ -1,4 +1,4 @@
-"""What is asked and changed beside the stream: topics, rights, sizes, the group."""
+"""Questions and changes beside the stream: topics, rights, sizes, the group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 log = logging.getLogger(__name__)
 
 Rights = Mapping[str, set[str]]
-"""What may be done with each topic."""
+"""Rights on each topic."""
 NO_COORDINATOR_YET = (
     kafka_errors.CoordinatorNotAvailableError,
     kafka_errors.CoordinatorLoadInProgressError,
@@ -62,7 +62,7 @@ class Admin:
         close(self._admin)
 
     def ask(self, seconds: float, name: str, *args: Any) -> Any:
-        """What a method of kafka-python's client answers within so many seconds.
+        """Call a method of kafka-python's client, within so many seconds.
 
         A coordinator that does not serve yet, as of a new cluster, is waited for.
         """
@@ -147,7 +147,7 @@ class Admin:
         return alike, self._takes({name: topics[name] for name in own}, own)
 
     def _takes(self, topics: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Accepts]:
-        """What each topic takes; DeniedError where its settings are not as they have to be."""
+        """Limits of each topic; DeniedError where its settings are not as they have to be."""
         found, accepts = self._settings(topics), {}
         for name, topic in own.items():
             configs = found.get(name, {})
@@ -197,7 +197,7 @@ class Admin:
             )
 
     def _found(self, needed: Rights) -> dict[str, Any]:
-        """What the brokers say of these topics, by name, without those that do not exist.
+        """Descriptions of these topics, by name, without those that do not exist.
 
         Raises
         ------

@@ -44,7 +44,7 @@ class Assigned:
             self._ends.forget(TopicPartition(*place))
 
     def poll(self, wait_ms: int) -> dict[Place, list[Any]]:
-        """What came, by partition.
+        """Poll for records, by partition.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class Assigned:
         return {(tp.topic, tp.partition): records for tp, records in found.items()}
 
     def behind(self, places: Iterable[Place]) -> list[Place]:
-        """Of these partitions those that have more to read, as far as is known."""
+        """Partitions among these that have more to read, as far as is known."""
         found = []
         for place in places:
             tp = TopicPartition(*place)
@@ -77,7 +77,7 @@ class Assigned:
         return found
 
     def lag(self) -> dict[Place, int]:
-        """How many offsets of each lie between the position and the end that is known."""
+        """Offsets of each between the position and the known end."""
         found = {}
         for tp in self._consumer.assignment():
             end = self._ends.of(tp)

@@ -1,4 +1,4 @@
-"""What a worker needs of Kafka: a member of the group, a transaction and readers, kept together.
+"""The clients of a worker: a member of the group, a transaction and readers, kept together.
 
 Nothing outside this folder imports kafka-python.
 """

@@ -15,7 +15,7 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
 STALE_SECONDS = 5.0
-"""What is older is not believed. The brokers answer every fetch within ``fetch_max_wait_ms``."""
+"""Age from which an end is not believed: each fetch is answered within ``fetch_max_wait_ms``."""
 
 
 class End(NamedTuple):

@@ -37,7 +37,7 @@ class RetryError(ClientError):
 
 
 class RebuildError(ClientError):
-    """What the brokers hold is unknown: rebuild the client, then restore from Kafka."""
+    """The content of the brokers is unknown: rebuild the client, then restore from Kafka."""
 
 
 class FencedError(ClientError):
@@ -91,7 +91,7 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
 
 @contextlib.contextmanager
 def errors_as(otherwise: type[ClientError]) -> Iterator[None]:
-    """What kafka-python and sockets raise becomes one of the four; all else is a bug and stays."""
+    """Raise errors of kafka-python and sockets as one of the four; all else is a bug and stays."""
     try:
         yield
     except (kafka_errors.KafkaError, OSError) as error:

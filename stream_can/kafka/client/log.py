@@ -39,7 +39,7 @@ GONE = (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError)
 
 
 class LogRecords(NamedTuple):
-    """What was read of a partition of the log."""
+    """Records that were read of a partition of the log."""
 
     records: list[Any]
     next: int
@@ -84,7 +84,7 @@ class LogReader:
             self._thread.start()
 
     def take(self) -> dict[int, LogRecords]:
-        """What came since the last call, by partition; never waits.
+        """Take what came since the last call, by partition; never waits.
 
         Raises
         ------

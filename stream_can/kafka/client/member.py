@@ -234,7 +234,7 @@ class Member:
             return begin, self._consumer.end_offsets([tp], timeout_ms=10_000)[tp]
 
     def lag(self, partitions: Iterable[int]) -> dict[int, int]:
-        """How many offsets lie between our position and the last stable offset, by partition.
+        """Offsets between our position and the last stable offset, by partition.
 
         Raises
         ------

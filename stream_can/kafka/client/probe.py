@@ -1,4 +1,4 @@
-"""What a port speaks, asked on a bare socket. Trap: kafka-python only says that it cannot connect.
+"""The protocol of a port, asked on a bare socket. Trap: kafka-python says only: cannot connect.
 
 Two questions of Kafka's protocol are enough: ApiVersions, which every listener answers before
 anybody has said who he is, and SaslHandshake, which names the mechanisms that are offered.
@@ -36,7 +36,7 @@ def listens(server: str) -> Literal["plain", "tls"] | None:
 
 
 def says(server: str) -> str:
-    """What came of connecting to a server, in words."""
+    """Connect to a server, and say in words what came of it."""
     try:
         with _connected(server, tls=False) as stream:
             if _ask(stream, API_VERSIONS, b"") is not None:
@@ -67,7 +67,7 @@ def mechanisms(server: str, mechanism: str, *, tls: bool) -> tuple[bool, list[st
 
 
 def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
-    """What ``security_protocol`` or ``sasl_mechanism`` should be instead, if that is what is wrong.
+    """The right ``security_protocol`` or ``sasl_mechanism``, if the given one is wrong.
 
     Parameters
     ----------
@@ -95,14 +95,14 @@ def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
 
 
 def said(servers: Sequence[str]) -> str:
-    """What each server says, in words."""
+    """Answers of all servers, in words."""
     with ThreadPoolExecutor(max_workers=min(8, len(servers))) as pool:
         words = pool.map(says, servers)
         return ", ".join(f"{server} ({word})" for server, word in zip(servers, words, strict=True))
 
 
 def answering(servers: Sequence[str]) -> list[str]:
-    """Those that are heard of as soon as one is; all of them where nothing is of any."""
+    """Servers that answer, as soon as one does; all of them where none does."""
     pool = ThreadPoolExecutor(max_workers=min(8, len(servers)))
     try:
         asked = {server: pool.submit(listens, server) for server in servers}

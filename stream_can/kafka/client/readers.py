@@ -110,7 +110,7 @@ class Readers:
         return {tp.partition: end for tp, end in found.items()}
 
     def before(self, topic: str, partitions: Iterable[int], time: float) -> dict[int, int | None]:
-        """Of some partitions the first offset of this time, in seconds, or later; None where there
+        """First offset of some partitions at this time, in seconds, or later; None where there
         is none."""
         at = max(0, int(1000 * time))
         asked = {TopicPartition(topic, partition): at for partition in partitions}

@@ -33,13 +33,13 @@ T = TypeVar("T")
 ANSWER_BYTES = 8 << 20
 """No answer is larger; the log behind a registry takes schemas of 1 MB."""
 AGAIN_SECONDS = 5.0
-"""What the registry did not know or take is asked again after so long."""
+"""Seconds until a negative answer of the registry is asked for again."""
 AT_ONCE_SECONDS = (0.1, 0.4)
 """Pauses before what a registry does not take is sent to it again."""
 REFERENCES = 200
 """A schema refers to so many others at most, all of theirs counted."""
 FAILED = 10_000
-"""Of so many things that the registry did not know or take is remembered that it did not."""
+"""Maximum number of cached negative registry answers."""
 LARGEST_ID = 2**31 - 1
 """A registry's are Java's int; some answer to a larger one as if they were none."""
 WORDS = 300
@@ -47,7 +47,7 @@ WORDS = 300
 REFUSALS = (400, 409, 413, 422)
 """How a registry answers to a schema that it does not take."""
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises."""
+"""Errors that msgspec raises."""
 TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -84,7 +84,7 @@ class RegisteredSchema(NamedTuple):
     references: Mapping[str, str] = {}
     """By name the texts of all that it refers to, each behind those that it refers to itself."""
     direct: tuple[Reference, ...] = ()
-    """Those that it names itself: what `Registry.register` is to be given with its text."""
+    """Schemas that it names itself: what `Registry.register` is to be given with its text."""
 
 
 class _Schema(msgspec.Struct):
@@ -115,7 +115,7 @@ class _Answer(NamedTuple):
 
     @property
     def failure(self) -> _Failure:
-        """What the registry says of a failure; empty where these are not its words."""
+        """The registry's words on a failure; empty where these are not its words."""
         try:
             return msgspec.json.decode(self.body, type=_Failure)
         except NO_JSON:
@@ -418,7 +418,7 @@ class Registry:
         return RetryError(self._short(words))
 
     def _denial(self, server: _Server, answer: _Answer, at: str) -> str:
-        """What to say to 401 and 403."""
+        """The answer to 401 and 403, in words."""
         given = "Authorization" in server.headers
         said = f"the schema registry {server.url} refuses us: {answer.status} {self._words(answer)}"
         if origin_of(at) != origin_of(server.url):
@@ -442,7 +442,7 @@ class Registry:
             raise RetryError(f"{answer.url}: no answer of a schema registry: {text}") from None
 
     def _words(self, answer: _Answer) -> str:
-        """What the registry says of a failure."""
+        """The registry's words on a failure."""
         text = answer.failure.message or answer.body[: 4 * WORDS].decode(errors="replace")
         return self._short(text) or http.client.responses.get(answer.status, "no words")
 

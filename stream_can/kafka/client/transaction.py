@@ -54,7 +54,7 @@ class Transaction:
     def __init__(self, options: Options, group: str, identity: str) -> None:
         self.group, self.identity = group, identity
         self.accepts: dict[str, Accepts] = {}
-        """What each topic that is written takes; `Client.check` finds out."""
+        """Limits of each topic that is written; `Client.check` finds them out."""
         self.clock = BrokerClock()
         """Looked at whenever a producer is made."""
         self._options = options

@@ -86,7 +86,7 @@ def _plain(part: Any) -> list[tuple[Any, ...]]:
 
 
 class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
-    """What one fetch brought of one partition."""
+    """Records of one fetch of one partition."""
 
     def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[Record]:
         """The records of all batches that the reader may see; kafka-python calls it.

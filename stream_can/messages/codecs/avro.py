@@ -72,10 +72,10 @@ class AvroScalar(msgspec.Struct, frozen=True):
 
     kind: str
     symbols: tuple[str, ...] = ()
-    """Of an enum."""
+    """Symbols of an enum."""
 
     def value(self, data: bytes, start: int, end: int) -> Any:
-        """It, as JSON has it; bytes are text, what is none with backslashes."""
+        """The value as JSON; undecodable bytes are backslash-escaped."""
         match self.kind:
             case "null":
                 return None
@@ -131,7 +131,7 @@ Type = AvroScalar | AvroNumbers | AvroNumberMap | NumberRecord | AvroEntries | A
 
 
 class AvroFound(NamedTuple):
-    """What stands at a place of a message."""
+    """A value at a place of a message."""
 
     data: bytes
     start: int
@@ -250,7 +250,7 @@ class Program:
         return all(self._is_empty(field["type"], inside) for field in definition["fields"])
 
     def _type(self, schema: Any) -> Type:
-        """What a value of a type is to us."""
+        """The kind of a schema's values."""
         kind = kind_of(schema)
         if kind in SCALARS:
             return AvroScalar(kind)
@@ -292,7 +292,7 @@ class Program:
         return AvroEntries(label, width, next(iter(fields)) == "label")
 
     def fitted(self, schema: Any, values: Any) -> Any:
-        """Of values those that a type has fields for; ids are bytes where it wants them."""
+        """Values that a type has fields for; ids are bytes where it wants them."""
         branches = schema if isinstance(schema, list) else [schema]
         for branch in branches:
             kind = kind_of(branch)
@@ -332,7 +332,7 @@ def kind_of(schema: Any) -> str:
 
 
 def named_kind(schema: Any) -> str:
-    """What a type is called in a message."""
+    """Name of a type in a message."""
     if isinstance(schema, dict) and schema.get("type") in NAMES:
         return f"{schema['type']} {schema.get('name')!r}"
     return kind_of(schema)
@@ -557,7 +557,7 @@ class AvroCodec:
         return found
 
     def _head(self, key: Key) -> bytes:
-        """What stands before answers to records of a schema."""
+        """The bytes before answers to records of a schema."""
         head = self._heads.get(key)
         if head is None:
             try:

@@ -1,4 +1,4 @@
-"""What a format of messages can do."""
+"""The interface of a format of messages."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class Prediction(msgspec.Struct, gc=False):
     message: Any
     """As its format opens it."""
     original: Any
-    """What stands where the probabilities are."""
+    """The value in the place of the probabilities."""
     form: Form | None
     """How the answer is written; None for an array."""
     label: Any = None
-    """What the label that the same message carries says, where that is looked for: the column of a
-    class, or several labels."""
+    """Label that the same message carries, where that is looked for: the column of a class, or
+    several labels."""
     number: int = -1
     """Which of the rows of a batch is its own."""
     given: Given | None = None
-    """What it gives of the declared columns."""
+    """Values of the declared columns."""
     fault: str | None = None
-    """What is wrong with a value of a column, which counts as not given."""
+    """Fault of a column's value, which counts as not given."""
     asked: str | None = None
     """Why its label is asked for, where it is."""
     set: list[Any] | None = None
@@ -65,7 +65,7 @@ class Codec(Protocol):
     """Headers of an input that are not true of its output."""
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
-        """What a message calls its schema by, None where it has none; BadMessage where it should.
+        """Find the name of a message's schema, None where it has none; BadMessage where it should.
 
         With :meth:`prepare` it lets a worker know before it takes a record that nobody will have to
         be asked for its schema.
@@ -90,7 +90,7 @@ class Codec(Protocol):
         """The JSON text of the value at a path of an opened message; None where there is none."""
 
     def probs(self, message: Any, path: Sequence[str], *, answered: bool) -> Any:
-        """What stands where the probabilities are, for ``row``; None where nothing does.
+        """Find the value in the place of the probabilities, for ``row``; None where there is none.
 
         Parameters
         ----------

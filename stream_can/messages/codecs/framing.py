@@ -1,4 +1,4 @@
-"""What stands before a message, and tells its schema.
+"""Frames of messages: the bytes before them that tell their schema.
 
 - a byte 0 and the four of a schema's number: what serializers for Confluent's registry write, and
   for those that speak its protocol
@@ -23,7 +23,7 @@ __all__ = ["GUID_HEADER", "Key", "SchemaText", "Schemas", "key_of", "shown"]
 GUID_HEADER = "__value_schema_id"
 HEAD, GUID = 5, 17
 Key = int | UUID | bytes
-"""What a message calls its schema by: number, GUID or fingerprint."""
+"""Name of a schema in a message: number, GUID or fingerprint."""
 
 
 class SchemaText(NamedTuple):
@@ -42,7 +42,7 @@ class Schemas(Protocol):
     """Where schemas come from, and where those of outputs go."""
 
     def key(self, value: bytes, headers: Headers) -> tuple[Key, int]:
-        """What a message calls its schema by, and where its own bytes begin.
+        """Name of a message's schema, and where its own bytes begin.
 
         Raises
         ------
@@ -58,7 +58,7 @@ class Schemas(Protocol):
         none, any other error where nobody answers."""
 
     def head(self, written: SchemaText) -> bytes:
-        """What is to stand before a message of a schema that we write; it is made known once.
+        """Make the bytes before a message of a schema that we write; the schema is made known once.
 
         Raises
         ------
@@ -83,5 +83,5 @@ def key_of(value: bytes, headers: Headers) -> tuple[Key, int]:
 
 
 def shown(key: Key) -> str:
-    """What a message calls its schema by, for an error."""
+    """Name of a schema, for an error."""
     return key.hex() if isinstance(key, bytes) else str(key)

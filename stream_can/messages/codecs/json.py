@@ -35,7 +35,7 @@ _read_entries = msgspec.json.Decoder(list[LabelScore]).decode
 _write = msgspec.json.Encoder().encode
 # Deep nesting is a RecursionError, a key of bad UTF-8 a UnicodeDecodeError: not msgspec's own.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a reader of JSON text may raise."""
+"""Errors that a reader of JSON text may raise."""
 OBJECT = '; put the list into one: {"id": ..., "probs": [...]}'
 NESTED = "; a list of rows: a message has one row, so give its first"
 """Ways out for what classifiers print."""

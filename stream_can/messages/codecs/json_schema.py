@@ -61,7 +61,7 @@ class JsonSchemaCodec(JsonCodec):
         return self.schemas.key(value, headers)[0]
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """Of a message that is not answered, no schema is needed."""
+        """Prepare a message; one that is not answered needs no schema."""
         if answered:
             self._head(self.schemas.key(value, headers)[0])
 

@@ -1,4 +1,4 @@
-"""What stands at a place of a Protobuf message: a value, or probabilities in one of the shapes."""
+"""Places of a Protobuf message: a value, or probabilities in one of the shapes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Scalar(NamedTuple):
     type: int
     called: str = "string"
     symbols: Mapping[int, str] = {}
-    """Of an enum, by number."""
+    """Symbols of an enum, by number."""
 
     def value(self, given: Any) -> Any:
-        """It, as JSON has it; bytes are text, what is none with backslashes."""
+        """The value as JSON; undecodable bytes are backslash-escaped."""
         if isinstance(given, bytes):  # a string of proto2 may be no text, too
             return given.decode(errors="backslashreplace")
         return self.symbols.get(given, given) if self.symbols else given
@@ -117,7 +117,7 @@ def repeats(field: Any) -> bool:
 
 
 def _shape(field: Any) -> Shape:
-    """What the value of a field is to us."""
+    """The shape of a field's value."""
     inner, repeated = field.message_type, repeats(field)
     if inner is None:
         if not repeated:

@@ -27,7 +27,7 @@ from stream_can.messages.codecs.proto_shapes import (
 __all__ = ["Types", "messages_of", "output_types"]
 
 LARGEST_NUMBER, RESERVED = 2**29 - 1, range(19_000, 20_000)
-"""Of a field; those that are Protobuf's own."""
+"""Bounds of the number of a field; numbers that are Protobuf's own."""
 
 
 class Types(NamedTuple):

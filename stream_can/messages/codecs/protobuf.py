@@ -74,7 +74,7 @@ class Found(NamedTuple):
     """The message that it is a field of."""
     place: Place
     value: Any
-    """What it holds: of what is repeated or a message, a view."""
+    """The value: of what is repeated or a message, a view."""
 
 
 class Opened(msgspec.Struct, gc=False):
@@ -148,7 +148,7 @@ class ProtobufCodec:
         return None if self.schemas is None else self.schemas.key(value, headers)[0]
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """Of a message that is not answered, no schema is needed."""
+        """Prepare a message; one that is not answered needs no schema."""
         if answered:
             self._head(self.key(value, headers))
 
@@ -178,8 +178,8 @@ class ProtobufCodec:
         return Opened(key, message)
 
     def _begin(self, value: bytes, headers: Headers) -> tuple[Key | None, int]:
-        """What a message calls its schema by, and where it begins; BadMessage where it is another
-        message of the file."""
+        """Name of a message's schema, and where it begins; BadMessage where it is another message
+        of the file."""
         if self.schemas is None:
             return None, 0
         key, start = self.schemas.key(value, headers)
@@ -254,7 +254,7 @@ class ProtobufCodec:
         return found
 
     def _head(self, key: Key | None) -> bytes:
-        """What stands before answers to messages of a schema."""
+        """The bytes before answers to messages of a schema."""
         head = self._heads.get(key)
         if head is None:
             assert self.schemas is not None

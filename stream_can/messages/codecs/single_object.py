@@ -56,7 +56,7 @@ class SchemaFile:
         return value[:SIZE], SIZE
 
     def schema(self, key: Key) -> SchemaText:
-        """That of the file, or of an answer."""
+        """The schema of the file, or of an answer."""
         assert isinstance(key, bytes)
         if key not in self._schemas:
             raise BadMessage(
@@ -66,7 +66,7 @@ class SchemaFile:
         return self._schemas[key]
 
     def newest(self) -> tuple[bytes, SchemaText]:
-        """That of the file."""
+        """The schema of the file."""
         return self._head, self._schemas[self._head]
 
     def head(self, written: SchemaText) -> bytes:
@@ -77,6 +77,6 @@ class SchemaFile:
 
 
 def single(text: str) -> bytes:
-    """What stands before records of a schema in single-object encoding."""
+    """The bytes before records of a schema in single-object encoding."""
     form = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(json.loads(text)))
     return MARK + bytes.fromhex(fastavro.schema.fingerprint(form, "CRC-64-AVRO"))
