@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""What a prediction must be, in compiled code: checked where it comes in, and trusted inside."""
+"""Check predictions, in compiled code: where they come in; inside they are trusted."""
 
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
@@ -17,7 +17,7 @@ cdef double tolerance = TOLERANCE
 
 
 cdef double *memory(array) except NULL:
-    """Where a new, C-contiguous float64 array begins; whoever asks keeps the array."""
+    """Return where a new, C-contiguous float64 array begins; whoever asks keeps the array."""
     cdef Py_buffer view
     PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
     PyBuffer_Release(&view)
@@ -41,7 +41,7 @@ cdef Py_ssize_t first_bad(const double *P, Py_ssize_t n, Py_ssize_t m) noexcept 
 
 
 def bad_rows(P, names=None):
-    """What is wrong with rows of P, shape (n, m), that are no probability vectors: {row: why}."""
+    """Name the rows of P, shape (n, m), that are no probability vectors: {row: why}."""
     cdef Py_buffer view
     cdef Py_ssize_t i = 0, bad, n, m
     found = {}

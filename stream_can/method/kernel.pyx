@@ -398,7 +398,7 @@ cdef class Model:
         self.weigh_final()
 
     cdef int lay_out_sums(self, dict state, list names) except -1:
-        """Where in sums each array of the state has its part."""
+        """The part of each array of the state in sums."""
         cdef Py_ssize_t i
         layout = parts_of_sums(state)
         order = {part.array: i for i, part in enumerate(layout)}
@@ -473,7 +473,7 @@ cdef class Model:
         return 0
 
     cdef int lay_out_sets(self, dict state, double miss, double half_life) except -1:
-        """What prediction sets are made by, where there are to be any."""
+        """The histogram that prediction sets are made by, where there are to be any."""
         cdef float[::1] single
         labels, belief = state["sets.labels"], state["sets.belief"]
         self.sets.labels, self.sets.belief = pointer(labels, SET_BINS), pointer(belief, SET_BINS)
@@ -561,7 +561,7 @@ cdef class Model:
         return most + log(total)
 
     cdef double share(self) noexcept nogil:
-        """How much of what is sent comes from the two rows that know the columns."""
+        """The share of what is sent that comes from the two rows that know the columns."""
         cdef double x = min(self.second.of[1].log_mass - self.second.of[0].log_mass, MOST_ODDS)
         if self.row.slots != NULL:
             x += smallest_odds(self.slots, self.row.slots, self.n_columns)
@@ -679,7 +679,7 @@ cdef class Model:
             mix.D[1] = self.parts[mix.of_D].decay * mix.D[1] + 1
 
     cdef void sum_up_class_mix(self, double *sums) noexcept nogil:
-        """What :meth:`observe_class_mix` would add; of the weights the evidence, sum of log l."""
+        """The sums that :meth:`observe_class_mix` would add; of weights the sum of log l."""
         cdef Moving *mix = &self.moving
         cdef Py_ssize_t m = self.m, width = self.m + 1
         cdef double *to
@@ -765,11 +765,11 @@ cdef class Model:
         return self.anchor.normalised if normalised else self.anchor.r
 
     cdef const double *fallback(self) noexcept nogil:
-        """What goes out where labels cannot be trusted: the row as it came, or `fitted`."""
+        """The row that goes out where labels cannot be trusted: as it came, or `fitted`."""
         return self.row.p if self.fitted == NULL else self.fitted.r
 
     cdef double trust(self, Py_ssize_t j) noexcept nogil:
-        """Lambda: how much of the correction goes out for a row whose likeliest class is j."""
+        """Lambda: the share of the correction that is sent of a row whose likeliest class is j."""
         cdef double agree = self.guards.agreement[0], differ = self.guards.agreement[1]
         cdef double sure = self.guards.agreement[2], n = self.guards.labelled[self.m]
         cdef double N = self.mean[self.m]
@@ -791,7 +791,7 @@ cdef class Model:
         return tempered_row(mixture)
 
     cdef void mix_sent(self, double *out) noexcept nogil:
-        """Those rows, mixed; and the calibrated row of that."""
+        """Mix the rows of :meth:`sent_row`, and make the calibrated row of that."""
         cdef Second *of = &self.second
         cdef double share
         cdef int i
@@ -859,7 +859,7 @@ cdef class Model:
         self.counts[0] += 1
 
     cdef void sum_up(self, double *sums) noexcept nogil:
-        """What observing the row at hand adds: sums as :mod:`stream_can.method.sums` has them."""
+        """The sums of :mod:`stream_can.method.sums` that observing the row at hand adds."""
         cdef Py_ssize_t i, m = self.m, width = self.m + 1
         cdef Base *base
         cdef double *to = sums + self.of_predicted * width
@@ -922,7 +922,7 @@ cdef class Model:
     # ---- A label: G_i <- g G_i + log(row_i[y] / anchor[y]); w_k <- w_k r_k[y], (1-h) w + h w0
 
     cdef void judge(self, Py_ssize_t y, const double *known) noexcept nogil:
-        """What was sent, or would be now: its log loss, the odds of its rows, the top, b_o.
+        """The row that was sent, or would be now: its log loss, the odds of its rows, the top, b_o.
 
         `known` is what the rows sent gave the label and their top, NULL where that is not known.
         """
@@ -976,7 +976,7 @@ cdef class Model:
             self.step_scalar(&of.of[i].last, of.of[i].xo, y, CURVATURE_B)
 
     cdef void give_now(self, Py_ssize_t y, double *given) noexcept nogil:
-        """What the rows that would be sent now, without silent classes, give a label; their top."""
+        """The probabilities that rows sent now, without silent classes, give a label; their top."""
         cdef int i, last = self.n_sent - 1
         if self.second.moving > 0:
             self.follow_anchor()
@@ -1021,11 +1021,11 @@ cdef class Model:
     # ---- Labels of which a share eps is wrong: (1-eps) u + eps/m for u
 
     cdef double likelihood(self, double u) noexcept nogil:
-        """Of a label that a row gives u, and not less than the floor."""
+        """The likelihood of a label that a row gives u, not less than the floor."""
         return max(self.kept * u + self.wrong, LIKELIHOOD_FLOOR)
 
     cdef double believed(self, double u) noexcept nogil:
-        """How likely such a label is right: what its residual and curvature count."""
+        """The probability that such a label is right: what its residual and curvature count."""
         return 1.0 if self.wrong == 0 else self.kept * u / (self.kept * u + self.wrong)
 
     # ---- Newton steps: u <- u - (K + Lambda)^-1 (E_r F - F_y + (1-g) Lambda u), clipped
@@ -1316,7 +1316,7 @@ cdef class Model:
 
 cdef void given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize_t m,
                    float *known) noexcept nogil:
-    """What a receipt gave a class, and its top, below 0 where the class was not on it.
+    """The probability that a receipt gave a class, and its top, below 0 where it was not on it.
 
     NaN where the receipt does not say what was.
     """
@@ -1335,7 +1335,7 @@ cdef void given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize
 
 cdef void set_given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize_t m,
                        float *known) noexcept nogil:
-    """Behind what :func:`given_to` says: what the row sent gave the class, theta, the row."""
+    """Add, behind what :func:`given_to` says, what the row sent gave the class, theta, the row."""
     cdef const float *tail = receipt + rows * m + 1
     known[rows + 1] = tail[y]
     memcpy(known + rows + 2, tail + m, TAIL * sizeof(float))
@@ -1351,7 +1351,7 @@ cdef void write_number(double number, float *to) noexcept nogil:
 
 
 cdef double read_number(const float *number) noexcept nogil:
-    """NOT_COUNTED where it is none."""
+    """Read such a number; NOT_COUNTED where it is none."""
     if not number[0] >= 0:
         return NOT_FAIR if number[0] == NOT_FAIR else NOT_COUNTED
     return 16777216.0 * number[0] + number[1]

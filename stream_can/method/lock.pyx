@@ -35,7 +35,7 @@ cdef long long LOOK = 100_000       # microseconds between two looks for signals
 
 
 cdef class Lock:
-    """For the calls of one corrector."""
+    """A lock for the calls of one corrector."""
 
     def __cinit__(self):
         self.lock = PyThread_allocate_lock()
@@ -80,7 +80,7 @@ cdef class Lock:
             PyThread_release_lock(self.lock)
 
     cdef int renew(self) except -1:
-        """In the child of a fork: a lock that nobody waits for, held if this thread held it."""
+        """Begin in a fork's child: a lock that nobody waits for, held if this thread held it."""
         cdef PyThread_type_lock fresh = PyThread_allocate_lock()
         if fresh == NULL:
             raise MemoryError

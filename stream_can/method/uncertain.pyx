@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""How sure a row is, in compiled code; the functions to call are in `uncertainty`."""
+"""The uncertainty of a row, in compiled code; the functions to call are in `uncertainty`."""
 
 from libc.math cimport log
 from libc.stdlib cimport qsort

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Where what the labels of a column's values said is kept: a slot for each labelled value.
+"""Slots for what the labels of a column's values said, one for each labelled value.
 
 segments.h writes the numbers, keeps the order of the last labels and drops the oldest values; it
 sees slots alone. This class knows which value has which slot. What the kernel calls under its lock
@@ -72,7 +72,7 @@ cdef class Values:
 
     @property
     def evicted(self):
-        """How often a value was dropped."""
+        """The number of times that a value was dropped."""
         return self.totals[EVICTED]
 
     cdef int make_room(self, Py_ssize_t room) except -1:

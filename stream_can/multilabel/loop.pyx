@@ -148,7 +148,7 @@ cdef struct Job:        # of one call
 
 @cython.final
 cdef class Model:
-    """What is learned of m labels, and the calls on it, one at a time.
+    """The state of m labels, and the calls on it, one at a time.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ cdef class Model:
         step_by(u, gradient, left, n, limit, n)
 
     cdef Py_ssize_t go_on(self, Job *job, Py_ssize_t steps) noexcept nogil:
-        """So many rows and labels, in their order, as long as no fork waits."""
+        """Take so many rows and labels, in their order, as long as no fork waits."""
         while steps > 0 and not a_fork_waits():
             if job.label < job.n_labels and (job.due == NULL or job.due[job.label] <= job.at):
                 self.take_label(job)
@@ -455,7 +455,7 @@ cdef class Model:
         return {"numbers": numbers.base, "labels": labels, "bins": bins}
 
     def load(self, dict arrays):
-        """Into a new object: what :meth:`dump` returned and the corrector has checked."""
+        """Load into a new object what :meth:`dump` returned and the corrector has checked."""
         cdef const double[::1] numbers = arrays["numbers"]
         memcpy(&self.of, &numbers[0], sizeof(Numbers))
         self.of_labels.base[...] = arrays["labels"]

@@ -164,7 +164,7 @@ cdef inline uint32_t hashed(int i) noexcept nogil:
 
 
 cdef inline bint insert(Table *table, int i, int place) noexcept nogil:
-    """False, where it is there already."""
+    """Insert a class; False where it is there already."""
     cdef uint32_t at = hashed(i)
     while table.ids[at] != 0:
         if table.ids[at] == i + 1:
@@ -175,7 +175,7 @@ cdef inline bint insert(Table *table, int i, int place) noexcept nogil:
 
 
 cdef inline int place_of(const Table *table, int i) noexcept nogil:
-    """-1 where it is not listed."""
+    """The place of a class, -1 where it is not listed."""
     cdef uint32_t at = hashed(i)
     while table.ids[at] != 0:
         if table.ids[at] == i + 1:
@@ -320,7 +320,7 @@ cdef class Model:
     # ---- a row as it looks now
 
     cdef void read(self, const int *ids, const double *p, int k) noexcept nogil:
-        """Which classes, what they have, and the five largest."""
+        """Read which classes are listed, what they have, and the five largest."""
         cdef Row *row = &self.row
         cdef double total = sum_of(p, k)
         cdef double best[TOP]
@@ -826,7 +826,7 @@ cdef class Model:
             self.front[weakest] = y
 
     cdef void learn_label(self, long long y) noexcept nogil:
-        """What a label teaches without its row too."""
+        """Learn what a label teaches without its row too."""
         cdef Numbers *of = &self.of
         of.scale_labels /= self.g
         if of.scale_labels > self.renormalise_at:
@@ -902,7 +902,7 @@ cdef class Model:
 
     def rows(self, const int[:, ::1] ids, const double[:, ::1] P, const int[::1] ks, bint observes,
              bint receipt):
-        """What is sent of rows that :func:`check` has passed, and nobody else holds.
+        """Correct rows that :func:`check` has passed, and nobody else holds.
 
         Ids, int32, and probabilities, (n, k + at most 5); the rests, (n,); receipts, float32 of
         shape (n, 3, k + 1), or None.
@@ -958,7 +958,7 @@ cdef class Model:
             self.lock.release()
 
     def tail_of(self, long long y, const int[::1] ids):
-        """What share of the rest a class has that is not among those listed."""
+        """The share of the rest of a class that is not among those listed."""
         cdef double T[TAILS], z[TAILS], v[TAILS], found = 0, total = 0
         cdef Py_ssize_t i, j
         self.lock.acquire(False)
@@ -997,14 +997,14 @@ cdef class Model:
 
     @property
     def final_weights(self):
-        """Of anchor, mixture and tempered."""
+        """The final weights of anchor, mixture and tempered."""
         self.lock.acquire(False)
         found = (self.final[0], self.final[1], self.final[2])
         self.lock.release()
         return found
 
     def numbers(self):
-        """What there is beside cells and blocks, {name: number or list}, as between two rows."""
+        """The state beside cells and blocks, {name: number or list}, as between two rows."""
         cdef double[::1] numbers = np.empty(sizeof(Numbers) // sizeof(double))
         self.lock.acquire(False)
         memcpy(&numbers[0], &self.of, sizeof(Numbers))
@@ -1067,7 +1067,7 @@ cdef class Model:
         }
 
     def load(self, dict arrays):
-        """Into a new object: what :meth:`dump` returned and the corrector has checked."""
+        """Load into a new object what :meth:`dump` returned and the corrector has checked."""
         cdef Cell *cell
         cdef Block *block
         cdef Py_ssize_t i, s
@@ -1112,7 +1112,7 @@ cdef inline void shrunk(float *v, double by) noexcept nogil:
 
 cdef Fault fault_of(const int *ids, const double *p, Py_ssize_t width, long long m,
                     long long known, Table *table, int *k, Py_ssize_t *column) noexcept nogil:
-    """What is wrong with a row, and in which of its columns; k is how many classes it lists."""
+    """Find what is wrong with a row, and in which of its columns; it lists k classes."""
     cdef Py_ssize_t j
     cdef double total = 0
     k[0] = 0
@@ -1144,7 +1144,7 @@ cdef Fault fault_of(const int *ids, const double *p, Py_ssize_t width, long long
 
 
 def check(const int[:, ::1] ids, const double[:, ::1] P, long long m, long long known):
-    """How many classes each row lists, (n,) int32, and the first fault, its row and its column."""
+    """Count the classes of each row, (n,) int32; find the first fault, its row and column."""
     cdef Table table
     cdef Py_ssize_t i, n = ids.shape[0], width = ids.shape[1], column = 0
     cdef int[::1] ks = np.empty(n, np.int32)
@@ -1161,7 +1161,7 @@ def check(const int[:, ::1] ids, const double[:, ::1] P, long long m, long long 
 
 def given_by(const float[:, :, ::1] receipts, const int[:, ::1] ids, const int[::1] ks,
              const long long[::1] ys):
-    """What receipts gave their labels, (n, 3); NaN where one does not say."""
+    """Read what receipts gave their labels, (n, 3); NaN where one does not say."""
     cdef Py_ssize_t i, j, s, n = ids.shape[0], width = ids.shape[1]
     cdef double[:, ::1] known = np.empty((n, SENT))
     cdef double NaN = float("nan")
@@ -1197,12 +1197,12 @@ cdef class Names:
         return len(self.names)
 
     def find(self, str name):
-        """Its number, -1 where it has none."""
+        """The number of a name, -1 where it has none."""
         found = self.known.get(name)
         return -1 if found is None else found
 
     def add(self, list names):
-        """Their numbers; those that are new have them from now on, all or none of them."""
+        """Number names; those that are new have their numbers from now on, all or none of them."""
         cdef set new = set()
         cdef list found = []
         cdef str name
@@ -1221,7 +1221,7 @@ cdef class Names:
         return found
 
     def full(self, Py_ssize_t new):
-        """What to say where there are too many."""
+        """Word the error of too many names."""
         return (f"{len(self.names) + new} names, max_classes is {self.most}; make a corrector with"
                 " more, or let rare names share one")
 

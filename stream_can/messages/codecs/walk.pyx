@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Where in the bytes of an Avro record something stands, and the numbers there.
+"""Places in the bytes of an Avro record, and the numbers there.
 
 A schema is compiled once into a program: an array of int32 in which each type is a node, its kind
 and what the kind needs. Walking a record makes no object and does not read past its end.
@@ -254,7 +254,7 @@ cdef class Walker:
         return spans
 
     def end(self, bytes data, Py_ssize_t start):
-        """Where the record that starts here ends; ValueError as :meth:`walk`."""
+        """Find where the record that starts here ends; ValueError as :meth:`walk`."""
         cdef array.array spans = array.clone(LONGS, 3 * self.slots, False)
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
         cdef Py_ssize_t pos = walk(
