@@ -165,16 +165,16 @@ def _doubts(s: Status) -> Iterator[Problem]:
             )
         if found.coverage < 0.95:
             yield doubt(
-                f"Labels are no fair sample{where}: {found.coverage:.0%} of the correction goes"
-                " out.",
+                f"Labels are no fair sample{where}: {100 * found.coverage:.0f} % of the correction"
+                " goes out.",
                 "Label a random share of all predictions, not those that were noticed.",
             )
     for column in s.columns:
         if few := column.few:
             names = ", ".join(f"“{name}”" for name in few.values)
             yield doubt(
-                f"{few.of_labels:.0%} of the labels are of {few.of_rows:.0%} of the rows, those"
-                f" with {column.name} {names}.",
+                f"{100 * few.of_labels:.0f} % of the labels are of {100 * few.of_rows:.0f} % of the"
+                f" rows, those with {column.name} {names}.",
                 "What they teach moves all other rows too, and may be wrong for them: label a"
                 " random share of all predictions.",
             )
@@ -202,9 +202,9 @@ def _good(s: Status) -> Problem:
         verb = "It helps" if sure else "No harm seen, no sure gain yet"
         return Problem(
             "good",
-            f"{verb}: over the last {name} the accuracy goes from {accuracy.before:.1%} to"
-            f" {accuracy.after:.1%}{_points(accuracy)}, the log loss from {loss.before:.3f} to"
-            f" {loss.after:.3f}.",
+            f"{verb}: over the last {name} the accuracy goes from {100 * accuracy.before:.1f} % to"
+            f" {100 * accuracy.after:.1f} %{_points(accuracy)},"
+            f" the log loss from {loss.before:.3f} to {loss.after:.3f}.",
             "Nothing to do.",
         )
     count = f"{s.day.scored:,}" if s.day.scored else "no"

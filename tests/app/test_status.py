@@ -27,7 +27,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     fine = Small()
     fine.labelled(0.9)
     assert fine.first().startswith(
-        "good: It helps: over the last hour the accuracy goes from 50.0%"
+        "good: It helps: over the last hour the accuracy goes from 50.0 %"
     )
     assert len(fine.look.status(BEGIN).problems) == 1
     doubtful = Small()
@@ -164,7 +164,7 @@ def test_labels_of_few_values_are_a_doubt_that_names_them() -> None:
     assert small.first().startswith("good")  # too few to say it
     small.metrics.values = {"tenant": counted(rows, {"v3": 300, "v4": 100})}
     assert small.first() == (
-        "doubt: 100% of the labels are of 20% of the rows, those with tenant “v3”, “v4”."
+        "doubt: 100 % of the labels are of 20 % of the rows, those with tenant “v3”, “v4”."
     )
     small.metrics.values = {"tenant": counted(rows, dict.fromkeys(rows, 40))}
     assert small.first().startswith("good")
