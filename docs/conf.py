@@ -24,7 +24,7 @@ from stream_can.version import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fill import ROOT, public_names
+from fill import BLOCK, ROOT, public_names
 
 log = logging.getLogger(__name__)
 
@@ -105,12 +105,7 @@ def expand(app: Any, docname: str, source: list[str]) -> None:
     page = Path(app.env.doc2path(docname))
     text = rewrite_links(source[0], page.parent, page.parent)
     text = re.sub(r"^<!-- include (.+) -->\n.*$", lambda m: include(m[1]), text, flags=re.M)
-    source[0] = re.sub(
-        r"^<!-- names (.+) -->\n(?:(?!<!--).*\n)*?<!-- end -->$",
-        lambda m: reference(m[1]),
-        text,
-        flags=re.M,
-    )
+    source[0] = BLOCK.sub(lambda m: reference(m[2]) if m[1] == "names" else m[0], text)
 
 
 def include(name: str) -> str:

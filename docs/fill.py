@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
     r"^<!-- (program|help|settings|names) (.+) -->\n(?:(?!<!--).*\n)*?<!-- end -->$", re.M
 )
+"""A comment that asks for something, and what stands there: its kind and its name."""
 
 
 def filled(text: str) -> str:

@@ -130,14 +130,18 @@ def vector_loss(parameters: Array, x: Array, y: Labels) -> tuple[float, Array]:
     return loss, np.concatenate([np.einsum("ij,ij->j", residual, x), residual.sum(0)]) / len(y)
 
 
-def matrix_loss(parameters: Array, x: Array, y: Labels, l2: float) -> tuple[float, Array]:
-    """Mean log loss of matrix scaling with its pull, and its gradient; W row by row, then b."""
+def matrix_loss(parameters: Array, x: Array, y: Labels, l2: float | Array) -> tuple[float, Array]:
+    """Mean log loss of matrix scaling with its pull, and its gradient; W row by row, then b.
+
+    ``l2`` is one for all parameters, or one for each.
+    """
     n, m = x.shape
     weights, bias = parameters[: m * m].reshape(m, m), parameters[m * m :]
     loss, residual = loss_and_residual(x @ weights.T + bias, y)
     away = parameters - np.concatenate([np.eye(m).ravel(), np.zeros(m)])
-    gradient = np.concatenate([(residual.T @ x).ravel(), residual.sum(0)]) + l2 * away
-    return loss + 0.5 * l2 / n * float(away @ away), gradient / n
+    pull = l2 * away
+    gradient = np.concatenate([(residual.T @ x).ravel(), residual.sum(0)]) + pull
+    return loss + 0.5 / n * float(pull @ away), gradient / n
 
 
 def minimum(loss: object, start: Array, *arguments: object, steps: int = STEPS) -> Array:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from stream_can.calibration.method import Array, Calibration
-from stream_can.calibration.scaling import minimum
-from stream_can.calibration.softmax import Labels, logs, loss_and_residual, softmax, temperature
+from stream_can.calibration.scaling import matrix_loss, minimum, vector_loss
+from stream_can.calibration.softmax import Labels, logs, softmax, temperature
 
 __all__ = ["StructuredMatrixScaling", "StructuredVectorScaling"]
+
+STEPS = 1000
+"""Of L-BFGS, at most: with the pull the least of the loss is not far out, as it is without."""
 
 
 class _Structured(Calibration):
@@ -62,14 +65,13 @@ class StructuredVectorScaling(_Structured):
 
     def _fit(self, P: Array, y: Labels) -> None:
         (n, m), x = P.shape, self._at_temperature(P, y)
+        identity = np.concatenate([np.ones(m), np.zeros(m)])
 
         def loss(both: Array) -> tuple[float, Array]:
-            v, b = np.split(both, 2)
-            found, residual = loss_and_residual((1 + v) * x + b, y)
-            gradient = np.concatenate([np.einsum("ij,ij->j", residual, x), residual.sum(0)])
-            return found + m / n * float(both @ both), (gradient + 2 * m * both) / n
+            found, gradient = vector_loss(identity + both, x, y)
+            return found + m / n * float(both @ both), gradient + 2 * m / n * both
 
-        self.scale, self.bias = np.split(minimum(loss, np.zeros(2 * m), steps=1000), 2)
+        self.scale, self.bias = np.split(minimum(loss, np.zeros(2 * m), steps=STEPS), 2)
 
     def _transform(self, P: Array) -> Array:
         return softmax((1 + self.scale) * self._scaled(P) + self.bias)
@@ -101,19 +103,12 @@ class StructuredMatrixScaling(_Structured):
     """
 
     def _fit(self, P: Array, y: Labels) -> None:
-        (n, m), x = P.shape, self._at_temperature(P, y)
+        m, x = P.shape[1], self._at_temperature(P, y)
         pull = np.full((m, m), float(m * (m - 1)))
         np.fill_diagonal(pull, m)
-        pulls = np.concatenate([pull.ravel(), np.full(m, float(m))])
-
-        def loss(all_of_them: Array) -> tuple[float, Array]:
-            V, b = all_of_them[: m * m].reshape(m, m), all_of_them[m * m :]
-            found, residual = loss_and_residual(x + x @ V.T + b, y)
-            gradient = np.concatenate([(residual.T @ x).ravel(), residual.sum(0)])
-            pulled = pulls * all_of_them
-            return found + float(pulled @ all_of_them) / n, (gradient + 2 * pulled) / n
-
-        found = minimum(loss, np.zeros(m * m + m), steps=1000)
+        l2 = 2 * np.concatenate([pull.ravel(), np.full(m, float(m))])
+        identity = np.concatenate([np.eye(m).ravel(), np.zeros(m)])
+        found = minimum(matrix_loss, identity, x, y, l2, steps=STEPS) - identity
         self.matrix, self.bias = found[: m * m].reshape(m, m), found[m * m :]
 
     def _transform(self, P: Array) -> Array:

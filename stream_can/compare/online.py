@@ -102,9 +102,7 @@ def online_platt(*, tracks: bool) -> Callable[[Stream], Iterator[Array]]:
         odds = np.log(within) - np.log(1 - within)
         yes = top == stream.y
         sent = np.empty(n)
-        which = np.flatnonzero(stream.arrives)
-        which = which[np.argsort(stream.due[which], kind="stable")]
-        due = stream.due[which]
+        which, due = stream.arrivals
         at = 0
         for first in range(0, n, BLOCK):
             stop = min(first + BLOCK, n)
@@ -119,10 +117,10 @@ def online_platt(*, tracks: bool) -> Callable[[Stream], Iterator[Array]]:
                 if tracks:
                     q = tracking.predict(q)
                 row = rows[i - first]
-                rest = 1 - p[i]
-                row *= (1 - q) / rest if rest > 0 else 0.0
-                if rest <= 0:
-                    row += (1 - q) / (m - 1)
+                if (rest := 1 - p[i]) > 0:
+                    row *= (1 - q) / rest
+                else:
+                    row[:] = (1 - q) / (m - 1)
                 row[top[i]] = q
             yield rows
 

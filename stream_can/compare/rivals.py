@@ -152,10 +152,7 @@ def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], 
     def play(stream: Stream) -> Iterator[Array]:
         calibration = method()
         P, y = stream.validation
-        which = np.flatnonzero(stream.arrives)
-        due = stream.due[which]
-        order = np.argsort(due, kind="stable")
-        which, due = which[order], due[order]
+        which, due = stream.arrivals
         for first in range(0, len(stream.P), every):
             known = which[: np.searchsorted(due, first, "right")][-RECENT:]
             calibration.fit(
@@ -178,9 +175,8 @@ def _by_adwin(stream: Stream) -> Iterator[Array]:
         ) from None
     adwin: Any = ADWIN()  # type: ignore[no-untyped-call]
     calibration = VectorScaling().fit(*stream.validation)
-    which = np.flatnonzero(stream.arrives)
-    which = which[np.argsort(stream.due[which], kind="stable")]
-    due, wrong = stream.due[which], np.zeros(len(stream.P), np.bool_)
+    which, due = stream.arrivals
+    wrong = np.zeros(len(stream.P), np.bool_)
     at, since, next_fit = 0, 0, len(which) + 1
     for first in range(0, len(stream.P), LOOK):
         while at < len(which) and due[at] <= first:

@@ -66,6 +66,14 @@ class Stream(NamedTuple):
             return after + (self.label_delay or 0)
         return np.maximum(after, np.searchsorted(self.time, self.label_time, "left"))
 
+    @property
+    def arrivals(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """The rows whose labels come, in the order in which they do, and :attr:`due` of each."""
+        which = np.flatnonzero(self.arrives)
+        due = self.due[which]
+        order = np.argsort(due, kind="stable")
+        return which[order], due[order]
+
 
 def load(
     recording: Recording,

@@ -89,13 +89,19 @@ def test_each_way_begins_with_the_same_corrector(tmp_path, monkeypatch, names, s
     assert taught.settings == expected.settings
 
 
-def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
-    """Verdict, gains, next command: three lines; they run, the fields of a line included."""
-    monkeypatch.chdir(tmp_path)
+def too_sure():
+    """3,000 rows of a classifier that is surer than it should be, and their classes."""
     rng = np.random.default_rng(0)
     y = rng.choice(3, 3000, p=[0.2, 0.3, 0.5])
     P = np.exp(1.8 * (rng.normal(size=(3000, 3)) + 1.5 * np.eye(3)[y]))
     P /= P.sum(1, keepdims=True)
+    return P, y
+
+
+def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
+    """Verdict, gains, next command: three lines; they run, the fields of a line included."""
+    monkeypatch.chdir(tmp_path)
+    P, y = too_sure()
     lines = [
         {"p": p, "truth": ["cat", "dog", "eel"][k]} for p, k in zip(P.tolist(), y, strict=True)
     ]
@@ -129,10 +135,7 @@ def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
 def test_what_is_no_lines_goes_on_with_a_server(tmp_path, monkeypatch):
     """The pipe reads no CSV; the next command runs as it is printed."""
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    y = rng.choice(3, 3000, p=[0.2, 0.3, 0.5])
-    P = np.exp(1.8 * (rng.normal(size=(3000, 3)) + 1.5 * np.eye(3)[y]))
-    P /= P.sum(1, keepdims=True)
+    P, y = too_sure()
     rows = [",".join(map(str, [*p, k])) for p, k in zip(P.tolist(), y.tolist(), strict=True)]
     Path("a.csv").write_text("\n".join(["p_a,p_b,p_c,label", *rows]))
     out, _ = stream_can("replay", "a.csv", "--probs", "p_", "--label-delay", "5")
