@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_can import errors
+from stream_can import Corrector, errors
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
@@ -188,6 +188,16 @@ def test_a_room_needs_its_own_extras_alone():
         program = f"names, missing = {names!r}, {everything - own!r}{IMPORT}"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_the_commands_need_no_extra_until_one_is_called(tmp_path):
+    (tmp_path / "corrector.state").write_bytes(Corrector(["a", "b"]).to_bytes())
+    missing = set().union(*EXTRAS.values())
+    for arguments in ["--version"], ["inspect", str(tmp_path / "corrector.state")], ["pipe", "-h"]:
+        program = f"names, missing = (), {missing!r}{IMPORT}"
+        program += f"from stream_can.cli.main import main; sys.exit(main({arguments!r}))"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.returncode == 0, (arguments, done.stderr)
 
 
 def test_a_server_starts_without_kafka():

@@ -17,7 +17,6 @@ from stream_can.learner import Learner
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.statefile import PipeState
-from stream_can.serve.store import Store
 from stream_can.snapshot import save as write
 from stream_can.sparse import SparseCorrector
 
@@ -150,6 +149,8 @@ def _named(learner: Learner, said: dict[str, Any]) -> dict[str, tuple[Any, dict[
 
 def _served(path: str | Path) -> Learner:
     """The learner in the file of a server."""
+    from stream_can.serve.store import Store  # its room needs the extra serve
+
     store = Store(path)
     try:
         stored = store.read()
