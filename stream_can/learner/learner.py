@@ -55,6 +55,9 @@ MOST_PENDING = 4 * TOGETHER
 far larger than its topic takes."""
 
 
+PLAIN_IDS = {bytes, str, type(None)}
+"""Types of ids of which each is one."""
+
 Correctors = Corrector | MultiLabelCorrector
 """Correctors that a learner takes."""
 
@@ -402,8 +405,9 @@ class Learner:
         made: Sequence[bytes] | None = None,
     ) -> Corrected:
         n = len(ids)
-        for id in ids:
-            _check_id(id)
+        if not PLAIN_IDS.issuperset(map(type, ids)):
+            for id in ids:
+                _check_id(id)
         name: Name = lanes if isinstance(lanes, tuple) else ONLY
         names = None if lanes is None or isinstance(lanes, tuple) else lanes
         for what, given in (("times", times), ("lanes", names)):
@@ -444,8 +448,9 @@ class Learner:
         events = self._events
         first = 0 if events is None else len(events.rows)
         for k, one in enumerate(taken):
-            self._predict_all(at, one.one.due, call, ids, names, name, times, seen)
-            at = max(at, one.one.due)
+            if (due := one.one.due) > at:
+                self._predict_all(at, due, call, ids, names, name, times, seen)
+                at = due
             outcomes.append(self._label(one, k, seen, call))
             if events is not None:
                 events.labels.append(self._told(one, first))
@@ -482,7 +487,8 @@ class Learner:
         """The labels of a call, checked."""
         taken, due = list[_Taken](), 0
         for one in labels:
-            _check_id(one.id)
+            if type(one.id) not in PLAIN_IDS:
+                _check_id(one.id)
             like = self._like if not self._mixed else self._kind_of_label(one, n)
             y = like.label(one.label, one.id)
             if not due <= one.due <= n or (one.of is not None and not 0 <= one.of < one.due):
@@ -591,6 +597,7 @@ class Learner:
     ) -> None:
         """Rows of a call, of one model and version."""
         kind, rows, order, serial = lane.kind, call.rows, self._order, lane.serial
+        base = size_of(0, kind.width, None) - length_of(0)
         held = len(self._held) > 0  # none come here
         given, time = None, None
         call.active[lane] = None
@@ -602,7 +609,12 @@ class Learner:
                     self._now(time, call)
             if kind.columns:
                 given = kind.given(rows, i)
-            size = 0 if id is None else size_of(id, kind.width, given)
+            if id is None:
+                size = 0
+            elif type(id) is bytes and given is None:
+                size = base + len(id)
+            else:
+                size = size_of(id, kind.width, given)
             entry = Recent(id, self._number, size, given)
             entry.lane = serial
             if time is not None:
@@ -661,7 +673,7 @@ class Learner:
         found = [
             (lane, entry)
             for lane in self._lanes.values()
-            if (not named or is_of(lane.name, name)) and (entry := lane.recent.get(id)) is not None
+            if (entry := lane.recent.get(id)) is not None and (not named or is_of(lane.name, name))
         ]
         if found:
             learned = False
@@ -1412,7 +1424,7 @@ def _joined(found: Sequence[Corrected]) -> Corrected:
 
 
 def _check_id(id: Any) -> None:
-    if id is None or type(id) is bytes or type(id) is str:
+    if type(id) in PLAIN_IDS:
         return
     if not isinstance(id, str | int | bytes) or isinstance(id, bool):
         raise TypeError(f"id: {id!r}, expected a text, an integer or bytes")

@@ -26,8 +26,8 @@ REFERENCE = 1000
 MOST_LOSS = 6.0
 """Nats that a label counts at most, where log losses are tested."""
 BETS = 2.0 ** -np.arange(1.0, 7.0)
-EVERY, MOST_EVERY = 10, 100
-"""Labels between two looks: ten, of more than 2000 a hundredth, and a hundred at most."""
+EVERY, MOST_EVERY = 10, 250
+"""Labels between two looks: ten, of more than 2000 a hundredth, and 250 at most."""
 PER_OCTAVE = 16
 """Starts that are kept of each doubling of their age, at least."""
 STAYS = 10_000
@@ -37,9 +37,9 @@ SIDES = ("raw", "sent")
 TESTS = tuple(f"{side} {score}" for side in SIDES for score in ("accuracy", "log loss"))
 FLOOR = 1e-6
 SUMS = 4 + 2 * len(BETS)
-LONGEST_TABLE = 1 << 18
-_of_halves = np.array([math.inf])
-"""log of the gamma function of 0, 1/2, 1 and so on; grows as it is asked for more."""
+SMALL = 32
+_of_halves = np.array([math.inf, *(math.lgamma(k / 2) for k in range(1, 2 * SMALL))])
+"""log of the gamma function of 0, 1/2, 1 and so on."""
 
 Array = NDArray[np.float64]
 
@@ -422,12 +422,16 @@ class Alarm:
         n, total = self.n - self._restarted, self._sums[side]
         i, before = self._starts[1:], self._before[1:, side]
         after = total - before
-        worse = after * i > before * (n - i)
-        if not worse.any():
+        at = np.flatnonzero(after * i > before * (n - i))
+        if not len(at):
             return -math.inf, 0
-        terms = _kt(before, i - before) + _kt(after, n - i - after) - np.log(i * (i + 1.0))
-        terms = np.where(worse, terms, -np.inf) - _best_constant(total, n)
-        return _log_sum(terms), 1 + int(terms.argmax())
+        # log of the Krichevsky-Trofimov probabilities of the errors before a start and behind it
+        i, before, after = i[at], before[at], after[at]
+        x = np.array([before, i - before, after, n - i - after, i + 0.5, n - i + 0.5])
+        parts = _log_gamma(x + 0.5)
+        terms = parts[:4].sum(axis=0) - parts[4] - parts[5] - 2 * math.log(math.pi)
+        terms -= np.log(i * (i + 1.0)) + _best_constant(total, n)
+        return _log_sum(terms), 1 + int(at[terms.argmax()])
 
     def _bets(self, k: int, first: int) -> tuple[float, int]:
         """log of the e-value that the k-th number that is bet on is above its bound from some start
@@ -511,30 +515,15 @@ def _means(sums: Array, n: float) -> list[float]:
     return [1 - wrong, loss, 1 - also, too]
 
 
-def _kt(wrong: Array, right: Array) -> Array:
-    """log of the Krichevsky-Trofimov probability of so many errors and hits."""
-    found: Array = (
-        _log_gamma(wrong + 0.5) + _log_gamma(right + 0.5) - math.log(math.pi)
-        - _log_gamma(wrong + right + 1)
-    )  # fmt: skip
-    return found
-
-
 def _log_gamma(x: Array) -> Array:
-    """log of the gamma function of multiples of 1/2: from a table, beyond it by Stirling's series,
-    which is exact to 1e-15 there."""
-    global _of_halves
-    halves = np.clip(2 * x, 0, LONGEST_TABLE).astype(np.intp)
-    most = int(halves.max(initial=0))
-    if most >= len(_of_halves) < LONGEST_TABLE:
-        size = min(1 << most.bit_length(), LONGEST_TABLE)
-        _of_halves = np.array([math.inf, *(math.lgamma(k / 2) for k in range(1, size))])
-    if most < len(_of_halves):
-        return _of_halves[halves]
-    beyond = halves >= len(_of_halves)
-    found: Array = _of_halves[np.where(beyond, 0, halves)]
-    y = x[beyond]
-    found[beyond] = (y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + 1 / (12 * y)
+    """log of the gamma function of multiples of 1/2: small ones from a table, the others by
+    Stirling's series, which is exact to 1e-15 there."""
+    small = x < SMALL
+    y = np.maximum(x, SMALL)
+    z = 1 / (y * y)
+    found: Array = (y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi)
+    found += (1 / 12 - z * (1 / 360 - z / 1260)) / y
+    found[small] = _of_halves[(2 * x[small]).astype(np.intp)]
     return found
 
 
