@@ -36,8 +36,9 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
         "calibration": (3.56, 4),
     },
     {"column_scores": (3.56, 4)},
-    {"corrector": (0, 3.56), "scores": (3.56, 4)},
+    {"corrector": (0, 3.56)},
     {"trust": (0, 0.5), "sparse": (0.5, 1), "multilabel": (1, 1.5)},
+    {"scores": (3.56, 4)},
     {"method": (0, 3.56), "change": (3.56, 4)},
     {"snapshot": (0, 1.3), "errors": (1.3, 2.7), "version": (2.7, 4)},
 )

@@ -55,6 +55,17 @@ class Changes(NamedTuple):
     accuracy: Change
     log_loss: Change
 
+    @classmethod
+    def of_sums(cls, rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Changes | None:
+        """The changes by sums over parts of a stream, see :func:`change`; None where no row is
+        labelled.
+
+        ``before`` and ``after`` are the hits and the log losses, shape (2, parts).
+        """
+        pairs = zip(np.asarray(before), np.asarray(after), strict=True)
+        accuracy, log_loss = (change(rows, *pair) for pair in pairs)
+        return None if accuracy is None or log_loss is None else cls(accuracy, log_loss)
+
     def summary(self) -> dict[str, float]:
         """The changes in points of percent and in nats, with their standard errors."""
         return {
@@ -63,6 +74,30 @@ class Changes(NamedTuple):
             "nats": self.log_loss.value,
             "nats_error": self.log_loss.error,
         }
+
+    @property
+    def gain(self) -> bool:
+        """Whether more is right or the log loss is lower, beyond chance."""
+        return self.accuracy.rose or self.log_loss.fell
+
+    @property
+    def loss(self) -> bool:
+        """Whether less is right or the log loss is higher, beyond chance."""
+        return self.accuracy.fell or self.log_loss.rose
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """Points, their standard error, nats and theirs, for a table."""
+        points, points_error, nats, nats_error = self.summary().values()
+        return f"{points:+.2f}", f"{points_error:.2f}", f"{nats:+.4f}", f"{nats_error:.4f}"
+
+    def in_words(self) -> str:
+        """Both with their standard errors."""
+        points, points_error, nats, nats_error = self.cells
+        return (
+            f"{points} points (standard error {points_error}), {nats} nats (standard error"
+            f" {nats_error})"
+        )
 
 
 def change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | None:

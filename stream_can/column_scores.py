@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.scores import FLOOR
+from stream_can.scores import RowScores
 
 __all__ = ["HEAVIEST", "ColumnScores", "ValueScores", "outcomes"]
 
@@ -50,20 +50,10 @@ class ValueScores(NamedTuple):
         return {"value": self.value, "rows": self.rows, "labels": self.labels} | pairs
 
 
-def outcomes(
-    before: NDArray[np.float64], after: NDArray[np.float64], y: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Score rows, shape (n, m), by the index of each label: shape (n, 6).
-
-    Hit or not, log loss and confidence, each before and after.
-    """
-    each, found = np.arange(len(y)), np.empty((len(y), SUMS))
-    for side, rows in enumerate((before, after)):
-        best = rows.argmax(axis=1)
-        found[:, HITS + side] = best == y
-        found[:, LOSSES + side] = -np.log(np.maximum(rows[each, y], FLOOR))
-        found[:, CONFIDENCE + side] = rows[each, best]
-    return found
+def outcomes(before: RowScores, after: RowScores) -> NDArray[np.float64]:
+    """Scores of rows, shape (n, 6): hit or not, log loss and confidence, each before and after."""
+    columns = [(a, b) for a, b in zip(before[1:], after[1:], strict=True)]
+    return np.stack([one for pair in columns for one in pair], axis=1).astype(np.float64)
 
 
 class ColumnScores:

@@ -7,7 +7,7 @@ one chunk of that.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,15 +16,19 @@ from stream_can.errors import UnknownClass
 from stream_can.method.checks import checked
 
 __all__ = [
+    "FLOOR",
     "Reliability",
+    "RowScores",
     "Scores",
     "accuracy",
     "adaptive_ece",
     "brier",
     "ece",
     "log_loss",
+    "log_losses",
     "mce",
     "reliability_bins",
+    "score_rows",
 ]
 
 BINS = 15
@@ -41,6 +45,31 @@ class Reliability(NamedTuple):
     """Mean confidence of those rows; nan in an empty bin."""
     accuracy: NDArray[np.float64]
     """Share of those rows whose likeliest class is the label; nan in an empty bin."""
+
+
+class RowScores(NamedTuple):
+    """Scores of rows, each of shape (n,)."""
+
+    best: NDArray[np.intp]
+    """The likeliest class."""
+    hits: NDArray[np.bool_]
+    """Whether it is the label."""
+    losses: NDArray[np.float64]
+    """Log loss in nats."""
+    confidence: NDArray[np.float64]
+    """The probability of the likeliest class."""
+
+
+def log_losses(of_label: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Log losses in nats of labels that were given these probabilities."""
+    found: NDArray[np.float64] = -np.log(np.maximum(of_label, FLOOR))
+    return found
+
+
+def score_rows(P: NDArray[np.float64], y: NDArray[np.integer[Any]]) -> RowScores:
+    """Score rows that are known to be right, shape (n, m), by the index of each one's label."""
+    at, best = np.arange(len(y)), P.argmax(axis=1)
+    return RowScores(best, best == y, log_losses(P[at, y]), P[at, best])
 
 
 class Scores:
@@ -106,28 +135,21 @@ class Scores:
         """
         self.add_checked(*check_rows(P, y))
 
-    def add_checked(self, P: NDArray[np.float64], y: NDArray[np.intp]) -> tuple[float, float]:
-        """Add rows that are known to be right; returns how many hit and the sum of log losses."""
-        n = len(y)
-        if n == 0:
-            return 0.0, 0.0
-        best = P.argmax(axis=1)
-        rows = np.arange(n)
-        confidence = P[rows, best]
-        of_label = P[rows, y]
-        hit = best == y
-        hits, loss = float(hit.sum()), float(-np.log(np.maximum(of_label, FLOOR)).sum())
+    def add_checked(self, P: NDArray[np.float64], y: NDArray[np.integer[Any]]) -> RowScores:
+        """Add rows that are known to be right; what :func:`score_rows` says of them."""
+        n, found = len(y), score_rows(P, y)
         self.n += n
-        self.hits += int(hits)
-        self.log_loss_sum += loss
-        self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
+        self.hits += int(found.hits.sum())
+        self.log_loss_sum += float(found.losses.sum())
+        of_labels = P[np.arange(n), y].sum()
+        self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_labels + n)
         bins = len(self._count)
         # Bins are open to the left, so 1/15 is in the first, as in the code of Guo et al.
-        inside = np.clip(np.ceil(confidence * bins).astype(np.intp) - 1, 0, bins - 1)
+        inside = np.clip(np.ceil(found.confidence * bins).astype(np.intp) - 1, 0, bins - 1)
         self._count += np.bincount(inside, minlength=bins)
-        self._confidence += np.bincount(inside, confidence, bins)
-        self._correct += np.bincount(inside, hit, bins)
-        return hits, loss
+        self._confidence += np.bincount(inside, found.confidence, bins)
+        self._correct += np.bincount(inside, found.hits, bins)
+        return found
 
     def __add__(self, other: Scores) -> Scores:
         """The scores of both streams' rows; ValueError where their bins differ."""

@@ -10,7 +10,6 @@ from stream_can import Corrector
 from stream_can.app.history import COLUMN, WIDTH, Slots
 from stream_can.change import Change, _t, change
 from stream_can.replay import Replay, Step
-from stream_can.replay.verdict import _change
 from tests.replay.streams import stream
 
 pytestmark = pytest.mark.fast
@@ -63,8 +62,10 @@ def test_the_interval_of_a_replay_is_that_of_its_rows() -> None:
         result.add(Step(first, P[cut], y[cut], sent[cut], None, None))
     known = np.flatnonzero(y >= 0)
     losses = [-np.log(one[known, y[known]]) for one in (P, sent)]
-    by_row, found = change(np.ones(len(known)), *losses), _change(result, "losses")
+    by_row, changes = change(np.ones(len(known)), *losses), result.changes()
     assert by_row is not None
+    assert changes is not None
+    found = changes.log_loss
     assert found.value == pytest.approx(by_row.value)
     assert found.stretches == 30
     assert found.error == pytest.approx(by_row.error, rel=0.25)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.column_scores import ColumnScores, outcomes
+from stream_can.scores import score_rows
 from tests.messages.stream import (
     CLASSES,
     COLUMNS,
@@ -92,10 +93,10 @@ def test_each_value_has_what_a_plain_loop_finds(records, cuts):
 def column(texts, seed=0, most=None):
     """Rows of these, all labelled and scored, but None's."""
     rng, made = np.random.default_rng(seed), ColumnScores(most)
-    P = rng.dirichlet([1, 1, 1], len(texts))
+    P, y = rng.dirichlet([1, 1, 1], len(texts)), rng.integers(3, size=len(texts))
     made.came(texts)
     made.learned(texts)
-    made.scored(texts, outcomes(P, P[:, ::-1], rng.integers(3, size=len(texts))))
+    made.scored(texts, outcomes(*(score_rows(rows, y) for rows in (P, P[:, ::-1]))))
     return made
 
 

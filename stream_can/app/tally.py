@@ -16,6 +16,7 @@ from stream_can.messages.columns import Table, table
 from stream_can.messages.naming import LaneName
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
+from stream_can.scores import score_rows
 
 __all__ = ["MOST_VALUES", "Tally", "lane_name"]
 
@@ -177,7 +178,8 @@ class Tally:
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         raw, sent = rows[:, :m], rows[:, m:]
         y = np.array([one.prediction.known for one in taught], np.int64)
-        found = outcomes(raw / raw.sum(axis=1, keepdims=True), sent, y)
+        before = score_rows(raw / raw.sum(axis=1, keepdims=True), y)
+        found = outcomes(before, score_rows(sent, y))
         return found, sent, y, data[:, -TAIL:]
 
     def _compare(self, call: Sequence[Taught]) -> None:

@@ -178,15 +178,8 @@ def show(stream: Stream, outcomes: list[Outcome]) -> None:
     table.add_column("needs", style="dim", overflow="fold")
     first = best(outcomes)
     for one in outcomes:
-        scores, changed = one.scores, against(one, raw).summary()
-        changes = ["", "", "", ""]
-        if one is not raw:
-            changes = [
-                f"{changed['points']:+.2f}",
-                f"{changed['points_error']:.2f}",
-                f"{changed['nats']:+.4f}",
-                f"{changed['nats_error']:.4f}",
-            ]
+        scores = one.scores
+        changes = ("",) * 4 if one is raw else against(one, raw).cells
         table.add_row(
             one.name,
             f"{100 * scores.accuracy:.2f}",

@@ -25,6 +25,7 @@ from stream_can.recording.recording import Recording
 from stream_can.replay.asking import asking_for
 from stream_can.replay.noise import noise_in_words
 from stream_can.replay.noise import try_label_noise as play_noise
+from stream_can.replay.player import Player
 from stream_can.replay.run import replay
 from stream_can.replay.steps import Step, check_arrival, check_labels
 from stream_can.replay.tried import try_segments as play_tries
@@ -246,28 +247,16 @@ def replay_command(
             version=version,
             each=write,
         )
+        player = Player(
+            recording, label_delay=label_delay, label_rate=label_rate, seed=seed, progress=progress
+        )
         tried = []
         if tries:
-            tried = play_tries(
-                recording,
-                make,
-                result,
-                label_delay=label_delay,
-                label_rate=label_rate,
-                seed=seed,
-                progress=progress,
-            )
+            tried = play_tries(player, make, result)
         noise = []
         if noises:
             noise = play_noise(
-                recording,
-                lambda share: make(corrector.columns, label_noise=share),
-                [*noises],
-                own,
-                label_delay=label_delay,
-                label_rate=label_rate,
-                seed=seed,
-                progress=progress,
+                player, lambda share: make(corrector.columns, label_noise=share), [*noises], own
             )
     if state is not None:
         snapshot.save((result.models or start).to_bytes(), state)

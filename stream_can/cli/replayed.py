@@ -152,10 +152,7 @@ def _show_tried(console: Console, tried: Sequence[Tried]) -> None:
         table.add_row(
             ", ".join(readable(name, 40) for name in one.columns),
             f"{one.values:,}",
-            f"{100 * one.accuracy.value:+.2f}",
-            f"{100 * one.accuracy.error:.2f}",
-            f"{one.log_loss.value:+.4f}",
-            f"{one.log_loss.error:.4f}",
+            *one.changes.cells,
             one.said,
         )
     console.print(table)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.change import Changes, change
+from stream_can.change import Changes
 from stream_can.compare.rivals import Rival
 from stream_can.compare.stream import Stream
-from stream_can.scores import FLOOR, Scores
+from stream_can.scores import Scores
 
 __all__ = ["Outcome", "against", "compare", "per_class"]
 
@@ -82,9 +82,9 @@ def compare(
             stop = first + len(rows)
             counted = stream.scored[first:stop]
             P, y = rows[counted], stream.y[first:stop][counted].astype(np.intp)
-            scores.add_checked(P, y)
-            best.append(P.argmax(axis=1).astype(np.int32))
-            losses.append(-np.log(np.maximum(P[np.arange(len(y)), y], FLOOR)))
+            found = scores.add_checked(P, y)
+            best.append(found.best.astype(np.int32))
+            losses.append(found.losses)
             progress(len(rows))
             first = stop
         likeliest = np.concatenate(best)
@@ -101,12 +101,10 @@ def compare(
 
 def against(outcome: Outcome, other: Outcome) -> Changes:
     """Paired change of ``outcome`` relative to ``other`` (usually raw)."""
-    rows = np.ones(len(outcome.hits))
-    accuracy = change(rows, other.hits, outcome.hits)
-    log_loss = change(rows, other.losses, outcome.losses)
-    assert accuracy is not None, "a stream without a scored row is refused where it is loaded"
-    assert log_loss is not None
-    return Changes(accuracy, log_loss)
+    sides = ((one.hits, one.losses) for one in (other, outcome))
+    found = Changes.of_sums(np.ones(len(outcome.hits)), *sides)
+    assert found is not None, "a stream without a scored row is refused where it is loaded"
+    return found
 
 
 def per_class(stream: Stream, before: Outcome, after: Outcome) -> list[dict[str, Any]]:

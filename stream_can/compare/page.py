@@ -146,11 +146,12 @@ def _table(outcomes: list[Outcome]) -> str:
     raw = outcomes[0]
     body, first = [], best(outcomes)
     for one in outcomes:
-        changed = against(one, raw).summary()
         points = nats = ""
         if one is not raw:
-            points = f"{changed['points']:+.2f} ±\N{NO-BREAK SPACE}{changed['points_error']:.2f}"
-            nats = f"{changed['nats']:+.4f} ±\N{NO-BREAK SPACE}{changed['nats_error']:.4f}"
+            changes = against(one, raw).cells
+            points, nats = (
+                "\N{NO-BREAK SPACE}".join((changes[k] + " ±", changes[k + 1])) for k in (0, 2)
+            )
         scores = one.scores
         cells = [
             ("", f"{100 * scores.accuracy:.2f}"),

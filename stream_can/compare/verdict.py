@@ -50,13 +50,11 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
         f"{100 * ours.scores.accuracy:.2f} % against {100 * rival.scores.accuracy:.2f} % "
         f"({changed['points']:+.2f} points, standard error {changed['points_error']:.2f})"
     )
-    closer, further = found.log_loss.fell, found.log_loss.rose
-    more, fewer = found.accuracy.rose, found.accuracy.fell
-    if (closer and fewer) or (further and more):
+    if found.gain and found.loss:
         first = "A trade, and yours to weigh"
-    elif closer or more:
+    elif found.gain:
         first = "stream_can is better here than anything fitted by hand"
-    elif further or fewer:
+    elif found.loss:
         first = f"Use {rival.name} here and not stream_can"
     else:
         first = "No difference here that stands out of the noise"
@@ -72,17 +70,10 @@ def _columns(outcomes: Sequence[Outcome], ours: Outcome) -> str:
     if with_columns is None:
         return ""
     found = against(with_columns, ours)
-    changed = found.summary()
-    closer, further = found.log_loss.fell, found.log_loss.rose
-    more, fewer = found.accuracy.rose, found.accuracy.fell
-    if (closer or more) and not (further or fewer):
+    if found.gain and not found.loss:
         first = "The columns are worth having"
-    elif (further or fewer) and not (closer or more):
+    elif found.loss and not found.gain:
         first = "Leave the columns out"
     else:
         first = "The columns make no difference that stands out of the noise"
-    return (
-        f" {first}: with them {changed['points']:+.2f} points (standard error"
-        f" {changed['points_error']:.2f}), {changed['nats']:+.4f} nats (standard error"
-        f" {changed['nats_error']:.4f})."
-    )
+    return f" {first}: with them {found.in_words()}."

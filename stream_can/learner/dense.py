@@ -267,9 +267,8 @@ class Dense:
         P, sent = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
         y = np.array([one.y for one in pending], np.int64)
         times = 1000 * np.array([one.time for one in pending], np.float64)  # NaN of None
-        judged.raw.add_checked(P, y)
-        judged.sent.add_checked(sent, y)
-        judged.alarm.learn_checked(P, sent, y, times)
+        raw_scores, sent_scores = judged.raw.add_checked(P, y), judged.sent.add_checked(sent, y)
+        judged.alarm.learn_scored(raw_scores, sent_scores, times)
 
     def copied(self, judged: Judged) -> Judged:
         """The same, for somebody else."""

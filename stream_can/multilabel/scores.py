@@ -7,13 +7,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.multilabel.loop import outside
+from stream_can.scores import log_losses
 
 __all__ = ["LabelScores"]
 
 Array = NDArray[np.float64]
 
-FLOOR = 1e-6
-"""The smallest probability that log loss sees, as for `Scores`."""
 BINS = 15
 SUMS = ("known", "positives", "loss", "said", "right")
 """Sums of each label: how often it was known, and was there; log loss; yes at the threshold,
@@ -79,7 +78,7 @@ class LabelScores:
         """Add rows that are known to be right; the log loss of each of which a label is known."""
         known, there = Y >= 0, Y == 1
         said = (P >= 0.5 if yes is None else yes) & known
-        loss = -np.log(np.maximum(np.where(there, P, 1 - P), FLOOR)) * known
+        loss = log_losses(np.where(there, P, 1 - P)) * known
         labelled = known.any(1)
         self.n += int(labelled.sum())
         self.of_labels += [

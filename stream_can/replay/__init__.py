@@ -4,8 +4,9 @@ from stream_can.recording.recording import Recording, from_arrays
 from stream_can.replay.asking import asking_for
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
+from stream_can.replay.player import Player
 from stream_can.replay.result import Moment, Replay
-from stream_can.replay.run import label_rates, replay
+from stream_can.replay.run import replay
 from stream_can.replay.sets import SetMoment, SetScores
 from stream_can.replay.several import LabelMoment, MultiLabelReplay, multilabel_replay
 from stream_can.replay.several_verdict import judge_several
@@ -19,6 +20,7 @@ __all__ = [
     "LabelMoment",
     "Moment",
     "MultiLabelReplay",
+    "Player",
     "Recording",
     "Replay",
     "SetMoment",
@@ -29,7 +31,6 @@ __all__ = [
     "from_arrays",
     "judge",
     "judge_several",
-    "label_rates",
     "multilabel_replay",
     "replay",
     "steps",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from stream_can.change import change
 from stream_can.method.asking import LabelRequests
 from stream_can.recording.recording import Recording
-from stream_can.replay.effect import NATS, POINTS, Effect
+from stream_can.replay.effect import Effects
 from stream_can.replay.result import Replay
 
 __all__ = ["asked_labels", "asking_for"]
@@ -57,19 +56,11 @@ def asked_labels(result: Replay) -> list[str]:
 
 
 def _against_random(result: Replay) -> list[str]:
-    if not result.at_random:
+    changes = None if result.at_random is None else result.changes(result.at_random)
+    if changes is None:
         return []
-    pairs = list(zip(result.at_random, result.moments, strict=True))
-    rows = [moment.labelled for moment in result.moments]
-    accuracy, log_loss = (
-        change(rows, *zip(*((getattr(a, what)[1], getattr(b, what)[1]) for a, b in pairs),
-                          strict=True))
-        for what in ("hits", "losses")
-    )  # fmt: skip
-    assert accuracy is not None, "a replay of too few labels has no verdict"
-    assert log_loss is not None
-    points, nats = Effect(accuracy, POINTS / 100), Effect(log_loss, NATS)
-    better, worse = points.up or nats.down, points.down or nats.up
+    effects = Effects.of(changes)
+    better, worse = effects.better, effects.worse
     if worse and not better:
         first = "Asking does worse than random here: draw the labels at random"
     elif worse:
@@ -78,8 +69,4 @@ def _against_random(result: Replay) -> list[str]:
         first = "Asking does better than random here"
     else:
         first = "Asking does neither better nor worse than random here"
-    return [
-        f"{first}. Against as many labels at random: {100 * accuracy.value:+.2f} points, standard "
-        f"error {100 * accuracy.error:.2f}, {log_loss.value:+.4f} nats, standard error "
-        f"{log_loss.error:.4f}, in this one draw."
-    ]
+    return [f"{first}. Against as many labels at random: {changes.in_words()}, in this one draw."]

@@ -22,7 +22,7 @@ class ClassScores:
     --------
     >>> import numpy as np
     >>> scores = ClassScores(2)
-    >>> scores.add(np.array([[0.8, 0.2], [0.6, 0.4]]), np.array([0, 1]))
+    >>> scores.add(np.array([0, 0]), np.array([0, 1]))
     >>> scores.recall.tolist(), scores.precision.tolist()
     ([1.0, 0.0], [0.5, nan])
     """
@@ -35,10 +35,9 @@ class ClassScores:
         self.right = np.zeros(m, np.int64)
         """Rows that are both."""
 
-    def add(self, P: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        """Add rows, shape (n, m), and the index of each one's label."""
+    def add(self, best: NDArray[np.integer[Any]], y: NDArray[np.integer[Any]]) -> None:
+        """Add the likeliest classes of rows, shape (n,), and the index of each one's label."""
         m = len(self.rows)
-        best = P.argmax(axis=1)
         self.rows += np.bincount(y, minlength=m)
         self.predicted += np.bincount(best, minlength=m)
         self.right += np.bincount(y[best == y], minlength=m)

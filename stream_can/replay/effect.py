@@ -1,12 +1,12 @@
-"""A change of a score and from where on it matters."""
+"""Changes of scores and from where on they matter."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from stream_can.change import Change
+from stream_can.change import Change, Changes
 
-__all__ = ["NATS", "POINTS", "Effect"]
+__all__ = ["NATS", "POINTS", "Effect", "Effects"]
 
 POINTS, NATS = 0.1, 0.002
 """A change that is smaller makes no difference to anybody, however sure it is."""
@@ -37,3 +37,25 @@ class Effect(NamedTuple):
     def small(self) -> bool:
         """Whether it is too small to matter."""
         return abs(self.change.value) < self.least
+
+
+class Effects(NamedTuple):
+    """The effect on accuracy and on log loss."""
+
+    points: Effect
+    nats: Effect
+
+    @classmethod
+    def of(cls, changes: Changes) -> Effects:
+        """The effects of changes."""
+        return cls(Effect(changes.accuracy, POINTS / 100), Effect(changes.log_loss, NATS))
+
+    @property
+    def better(self) -> bool:
+        """Whether more is right, or closer to the truth."""
+        return self.points.up or self.nats.down
+
+    @property
+    def worse(self) -> bool:
+        """Whether less is right, or further from the truth."""
+        return self.points.down or self.nats.up

@@ -17,14 +17,12 @@ MOST = 2
 """Episodes that are told, the longest."""
 
 
-def milliseconds(times: NDArray[Any]) -> list[int]:
+def milliseconds(times: NDArray[Any]) -> NDArray[np.float64]:
     """Since 1970, of dates, which come as such or as microseconds since then."""
-    if times.dtype.kind == "M":
-        found = times.astype("datetime64[ms]").astype(np.int64)
-    else:
-        found = np.floor_divide(times, 1000).astype(np.int64)
-    as_list: list[int] = found.tolist()
-    return as_list
+    dates = times.dtype.kind == "M"
+    whole = times.astype("datetime64[ms]") if dates else np.floor_divide(times, 1000)
+    found: NDArray[np.float64] = whole.astype(np.int64).astype(np.float64)
+    return found
 
 
 def told(alarm: Alarm, *, dates: bool) -> list[dict[str, Any]]:

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from stream_can.change import Change, change
 from stream_can.corrector import Corrector
-from stream_can.recording.recording import Recording
 from stream_can.replay.effect import NATS, Effect
-from stream_can.replay.result import Replay
-from stream_can.replay.steps import steps
+from stream_can.replay.player import Player
+from stream_can.replay.steps import Step
 from stream_can.replay.verdict import FEW
-from stream_can.scores import FLOOR
+from stream_can.scores import log_losses
 
 __all__ = ["TriedNoise", "noise_in_words", "try_label_noise"]
 
@@ -56,43 +55,32 @@ class TriedNoise(NamedTuple):
 
 
 def try_label_noise(
-    recording: Recording,
+    player: Player,
     make: Callable[[float], Corrector],
     values: Sequence[float],
     own: float = 0.0,
-    *,
-    label_delay: int | None = None,
-    label_rate: float = 1.0,
-    seed: int = 0,
-    progress: Callable[[int], object] = lambda rows: None,
 ) -> list[TriedNoise]:
     """Play a recording with several values of ``label_noise``.
 
     Parameters
     ----------
-    recording
-        Predictions, and labels of which a share may be wrong.
+    player
+        Its recording has labels of which a share may be wrong.
     make
         Makes the corrector to start with, of such a ``label_noise``.
     values
         The values.
     own
         The one that the others are compared with; it is played too.
-    label_delay, label_rate, seed, progress
-        As for :func:`stream_can.replay.replay`.
 
     Returns
     -------
     One for each value, ``own`` among them, in their order; none without labelled rows.
     """
-    values = sorted({own, *values})
-    played = {
-        value: _sums(recording, make(value), value, label_delay, label_rate, seed, progress)
-        for value in values
-    }
-    rows, *before = played[own]
+    played = {value: _played(player, make(value), value) for value in sorted({own, *values})}
+    rows, before = played[own]
     found = []
-    for value, (_, *after) in played.items():
+    for value, (_, after) in played.items():
         changes = [change(rows, a, b) for a, b in zip(before, after, strict=True)]
         accuracy, log_loss, expected = changes
         if accuracy is not None and log_loss is not None and expected is not None:
@@ -100,42 +88,21 @@ def try_label_noise(
     return found
 
 
-def _sums(
-    recording: Recording,
-    corrector: Corrector,
-    noise: float,
-    label_delay: int | None,
-    label_rate: float,
-    seed: int,
-    progress: Callable[[int], object],
-) -> tuple[list[float], ...]:
-    """Labelled rows of each step, hits, log losses, and those where labels may be wrong."""
-    result, expected = Replay(corrector), []
-    for step in steps(
-        recording.chunks(),
-        corrector,
-        label_delay=label_delay,
-        label_rate=label_rate,
-        seed=seed,
-        explain=False,
-    ):
-        result.add(step)
-        expected.append(_expected(step.corrected, step.y, noise))
-        progress(len(step.P))
-    moments = result.moments
-    return (
-        [float(moment.labelled) for moment in moments],
-        [moment.hits[1] for moment in moments],
-        [moment.losses[1] for moment in moments],
-        expected,
-    )
+def _played(
+    player: Player, corrector: Corrector, noise: float
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Labelled rows of each step; their hits, log losses, and those where labels are any class in
+    the share ``noise``, shape (3, steps)."""
+    expected = list[float]()
 
+    def add(step: Step) -> None:
+        at = np.flatnonzero(step.y >= 0)
+        rows = step.corrected
+        u = (1 - noise) * rows[at, step.y[at]] + noise / rows.shape[1]
+        expected.append(float(log_losses(u).sum()))
 
-def _expected(rows: NDArray[np.float64], y: NDArray[np.int64], noise: float) -> float:
-    """The summed log loss of labels that are any class in the share ``noise``."""
-    at = np.flatnonzero(y >= 0)
-    u = (1 - noise) * rows[at, y[at]] + noise / rows.shape[1]
-    return float(-np.log(np.maximum(u, FLOOR)).sum())
+    result = player.play(corrector, each=add)
+    return result.labelled, np.concatenate([result.sums(1), [expected]])
 
 
 def noise_in_words(tried: Sequence[TriedNoise], labelled: int) -> str:

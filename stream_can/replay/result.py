@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.change import Changes
 from stream_can.column_scores import ColumnScores, outcomes
 from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
@@ -17,7 +18,7 @@ from stream_can.replay.models import PlayedModels
 from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import Step
 from stream_can.replay.worst import WorstStretch
-from stream_can.scores import FLOOR, Scores
+from stream_can.scores import Scores
 from stream_can.trust.alarm import Alarm
 
 __all__ = ["Moment", "Replay"]
@@ -87,13 +88,13 @@ class Replay:
         self.rows = 0
         self.seconds = 0.0
         self.rates: dict[float, Scores] = {}
-        """Scores where only a share of the labels arrives; filled by :func:`label_rates`."""
+        """Scores where only a share of the labels arrives; filled by :func:`replay`."""
         self.asked_rates: dict[float, Scores] = {}
         """The same where these are asked for instead of coming at random."""
         self.asked = {"random": 0, "margin": 0}
         """How many labels were asked for, by the reason."""
-        self.at_random: list[Moment] = []
-        """Where labels are asked for: how the stream went with as many at random."""
+        self.at_random: Replay | None = None
+        """Where labels are asked for: the replay with as many at random."""
         self.dates = False
         """Whether the times of the moments are dates: datetime64, or microseconds since 1970."""
         self.delay = ""
@@ -138,9 +139,9 @@ class Replay:
             P, y, corrected = P[known], y[known], corrected[known]
         before = self.raw.add_checked(P, y)
         after = self.corrected.add_checked(corrected, y)
-        self.raw_classes.add(P, y)
-        self.corrected_classes.add(corrected, y)
-        was, now = P.argmax(axis=1) == y, corrected.argmax(axis=1) == y
+        self.raw_classes.add(before.best, y)
+        self.corrected_classes.add(after.best, y)
+        was, now = before.hits, after.hits
         self.made_right += np.bincount(y[now & ~was], minlength=len(self.classes))
         self.made_wrong += np.bincount(y[was & ~now], minlength=len(self.classes))
         self.worst.add(step.first + np.flatnonzero(known), np.stack([was, now], axis=1))
@@ -151,12 +152,12 @@ class Replay:
             if step.arrivals.time is not None:
                 self.delay_time.add(step.arrivals.time)
         if self.columns:
-            self._add_values(step, known, outcomes(P, corrected, y))
+            self._add_values(step, known, outcomes(before, after))
         if self.sets is not None:
             self.sets.add(step)
         if self.alarm is not None:
             times = None if step.time is None else milliseconds(step.time[known])
-            self.alarm.learn_many(P, corrected, y, times)
+            self.alarm.learn_scored(before, after, times)
         for request in step.asked:
             self.asked[request.reason] += 1
         if step.paths is not None:
@@ -170,9 +171,9 @@ class Replay:
                 self.rows,
                 None if step.time is None else step.time[-1],
                 len(y),
-                (before[0], after[0]),
-                (before[1], after[1]),
-                (_squares(P, y), _squares(corrected, y)),
+                (float(was.sum()), float(now.sum())),
+                (float(before.losses.sum()), float(after.losses.sum())),
+                (float(before.losses @ before.losses), float(after.losses @ after.losses)),
                 np.bincount(y, minlength=len(self.classes)),
                 corrector.prior,
                 np.array(list(corrector.weights.values())),
@@ -192,6 +193,23 @@ class Replay:
                 column.scored(step.segments[name][known].tolist(), found)
             if step.learned is not None:
                 column.learned(step.learned[:, k].tolist())
+
+    @property
+    def labelled(self) -> list[int]:
+        """Rows with a known label, step by step."""
+        return [moment.labelled for moment in self.moments]
+
+    def sums(self, side: int) -> NDArray[np.float64]:
+        """Hits and log losses of the steps, of the rows as they came (0) or were sent (1), shape
+        (2, steps)."""
+        pairs = [(moment.hits[side], moment.losses[side]) for moment in self.moments]
+        return np.array(pairs, np.float64).reshape(-1, 2).T
+
+    def changes(self, before: Replay | None = None) -> Changes | None:
+        """The changes by what was sent against the rows as they came, or against what another
+        replay of them sent; None where no row is labelled."""
+        other = self.sums(0) if before is None else before.sums(1)
+        return Changes.of_sums(self.labelled, other, self.sums(1))
 
     @property
     def mean_weights(self) -> dict[str, float]:
@@ -276,12 +294,6 @@ class Replay:
 
 def _by_rate(rates: dict[float, Scores]) -> dict[str, Any]:
     return {f"{rate:g}": scores.summary() for rate, scores in rates.items()}
-
-
-def _squares(P: NDArray[np.float64], y: NDArray[np.int64]) -> float:
-    """The sum of the squared log losses of some rows."""
-    losses = np.log(np.maximum(P[np.arange(len(y)), y], FLOOR))
-    return float(losses @ losses)
 
 
 def _plain(values: NDArray[np.float64]) -> list[float | None]:

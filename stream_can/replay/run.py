@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time as clock
 from collections.abc import Callable, Iterable
 
 from stream_can.corrector import Corrector
 from stream_can.method.asking import LabelRequests
 from stream_can.recording.recording import Recording
 from stream_can.replay.models import PlayedModels
+from stream_can.replay.player import Player
 from stream_can.replay.result import Replay
-from stream_can.replay.steps import Step, steps
-from stream_can.scores import Scores
-from stream_can.trust.alarm import Alarm
+from stream_can.replay.steps import Step
 
-__all__ = ["label_rates", "replay"]
+__all__ = ["replay"]
 
 
 def replay(
@@ -46,8 +44,8 @@ def replay(
         labels at random, for :attr:`Replay.at_random`.
     rates
         Other shares of the labels, each replayed once more from what `corrector` is now, for
-        :attr:`Replay.rates` and, those below 1, for :attr:`Replay.asked_rates`; `label_rate`
-        itself, or the budget of `requests`, joins them.
+        :attr:`Replay.rates` and, those between 0 and 1, for :attr:`Replay.asked_rates`;
+        `label_rate` itself, or the budget of `requests`, joins them.
     model, version
         Columns that the recording was opened with (``segments``), which name the model and version
         of each row: each has a corrector of its own, and begins with `corrector`.
@@ -83,114 +81,37 @@ def replay(
         )
     rates = list(rates)
     fresh = corrector.to_bytes() if rates or requests is not None else b""
+    named = model is not None or version is not None
+    player = Player(
+        recording, label_delay=label_delay, label_rate=label_rate, seed=seed, progress=progress
+    )
 
     def several(start: Corrector) -> Corrector | PlayedModels:
-        named = model is not None or version is not None
         return PlayedModels(start, model, version) if named else start
 
-    corrects = several(corrector)
-    result = _once(
-        recording, corrects, label_delay, label_rate, seed, requests, explain, progress, each
-    )
-    at_random = None
+    def again(rate: float, *, ask: bool = False) -> Replay:
+        """Once more at another share of the labels, from what the corrector was."""
+        asks = LabelRequests(rate, seed=seed) if ask else None
+        start = several(Corrector.from_bytes(fresh))
+        return player.play(start, label_rate=1.0 if ask else rate, requests=asks)
+
+    result = player.play(several(corrector), requests=requests, explain=explain, each=each)
     if requests is not None and result.coming:
-        as_many = result.coming / result.possible
-        start = Corrector.from_bytes(fresh)
-        at_random = _once(recording, start, label_delay, as_many, seed, None, False, progress)
-        result.at_random = at_random.moments
+        result.at_random = again(result.coming / result.possible)
     if rates:
-        own = None if requests is None else requests.budget
-
-        def others(rates: Iterable[float], ask: bool) -> dict[float, Scores]:
-            return label_rates(
-                recording,
-                lambda: several(Corrector.from_bytes(fresh)),
-                rates,
-                ask=ask,
-                label_delay=label_delay,
-                seed=seed,
-                progress=progress,
-            )
-
-        played = label_rate if own is None else own
-        found = others((rate for rate in rates if rate != played), False)
-        asked: dict[float, Scores] = {}
-        if not isinstance(corrects, PlayedModels):
-            asked = others((rate for rate in rates if rate < 1 and rate != own), True)
-        if own is None:
-            found[label_rate] = result.corrected
+        budget = None if requests is None else requests.budget
+        own = label_rate if budget is None else budget
+        found = {rate: again(rate).corrected for rate in rates if rate != own}
+        asked = {
+            rate: again(rate, ask=True).corrected
+            for rate in rates
+            if 0 < rate < 1 and rate != budget and not named
+        }
+        if budget is None:
+            found[own] = result.corrected
         else:
             asked[own] = result.corrected
-            if at_random is not None:
-                found[own] = at_random.corrected
+            if result.at_random is not None:
+                found[own] = result.at_random.corrected
         result.rates, result.asked_rates = dict(sorted(found.items())), dict(sorted(asked.items()))
     return result
-
-
-def _once(
-    recording: Recording,
-    corrector: Corrector | PlayedModels,
-    label_delay: int | None,
-    label_rate: float,
-    seed: int,
-    requests: LabelRequests | None,
-    explain: bool,
-    progress: Callable[[int], object],
-    each: Callable[[Step], object] = lambda step: None,
-) -> Replay:
-    """One pass over the recording."""
-    started = clock.perf_counter()
-    # What is played once more is the same classifier.
-    result = Replay(corrector, requests, Alarm() if explain else None)
-    for step in steps(
-        recording.chunks(),
-        corrector,
-        label_delay=label_delay,
-        label_rate=label_rate,
-        seed=seed,
-        requests=requests,
-        explain=explain,
-    ):
-        result.add(step)
-        each(step)
-        progress(len(step.P))
-    result.dates |= recording.dates
-    result.delay = "at their own time" if label_delay is None else f"{label_delay:,} rows late"
-    result.seconds = clock.perf_counter() - started
-    return result
-
-
-def label_rates(
-    recording: Recording,
-    start: Callable[[], Corrector | PlayedModels],
-    rates: Iterable[float],
-    *,
-    ask: bool = False,
-    label_delay: int | None = None,
-    seed: int = 0,
-    progress: Callable[[int], object] = lambda rows: None,
-) -> dict[float, Scores]:
-    """Replay at shares of the labels: scores of the corrected rows at each rate.
-
-    Parameters
-    ----------
-    start
-        Makes the corrector that each rate begins with.
-    rates
-        Shares of the labels that arrive, in [0, 1].
-    ask
-        Whether :class:`stream_can.LabelRequests` asks for the labels; else they come at random.
-    """
-    return {
-        rate: _once(
-            recording,
-            start(),
-            label_delay,
-            1.0 if ask else rate,
-            seed,
-            LabelRequests(rate, seed=seed) if ask else None,
-            False,
-            progress,
-        ).corrected
-        for rate in rates
-    }

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_can.change import Change, change
+from stream_can.change import Change
 from stream_can.replay.asking import asked_labels
-from stream_can.replay.effect import NATS, POINTS, Effect
+from stream_can.replay.effect import NATS, POINTS, Effects
 from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.gains import gains
 from stream_can.replay.names import readable
@@ -70,10 +70,9 @@ def judge(result: Replay) -> Verdict:
     wrong = _wrong_labels(result)
     if wrong:
         return Verdict(f"No verdict: {wrong}", "", (), False)
-    points, nats = (
-        Effect(_change(result, "hits"), POINTS / 100),
-        Effect(_change(result, "losses"), NATS),
-    )
+    changes = result.changes()
+    assert changes is not None, "a replay of too few labels has no verdict"
+    points, nats = effects = Effects.of(changes)
     raw, corrected = result.raw, result.corrected
     numbers = (
         f"accuracy {100 * raw.accuracy:.2f} % before and {100 * corrected.accuracy:.2f} % after "
@@ -81,7 +80,7 @@ def judge(result: Replay) -> Verdict:
         f", log loss {raw.log_loss:.4f} before and {corrected.log_loss:.4f} after "
         f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
     )
-    good, bad = points.up or nats.down, points.down or nats.up
+    good, bad = effects.better, effects.worse
     if bad and not good:
         first = (
             f"Do not use it on this stream: it made the predictions worse, {numbers}."
@@ -119,7 +118,8 @@ def judge(result: Replay) -> Verdict:
 
 def errors(result: Replay) -> tuple[float, float]:
     """Standard errors of the changes of accuracy and log loss; nan for a single stretch."""
-    return _change(result, "hits").error, _change(result, "losses").error
+    found = result.changes()
+    return (math.nan, math.nan) if found is None else (found.accuracy.error, found.log_loss.error)
 
 
 def _sure(points: Change) -> str:
@@ -236,14 +236,6 @@ def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:
 
 def _percent(share: float) -> str:
     return f"{100 * min(share, 1):.0f} %"
-
-
-def _change(result: Replay, what: str) -> Change:
-    """The change of "hits" or "losses" a labelled row."""
-    rows = [moment.labelled for moment in result.moments]
-    found = change(rows, *zip(*(getattr(moment, what) for moment in result.moments), strict=True))
-    assert found is not None, "a replay of too few labels has no verdict"
-    return found
 
 
 def _mix_change(result: Replay) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch
 from stream_can.method.checks import bad_rows
 from stream_can.method.rows import as_float64
+from stream_can.scores import RowScores, score_rows
 from stream_can.trust.locking import one_at_a_time
 
 __all__ = ["Alarm", "Episode"]
@@ -35,7 +36,6 @@ STAYS = 10_000
 MOST_EPISODES = 20
 SIDES = ("raw", "sent")
 TESTS = tuple(f"{side} {score}" for side in SIDES for score in ("accuracy", "log loss"))
-FLOOR = 1e-6
 SUMS = 4 + 2 * len(BETS)
 SMALL = 32
 _of_halves = np.array([math.inf, *(math.lgamma(k / 2) for k in range(1, 2 * SMALL))])
@@ -242,29 +242,22 @@ class Alarm:
         if not len(ys):
             return
         when = None if times is None else np.asarray(times, np.float64)
-        self.learn_checked(rows[0], rows[1], ys, when)
-
-    def learn_checked(
-        self, raw: Array, sent: Array, ys: NDArray[Any], when: Array | None = None
-    ) -> None:
-        """:meth:`learn_many` of rows and labels that are known to be right."""
-        at = np.arange(len(ys))
-        wrong = np.stack([P.argmax(axis=1) != ys for P in (raw, sent)], 1).astype(np.float64)
-        loss = np.stack([-np.log(np.maximum(P[at, ys], FLOOR)) for P in (raw, sent)], 1)
-        self.learn_outcomes(wrong, loss, np.full(len(ys), np.nan) if when is None else when)
+        self.learn_scored(score_rows(rows[0], ys), score_rows(rows[1], ys), when)
 
     @one_at_a_time
-    def learn_outcomes(self, wrong: Array, loss: Array, when: Array) -> None:
-        """:meth:`learn_many` of what became of rows, unchecked.
+    def learn_scored(self, raw: RowScores, sent: RowScores, when: Array | None = None) -> None:
+        """:meth:`learn_many` of rows that are scored already.
 
         Parameters
         ----------
-        wrong, loss
-            Of the raw row and of the one sent, whether its likeliest class was another one than the
-            label, 0 or 1, and its log loss, shape (n, 2).
+        raw, sent
+            Scores of the rows as they came and as they were sent.
         when
             Times in milliseconds, or NaN, shape (n,).
         """
+        wrong = np.stack([~raw.hits, ~sent.hits], axis=1).astype(np.float64)
+        loss = np.stack([raw.losses, sent.losses], axis=1)
+        when = np.full(len(wrong), np.nan) if when is None else when
         start = 0
         while start < len(when):
             # Up to the next look, or to the end of the reference.

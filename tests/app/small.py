@@ -14,6 +14,7 @@ from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.column_scores import ColumnScores, outcomes
 from stream_can.messages.records import Output, Record
+from stream_can.scores import score_rows
 from tests.messages.task import Counts
 
 BEGIN = 1_800_000_000.0
@@ -71,7 +72,7 @@ def counted(rows: dict[str, int], labels: dict[str, int]) -> ColumnScores:
     column, rng = ColumnScores(), np.random.default_rng(0)
     column.came([text for text, n in rows.items() for _ in range(n)])
     texts = [text for text, n in labels.items() for _ in range(n)]
-    P = rng.dirichlet([1, 1, 1], len(texts))
+    P, y = rng.dirichlet([1, 1, 1], len(texts)), rng.integers(3, size=len(texts))
     column.learned(texts)
-    column.scored(texts, outcomes(P, P[:, ::-1], rng.integers(3, size=len(texts))))
+    column.scored(texts, outcomes(*(score_rows(rows, y) for rows in (P, P[:, ::-1]))))
     return column

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector
-from stream_can.replay import Recording, Replay, from_arrays, replay, steps, verdict
+from stream_can.replay import Player, Recording, Replay, from_arrays, replay, steps, verdict
 from stream_can.replay.tried import try_segments, worth_in_words
 from stream_can.scores import Scores
 from tests.cli.command import stream_can
@@ -105,14 +105,14 @@ def test_a_column_that_says_something_is_worth_having_and_one_of_chance_is_not(t
         return Corrector(recording.classes, segments=columns)
 
     without = replay(recording, make([]), label_delay=50, explain=False)
-    tried = try_segments(recording, make, without, label_delay=50)
+    tried = try_segments(Player(recording, label_delay=50), make, without)
     assert [one.columns for one in tried] == [("tenant",), ("noise",), ("tenant", "noise")]
     assert [one.worth for one in tried] == [True, False, True]
     assert [one.values for one in tried] == [12, 40, 52]
     with_tenant = replay(recording, make(["tenant"]), label_delay=50, explain=False)
     gain = with_tenant.corrected.log_loss - without.corrected.log_loss
-    assert tried[0].log_loss.value == pytest.approx(gain)
-    assert tried[0].accuracy.before == pytest.approx(without.corrected.accuracy)
+    assert tried[0].changes.log_loss.value == pytest.approx(gain)
+    assert tried[0].changes.accuracy.before == pytest.approx(without.corrected.accuracy)
     said = worth_in_words(tried, without.raw.n)
     assert said.startswith("Worth having: --segments tenant, +")
     assert worth_in_words(tried[1:2], without.raw.n).startswith("No column is worth having here")

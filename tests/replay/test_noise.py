@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector
-from stream_can.replay import Recording, replay
+from stream_can.replay import Player, Recording, replay
 from stream_can.replay.noise import BY_THE_RECORDED, noise_in_words, try_label_noise
 from tests.cli.command import stream_can
 
@@ -38,7 +38,7 @@ def tried(file, values=(0.05, 0.2), own=0.0, **options):
     def make(share):
         return Corrector(recording.classes, label_noise=share)
 
-    return try_label_noise(recording, make, values, own, label_delay=50, **options)
+    return try_label_noise(Player(recording, label_delay=50, **options), make, values, own)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.4])

@@ -12,7 +12,7 @@ import pytest
 from stream_can import Corrector, InvalidPrediction, LabelRequests, UnknownClass
 from stream_can.recording.pickled import read_objects
 from stream_can.recording.table import InvalidRecording
-from stream_can.replay import Recording, Replay, from_arrays, label_rates, replay, steps
+from stream_can.replay import Player, Recording, Replay, from_arrays, replay, steps
 from stream_can.replay import run as replay_module
 from stream_can.replay.steps import DRAW, check_labels, step_length
 
@@ -305,9 +305,9 @@ def test_label_rates(tmp_path):
     P, y, *_ = stream(2000)
     sharp = P**4 / (P**4).sum(1, keepdims=True)
     recording = Recording(write(tmp_path, "npz", sharp, y))
-    rates = label_rates(recording, lambda: Corrector(CLASSES), [0, 0.05, 1], label_delay=10)
-    raw = replay(recording, Corrector(CLASSES, paths=["raw"]), label_delay=10).raw
-    assert rates[0].accuracy == pytest.approx(raw.accuracy, abs=0.005)
+    result = replay(recording, Corrector(CLASSES), label_delay=10, rates=[0, 0.05, 1])
+    rates = result.rates
+    assert rates[0].accuracy == pytest.approx(result.raw.accuracy, abs=0.005)
     assert rates[1].log_loss < rates[0.05].log_loss < rates[0].log_loss
 
 
@@ -379,10 +379,9 @@ def test_what_asking_buys(tmp_path):
     assert list(result.rates) == [0.1, 0.2, 1]
     assert list(result.asked_rates) == [0.1, 0.2]
     assert result.asked_rates[0.1] is result.corrected
-    again = label_rates(
-        recording, lambda: Corrector(CLASSES), [0.2], ask=True, label_delay=10, seed=4
-    )
-    assert result.asked_rates[0.2].summary() == again[0.2].summary()
+    player = Player(recording, label_delay=10, seed=4)
+    again = player.play(Corrector(CLASSES), requests=LabelRequests(0.2, seed=4))
+    assert result.asked_rates[0.2].summary() == again.corrected.summary()
     assert sum(shown) == 5 * 3000
     assert result.asked["random"] + result.asked["margin"] == pytest.approx(0.1 * 3000, rel=0.15)
     assert result.corrected.n == 3000  # those that were not asked for are scored too

@@ -271,7 +271,8 @@ def test_it_says_where_asking_does_worse_than_random(hits, said):
     result = Replay(Corrector(4), LabelRequests(0.1))
     for step in steps(from_arrays(P, y), result.corrector, label_delay=9, requests=result.requests):
         result.add(step)
-    result.at_random = [
+    result.at_random = Replay(Corrector(4))
+    result.at_random.moments = [
         one._replace(hits=(one.hits[0], one.hits[1] - hits * one.labelled / 64))
         for one in result.moments
     ]

@@ -1,0 +1,88 @@
+"""The player: a recording goes through one corrector after another, with the same late labels."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable
+
+from stream_can.corrector import Corrector
+from stream_can.method.asking import LabelRequests
+from stream_can.recording.recording import Recording
+from stream_can.replay.models import PlayedModels
+from stream_can.replay.result import Replay
+from stream_can.replay.steps import Step, steps
+from stream_can.trust.alarm import Alarm
+
+__all__ = ["Player"]
+
+
+class Player:
+    """A recording, and when its labels arrive.
+
+    Parameters
+    ----------
+    recording
+        Predictions and labels.
+    label_delay, label_rate, seed
+        As for :func:`stream_can.replay.steps`.
+    progress
+        Is called after each step with the number of its rows.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        label_delay: int | None = None,
+        label_rate: float = 1.0,
+        seed: int = 0,
+        progress: Callable[[int], object] = lambda rows: None,
+    ) -> None:
+        self.recording = recording
+        self.label_delay, self.label_rate, self.seed = label_delay, label_rate, seed
+        self._progress = progress
+
+    def play(
+        self,
+        corrector: Corrector | PlayedModels,
+        *,
+        label_rate: float | None = None,
+        requests: LabelRequests | None = None,
+        explain: bool = False,
+        each: Callable[[Step], object] = lambda step: None,
+    ) -> Replay:
+        """Play the recording once.
+
+        Parameters
+        ----------
+        corrector
+            Where it begins; or the models of the recording.
+        label_rate
+            In place of the player's.
+        requests
+            What asks for the labels that arrive.
+        explain
+            Whether to score each path too, and watch whether the classifier becomes worse; takes
+            about twice the time.
+        each
+            Is called with each step.
+        """
+        started = clock.perf_counter()
+        recording, late = self.recording, self.label_delay
+        result = Replay(corrector, requests, Alarm() if explain else None)
+        for step in steps(
+            recording.chunks(),
+            corrector,
+            label_delay=late,
+            label_rate=self.label_rate if label_rate is None else label_rate,
+            seed=self.seed,
+            requests=requests,
+            explain=explain,
+        ):
+            result.add(step)
+            each(step)
+            self._progress(len(step.P))
+        result.dates |= recording.dates
+        result.delay = "at their own time" if late is None else f"{late:,} rows late"
+        result.seconds = clock.perf_counter() - started
+        return result
