@@ -23,13 +23,14 @@ from stream_can.method.rows import Normalise
 from stream_can.recording.output import CorrectedFile
 from stream_can.recording.recording import Recording
 from stream_can.replay.asking import asking_for
-from stream_can.replay.noise import noise_in_words
+from stream_can.replay.beside import Beside
+from stream_can.replay.noise import noise_beside
 from stream_can.replay.noise import try_label_noise as play_noise
 from stream_can.replay.player import Player
 from stream_can.replay.run import replay
 from stream_can.replay.steps import Step, check_arrival, check_labels
+from stream_can.replay.tried import segments_beside
 from stream_can.replay.tried import try_segments as play_tries
-from stream_can.replay.tried import worth_in_words
 from stream_can.replay.verdict import verdict
 
 __all__ = ["replay_command"]
@@ -58,6 +59,7 @@ def replay_command(
     corrector: CorrectorOptions = NO_OPTIONS,
     try_segments: str | None = None,
     try_label_noise: str | None = None,
+    against: str | None = None,
     state: Path | None = None,
     output: Path | None = None,
     report: Path | None = None,
@@ -121,6 +123,9 @@ def replay_command(
     try_label_noise
         Shares of wrong labels to try: 0.05,0.2. Each is played as --label-noise, and shown beside
         the replay's own.
+    against
+        Rivals to play on the same rows with the same labels, as stream-can compare names them:
+        temperature,isotonic,ops; default; or all. Most are fitted to the rows of --validation.
     state
         Keep what was learned here, for a deployment to start from.
     output
@@ -138,7 +143,8 @@ def replay_command(
     if labels_per_row == "several":
         others = {
             "ask": ask, "model": model, "version": version, "validation": validation,
-            "try_segments": try_segments, "try_label_noise": try_label_noise, "output": output,
+            "try_segments": try_segments, "try_label_noise": try_label_noise, "against": against,
+            "output": output,
             "normalise": None if normalise == "rounded" else normalise,
         }  # fmt: skip
         return replay_several(
@@ -185,15 +191,21 @@ def replay_command(
         recording = Recording(file, **form | more)
         check_arrival(recording, label_delay)
         check_labels(label_delay, label_rate)
+        if against is not None and ask is not None:
+            raise StreamCANError(
+                "--against plays rivals with the labels that arrive, and --ask would ask for those"
+                " that stream_can wants; leave --ask out"
+            )
         if ask is not None and label_rate != 1:
             raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
         requests = None if ask is None else asking_for(recording, ask, seed=seed)
         settings = corrector.settings()
         if recording.train_counts is not None:
             settings.setdefault("train_counts", recording.train_counts.tolist())
-        held = None
+        held = apart = None
         if validation is not None:
-            held = Recording(validation, **form).labelled_with_segments()
+            apart = Recording(validation, **form)
+            held = apart.labelled_with_segments()
 
         def make(columns: Sequence[str], **more: float) -> Corrector:
             made = Corrector(recording.classes, **settings | {"segments": columns} | more)
@@ -208,6 +220,12 @@ def replay_command(
         start = make(corrector.columns)
         own = float(start.settings["label_noise"])
         noises = {own, *(_share(text, recording.classes) for text in shares)} if shares else ()
+        rivals = []
+        if against is not None:
+            from stream_can.compare.against import against_beside, other_rivals, play_against
+
+            names = against if against in ("default", "all") else listed(against)
+            rivals = other_rivals(names, fitted=validation is not None)
     if report is not None:
         # Imported now, so that a missing extra is said before the replay and not behind it.
         from stream_can.report.page import write_report
@@ -229,7 +247,7 @@ def replay_command(
         if requests is None
         else 2 + len({*rates} - {requests.budget}) + len(below - {requests.budget})
     )
-    replays += len(tries) + (len(tries) > 1) + len(noises)
+    replays += len(tries) + (len(tries) > 1) + len(noises) + len(rivals)
     with (
         progress_bar("replay", recording.rows * replays) as progress,
         corrected or nullcontext(),
@@ -250,14 +268,17 @@ def replay_command(
         player = Player(
             recording, label_delay=label_delay, label_rate=label_rate, seed=seed, progress=progress
         )
-        tried = []
+        besides: dict[str, Beside] = {}
         if tries:
             tried = play_tries(player, make, result)
-        noise = []
+            besides["try_segments"] = segments_beside(tried, result.raw.n)
         if noises:
             noise = play_noise(
                 player, lambda share: make(corrector.columns, label_noise=share), [*noises], own
             )
+            besides["try_label_noise"] = noise_beside(noise, result.raw.n)
+        if rivals:
+            besides["against"] = against_beside(play_against(player, rivals, result, apart))
     if state is not None:
         snapshot.save((result.models or start).to_bytes(), state)
     fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
@@ -278,20 +299,19 @@ def replay_command(
     )
     if report is not None:
         name = Path(recording.name).name
-        write_report(result, name, report, made_from=made_from(recording), deploy=deploy)
+        write_report(
+            result,
+            name,
+            report,
+            besides=besides.values(),
+            made_from=made_from(recording),
+            deploy=deploy,
+        )
     if as_json:
-        found = result.to_dict() | {"verdict": verdict(result), "deploy": deploy}
-        if tries:
-            found["tried"] = [one.to_dict() for one in tried]
-            found["worth"] = worth_in_words(tried, result.raw.n)
-        if noises:
-            found["label_noise"] = {
-                "tried": [one.to_dict() for one in noise],
-                "said": noise_in_words(noise, result.raw.n),
-            }
-        print_json(found)
+        beside = {name: one.to_dict() for name, one in besides.items()}
+        print_json(result.to_dict() | {"verdict": verdict(result), "deploy": deploy} | beside)
     else:
-        show_replay(result, label_rate, tried, noise, deploy=deploy, verbose=verbose)
+        show_replay(result, label_rate, besides.values(), deploy=deploy, verbose=verbose)
     return 0
 
 

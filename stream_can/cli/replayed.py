@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.console import Console
 from rich.table import Table
 
 from stream_can.cli.terminal import text_console
 from stream_can.column_scores import ColumnScores
+from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
-from stream_can.replay.noise import TriedNoise, noise_in_words
 from stream_can.replay.result import Replay
-from stream_can.replay.tried import Tried, worth_in_words
 from stream_can.replay.verdict import errors, judge
 from stream_can.scores import FLOOR, Scores
 
@@ -25,8 +24,7 @@ VALUES = 10
 def show_replay(
     result: Replay,
     label_rate: float,
-    tried: Sequence[Tried] = (),
-    noise: Sequence[TriedNoise] = (),
+    besides: Iterable[Beside] = (),
     *,
     deploy: Mapping[str, str],
     verbose: bool = False,
@@ -76,12 +74,8 @@ def show_replay(
         console.print(
             "\n--verbose shows each path alone, and how to deploy it with a pipe, Kafka or Python"
         )
-    if tried:
-        _show_tried(console, tried)
-        console.print(worth_in_words(tried, result.raw.n))
-    if noise:
-        _show_noise(console, noise)
-        console.print(noise_in_words(noise, result.raw.n))
+    for beside in besides:
+        _show_beside(console, beside)
 
 
 def _scores(result: Replay, verbose: bool) -> Table:
@@ -140,42 +134,17 @@ def _show_values(console: Console, name: str, column: ColumnScores) -> None:
         console.print(f"and {len(found) - VALUES:,} more values; --report shows them")
 
 
-def _show_tried(console: Console, tried: Sequence[Tried]) -> None:
-    """Show the worth of each column."""
+def _show_beside(console: Console, beside: Beside) -> None:
+    """Show variants that were played beside the replay."""
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("with", overflow="fold")
-    for head in ("values", "points", "±", "nats", "±"):
-        table.add_column(head, justify="right")
-    table.add_column("")
-    for one in tried:
-        table.add_row(
-            ", ".join(readable(name, 40) for name in one.columns),
-            f"{one.values:,}",
-            *one.changes.cells,
-            one.said,
-        )
+    for k, head in enumerate(beside.heads):
+        words = k == 0 or not head
+        table.add_column(head, justify="left" if words else "right", overflow="fold")
+    for row in beside.rows:
+        table.add_row(*row)
     console.print(table)
-
-
-def _show_noise(console: Console, tried: Sequence[TriedNoise]) -> None:
-    """Show each label_noise, and the changes against the replay's own."""
-    console.print()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("label_noise")
-    for head in ("accuracy %", "change", "±", "log loss", "change", "±"):
-        table.add_column(head, justify="right")
-    for head in ("log loss, that share wrong", "change", "±"):
-        table.add_column(head, justify="right")
-    for one in tried:
-        pairs = ((one.accuracy, 100, 2), (one.log_loss, 1, 4), (one.expected, 1, 4))
-        cells = []
-        for found, times, digits in pairs:
-            cells.append(f"{times * found.after:.{digits}f}")
-            change = f"{times * found.value:+.{digits}f}", f"{times * found.error:.{digits}f}"
-            cells += ("", "") if one.own else change
-        table.add_row(f"{one.label_noise:g}", *cells)
-    console.print(table)
+    console.print(beside.said)
 
 
 def _cells(scores: Scores, before: Scores | None = None) -> list[str]:

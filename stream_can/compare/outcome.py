@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.change import Changes
-from stream_can.compare.rivals import Rival
+from stream_can.compare.rivals import Rival, key_of
 from stream_can.compare.stream import Stream
 from stream_can.scores import Scores
 
@@ -31,6 +31,11 @@ class Outcome(NamedTuple):
     """Log loss of each scored row, in nats."""
     microseconds: float
     """Processor time for a row of the stream, its fits included."""
+
+    @property
+    def key(self) -> str:
+        """Its name in one word, see :attr:`Rival.key`."""
+        return key_of(self.name)
 
 
 def compare(

@@ -22,9 +22,10 @@ from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
 from stream_can.replay.steps import steps
 
-__all__ = ["BOTH", "RAW", "RECENT", "WITH", "Rival", "rivals"]
+__all__ = ["BOTH", "OURS", "RAW", "RECENT", "WITH", "Rival", "key_of", "rivals"]
 
-RAW, BOTH = "raw", "stream_can: fit, labels"
+OURS = "stream_can"
+RAW, BOTH = "raw", f"{OURS}: fit, labels"
 WITH = f"{BOTH}, columns"
 LOOK, FEW = 50, 500
 """Rows between two looks at what ADWIN says; fewer labels than these are fitted with the validation
@@ -39,6 +40,11 @@ MORE = (
 Array = NDArray[np.float64]
 
 
+def key_of(name: str) -> str:
+    """A rival's name in one word."""
+    return re.sub(r"[:,]? ", "-", name.lower())
+
+
 class Rival(NamedTuple):
     """A way to correct a stream."""
 
@@ -51,7 +57,17 @@ class Rival(NamedTuple):
     @property
     def key(self) -> str:
         """Its name in one word, as ``--rivals`` takes it."""
-        return re.sub(r"[:,]? ", "-", self.name.lower())
+        return key_of(self.name)
+
+    @property
+    def is_other(self) -> bool:
+        """Whether it is neither stream_can nor doing nothing."""
+        return self.name != RAW and not self.name.startswith(OURS)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it needs validation rows."""
+        return "validation rows" in self.needs
 
 
 def rivals(

@@ -80,7 +80,7 @@ def load(
     *,
     label_delay: int | None = None,
     validation: Recording | None = None,
-    validation_rows: int = 0,
+    validation_rows: int | None = 0,
 ) -> Stream:
     """Read a recording, and the validation rows from a second one or from its own beginning.
 
@@ -93,7 +93,8 @@ def load(
     validation
         A recording of validation rows; those without a label are left out.
     validation_rows
-        Without one: take the first so many labelled rows. The stream begins after them.
+        Without one: take the first so many labelled rows. The stream begins after them. None for
+        a stream without validation rows.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def load(
     ValueError
         Neither or both of them are given, or labels come at no known time.
     """
-    if (validation is None) == (validation_rows <= 0):
+    if validation_rows is not None and (validation is None) == (validation_rows <= 0):
         raise ValueError(
             "say what the rivals are fitted to: either a recording of validation rows "
             "(--validation), or how many labelled rows to take (--validation-rows)"
@@ -110,17 +111,7 @@ def load(
     check_arrival(recording, label_delay)
     P, y, arrives, time, label_time, segments = _read(recording)
     start = 0
-    if validation is None:
-        labelled = np.flatnonzero(y >= 0)
-        if len(labelled) <= validation_rows:
-            raise InvalidRecording(
-                f"{recording.path}: {len(labelled)} rows have a label, so "
-                f"{validation_rows} of them leave none to score"
-            )
-        first = labelled[:validation_rows]
-        rows, labels, start = P[first], y[first], int(first[-1]) + 1
-        given = given_by(segments, first)
-    else:
+    if validation is not None:
         if list(map(str, validation.classes)) != list(map(str, recording.classes)):
             raise InvalidRecording(
                 f"{validation.path}: classes {validation.classes[:8]}, but {recording.path} has "
@@ -131,6 +122,18 @@ def load(
         rows, labels = rows[labels >= 0], labels[labels >= 0]
         if not len(labels):
             raise InvalidRecording(f"{validation.path}: no row has a label")
+    elif validation_rows is None:
+        rows, labels, given = P[:0], y[:0], None
+    else:
+        labelled = np.flatnonzero(y >= 0)
+        if len(labelled) <= validation_rows:
+            raise InvalidRecording(
+                f"{recording.path}: {len(labelled)} rows have a label, so "
+                f"{validation_rows} of them leave none to score"
+            )
+        first = labelled[:validation_rows]
+        rows, labels, start = P[first], y[first], int(first[-1]) + 1
+        given = given_by(segments, first)
     if not (y[start:] >= 0).any():
         raise InvalidRecording(f"{recording.path}: no row has a label, so nothing can be compared")
     return Stream(

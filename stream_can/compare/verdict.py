@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_can.compare.outcome import Outcome, against
-from stream_can.compare.rivals import BOTH, WITH
+from stream_can.compare.rivals import BOTH, OURS, WITH
 
 __all__ = ["best", "highlighted", "verdict"]
-
-OURS = "stream_can"
 
 
 def best(outcomes: Sequence[Outcome]) -> Outcome:

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from stream_can.change import Change, change
 from stream_can.corrector import Corrector
+from stream_can.replay.beside import Beside
 from stream_can.replay.effect import NATS, Effect
 from stream_can.replay.player import Player
 from stream_can.replay.steps import Step
 from stream_can.replay.verdict import FEW
 from stream_can.scores import log_losses
 
-__all__ = ["TriedNoise", "noise_in_words", "try_label_noise"]
+__all__ = ["TriedNoise", "noise_beside", "noise_in_words", "try_label_noise"]
 
 BY_THE_RECORDED = (
     "Scores are by the labels as recorded. Wrong ones among them count right predictions as wrong:"
@@ -125,6 +126,29 @@ def noise_in_words(tried: Sequence[TriedNoise], labelled: int) -> str:
             f" {own.label_noise:g}."
         )
     return f"{first} {BY_THE_RECORDED}"
+
+
+def noise_beside(tried: Sequence[TriedNoise], labelled: int) -> Beside:
+    """Trials of ``label_noise`` beside the replay's own."""
+    rows = []
+    for one in tried:
+        cells = [f"{one.label_noise:g}"]
+        pairs = ((one.accuracy, 100, 2), (one.log_loss, 1, 4), (one.expected, 1, 4))
+        for found, times, digits in pairs:
+            cells.append(f"{times * found.after:.{digits}f}")
+            change = f"{times * found.value:+.{digits}f}", f"{times * found.error:.{digits}f}"
+            cells += ("", "") if one.own else change
+        rows.append(cells)
+    return Beside(
+        "Other shares of wrong labels",
+        (
+            "label_noise", "accuracy %", "change", "±", "log loss", "change", "±",
+            "log loss, that share wrong", "change", "±",
+        ),
+        rows,
+        noise_in_words(tried, labelled),
+        [one.to_dict() for one in tried],
+    )  # fmt: skip
 
 
 def _plain(value: float) -> float | None:

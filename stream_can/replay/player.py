@@ -40,7 +40,7 @@ class Player:
     ) -> None:
         self.recording = recording
         self.label_delay, self.label_rate, self.seed = label_delay, label_rate, seed
-        self._progress = progress
+        self.progress = progress
 
     def play(
         self,
@@ -81,7 +81,7 @@ class Player:
         ):
             result.add(step)
             each(step)
-            self._progress(len(step.P))
+            self.progress(len(step.P))
         result.dates |= recording.dates
         result.delay = "at their own time" if late is None else f"{late:,} rows late"
         result.seconds = clock.perf_counter() - started

@@ -130,9 +130,7 @@ def steps(
     models = corrector if isinstance(corrector, PlayedModels) else None
     if models is not None and requests is not None:
         raise ValueError("requests: of several models no labels are asked for")
-    # Not default_rng(seed) itself: data simulated with that very generator would lose the labels of
-    # some classes and keep those of others, since its uniforms also drew the classes.
-    rng = np.random.default_rng([seed, *DRAW])
+    rng = arrivals_rng(seed)
     waiting: list[Labels] = []
     for chunk in chunks:
         given = chunk.arrives & (rng.random(len(chunk.P)) < label_rate)
@@ -333,6 +331,15 @@ def _values(chunk: Chunk, columns: Sequence[str]) -> NDArray[np.object_]:
             )
         found[:, k] = chunk.segments[name]
     return found
+
+
+def arrivals_rng(seed: int) -> np.random.Generator:
+    """What draws the labels that arrive, one uniform number a row.
+
+    Not ``default_rng(seed)`` itself: data simulated with that very generator would lose the labels
+    of some classes and keep those of others, since its uniforms also drew the classes.
+    """
+    return np.random.default_rng([seed, *DRAW])
 
 
 def step_length(start: int) -> int:

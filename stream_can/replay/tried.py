@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 from stream_can.change import Changes
 from stream_can.corrector import Corrector
+from stream_can.replay.beside import Beside
 from stream_can.replay.effect import Effects
+from stream_can.replay.names import readable
 from stream_can.replay.player import Player
 from stream_can.replay.result import Replay
 from stream_can.replay.verdict import FEW
 
-__all__ = ["Tried", "try_segments", "worth_in_words"]
+__all__ = ["Tried", "segments_beside", "try_segments", "worth_in_words"]
 
 
 class Tried(NamedTuple):
@@ -105,3 +107,23 @@ def worth_in_words(tried: Sequence[Tried], labelled: int) -> str:
         left = f" Alone {', '.join(useless)} would gain nothing clear."
     numbers = best.changes.in_words()
     return f"Worth having: --segments {names}, {numbers} against the same without.{left}"
+
+
+def segments_beside(tried: Sequence[Tried], labelled: int) -> Beside:
+    """Trials of columns beside the replay without."""
+    rows = [
+        (
+            ", ".join(readable(name, 40) for name in one.columns),
+            f"{one.values:,}",
+            *one.changes.cells,
+            one.said,
+        )
+        for one in tried
+    ]
+    return Beside(
+        "With columns, against the same without",
+        ("with", "values", "points", "±", "nats", "±", ""),
+        rows,
+        worth_in_words(tried, labelled),
+        [one.to_dict() for one in tried],
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
 from stream_can.errors import StreamCANError
+from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.several import MultiLabelReplay
@@ -59,6 +60,7 @@ def report(
     result: Replay,
     title: str,
     *,
+    besides: Iterable[Beside] = (),
     made_from: Mapping[str, str] | None = None,
     deploy: Mapping[str, str] | None = None,
     date: datetime | None = None,
@@ -72,6 +74,8 @@ def report(
         of what labels buy.
     title
         What was replayed.
+    besides
+        Variants that were played beside it, a table each.
     made_from
         What else to say of how the page was made: {"file": ..., "command": ...}.
     deploy
@@ -98,6 +102,7 @@ def report(
             )
         cards.append(card(title, tables.values(column), VALUES_NOTE))
     cards.append(card("Before, after, and each path alone", tables.paths(result), PATHS_NOTE))
+    cards += [card(one.title, tables.beside(one), one.said) for one in besides]
     found = judge(result)
     commands = deploy if deploy and found.deploy else {}
     steps = [commands[name] for name in ("first",) if name in commands]
@@ -157,8 +162,9 @@ def write_report(
     title: str,
     path: str | Path,
     *,
+    besides: Iterable[Beside] = (),
     made_from: Mapping[str, str] | None = None,
     deploy: Mapping[str, str] | None = None,
 ) -> None:
     """Write :func:`report` to a file; its folder is made."""
-    write(report(result, title, made_from=made_from, deploy=deploy), path)
+    write(report(result, title, besides=besides, made_from=made_from, deploy=deploy), path)

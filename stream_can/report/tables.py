@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from stream_can.column_scores import ColumnScores
+from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.verdict import errors
 from stream_can.scores import Scores
 
 __all__ = [
-    "before_and_after", "classes", "facts", "paths", "percentages", "tiles", "tiles_of", "values"
+    "before_and_after", "beside", "classes", "facts", "paths", "percentages", "tiles", "tiles_of",
+    "values",
 ]  # fmt: skip
 
 NONE = "\N{EN DASH}"
@@ -114,6 +116,18 @@ def values(column: ColumnScores) -> str:
         + "</tr>"
     )
     return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
+
+
+def beside(one: Beside) -> str:
+    """Table of variants that were played beside a replay."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in one.heads)
+    body = "".join(
+        f"<tr><td class=name><bdi>{html.escape(row[0])}</bdi></td>"
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in one.rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>{body}</table></div>'
 
 
 def before_and_after(pair: Iterable[float], times: float, digits: int) -> str:

@@ -496,6 +496,11 @@ class Alarm:
         every = np.append(self._starts, fresh[:, 0])
         if not (np.diff(every) > 0).all() or not ((every >= 0) & (every < head.n + 1)).all():
             raise SnapshotMismatch("snapshot: starts of an alarm")
+        errors = np.concatenate([self._before[:, :2], fresh[:, 1:3], self._sums[None, :2]])
+        labels = np.append(every, self.n - self._restarted)
+        more, most = np.diff(errors, axis=0, prepend=0), np.diff(labels, prepend=0)
+        if not ((more >= 0) & (more <= most[:, None])).all():
+            raise SnapshotMismatch("snapshot: more errors of an alarm than labels")
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -129,9 +129,9 @@ def test_the_command_line_tries_columns_and_says_it(tmp_path):
     plain = stream_can("replay", *shared)[0]
     assert out.splitlines()[1:5] == plain.splitlines()[1:5]  # the replay itself is without
     out, _ = stream_can("replay", *shared, "--try-segments", "noise", "--json")
-    found = json.loads(out)
+    found = json.loads(out)["try_segments"]
     assert [(one["segments"], one["worth"]) for one in found["tried"]] == [(["noise"], False)]
-    assert found["worth"].startswith("No column is worth having")
+    assert found["said"].startswith("No column is worth having")
     state = tmp_path / "state"
     options = ["--segments", "tenant", "--validation", validation, "--state", state]
     out, _ = stream_can("replay", *shared, *options)

@@ -106,8 +106,8 @@ def test_the_command_shows_them_side_by_side(tmp_path):
     options = ("--try-label-noise", "0.2,0,0.1", "--label-noise", 0.1, "--json")
     found = json.loads(stream_can(*given, *options)[0])
     expected = tried(file, [0.2, 0], 0.1)
-    assert found["label_noise"]["tried"] == [one.to_dict() for one in expected]
-    assert found["label_noise"]["said"] == noise_in_words(expected, 5000)
+    assert found["try_label_noise"]["tried"] == [one.to_dict() for one in expected]
+    assert found["try_label_noise"]["said"] == noise_in_words(expected, 5000)
     assert found["corrected"]["log_loss"] == pytest.approx(
         next(one.log_loss.after for one in expected if one.own)
     )
@@ -131,6 +131,6 @@ def test_validation_rows_and_columns_are_played_in_each(tmp_path):
         "replay", file, "--label-delay", 50, *options, "--try-label-noise", "0.2", "--json"
     )
     found = json.loads(out)
-    own = found["label_noise"]["tried"][0]
+    own = found["try_label_noise"]["tried"][0]
     assert own["own"]
     assert own["log_loss"]["value"] == pytest.approx(found["corrected"]["log_loss"])

@@ -1,0 +1,142 @@
+"""Rivals beside a replay: what else one could do, on the same rows with the same labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.change import Changes
+from stream_can.compare.outcome import Outcome, compare
+from stream_can.compare.rivals import Rival, rivals
+from stream_can.compare.stream import load
+from stream_can.errors import StreamCANError
+from stream_can.recording.recording import Recording
+from stream_can.replay.beside import Beside
+from stream_can.replay.player import Player
+from stream_can.replay.result import Replay
+from stream_can.replay.steps import arrivals_rng
+
+__all__ = ["Against", "against_beside", "other_rivals", "play_against"]
+
+
+class Against(NamedTuple):
+    """A replay against a rival: the rival is before."""
+
+    outcome: Outcome
+    changes: Changes
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON would have it."""
+        one = self.outcome
+        scores = one.scores.summary() | {"microseconds": one.microseconds}
+        return {"name": one.name, "needs": one.needs, **scores, "change": self.changes.summary()}
+
+
+def other_rivals(names: str | Sequence[str], *, fitted: bool) -> list[Rival]:
+    """Rivals by their names, as :func:`stream_can.compare.rivals` takes them, without stream_can.
+
+    Raises
+    ------
+    ValueError, StreamCANError
+        A name is none; or of a rival that needs validation rows, and not ``fitted``.
+    """
+    found = [one for one in rivals(names=names) if one.is_other]
+    for one in found:
+        if one.is_fitted and not fitted:
+            raise StreamCANError(
+                f"--against: {one.key} is fitted to validation rows; name a file of them,"
+                " --validation FILE, or leave it out"
+            )
+    return found
+
+
+def play_against(
+    player: Player,
+    playing: Sequence[Rival],
+    result: Replay,
+    validation: Recording | None = None,
+) -> list[Against]:
+    """Play the recording of a replay with rivals. All of it is in memory then.
+
+    Parameters
+    ----------
+    player
+        What played it.
+    playing
+        Of :func:`other_rivals`.
+    result
+        The replay, whose rows and labels are the same.
+    validation
+        Rows that rivals are fitted to.
+
+    Returns
+    -------
+    One for each rival; none without labelled rows.
+    """
+    if not result.raw.n:
+        return []
+    stream = load(
+        player.recording,
+        label_delay=player.label_delay,
+        validation=validation,
+        validation_rows=None,
+    )
+    drawn = arrivals_rng(player.seed).random(len(stream.P)) < player.label_rate
+    stream = stream._replace(arrives=stream.arrives & drawn)
+    ends = np.cumsum(result.labelled)
+    found = []
+    for outcome in compare(stream, playing, player.progress):
+        sums = [_sums(each, ends) for each in (outcome.hits, outcome.losses)]
+        changes = Changes.of_sums(result.labelled, sums, result.sums(1))
+        assert changes is not None
+        found.append(Against(outcome, changes))
+    return found
+
+
+def _sums(values: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums of the labelled rows of each step."""
+    return np.diff(np.append(0.0, np.cumsum(values))[ends], prepend=0.0)
+
+
+def against_beside(found: Sequence[Against]) -> Beside:
+    """Rivals beside a replay."""
+    rows = [
+        (
+            one.outcome.name,
+            f"{100 * one.outcome.scores.accuracy:.2f}",
+            f"{one.outcome.scores.log_loss:.4f}",
+            *one.changes.cells,
+        )
+        for one in found
+    ]
+    return Beside(
+        "Against what else one could do",
+        ("against", "accuracy %", "log loss", "stream_can: points", "±", "nats", "±"),
+        rows,
+        _in_words(found),
+        [one.to_dict() for one in found],
+    )
+
+
+def _in_words(found: Sequence[Against]) -> str:
+    """Which of the rivals do better, beyond chance."""
+    if not found:
+        return "No row has a label, so nothing can be compared."
+    kinds = {
+        "Better than stream_can": [one for one in found if one.changes.loss > one.changes.gain],
+        "Better in one score and worse in the other": [
+            one for one in found if one.changes.loss and one.changes.gain
+        ],
+        "Not clearly apart from it": [
+            one for one in found if not one.changes.loss and not one.changes.gain
+        ],
+        "Worse than stream_can": [one for one in found if one.changes.gain > one.changes.loss],
+    }
+    return " ".join(
+        f"{kind}: {', '.join(one.outcome.key for one in some)}."
+        for kind, some in kinds.items()
+        if some
+    )

@@ -1,0 +1,121 @@
+"""``replay --against``: rivals play the rows of the replay with the labels that it had."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stream_can import Corrector
+from stream_can.compare import Rival, compare, rivals
+from stream_can.compare.against import against_beside, other_rivals, play_against
+from stream_can.compare.outcome import against
+from stream_can.errors import StreamCANError
+from stream_can.recording import Recording
+from stream_can.replay import Player
+from tests.cli.command import stream_can
+from tests.compare.streams import drifting, stream_of
+
+pytestmark = pytest.mark.fast
+
+P, Y = drifting()
+NAMES = "ops,temperature,vector-refitted"
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, cut in (("validation", slice(None, 400)), ("stream", slice(400, None))):
+        np.savez(tmp_path / f"{name}.npz", probs=P[cut], label=Y[cut])
+    return tmp_path / "stream.npz", tmp_path / "validation.npz"
+
+
+def test_rivals_do_as_they_do_in_compare(files):
+    file, held = map(Recording, files)
+    player = Player(file, label_delay=20)
+    result = player.play(Corrector(4))
+    names = NAMES.split(",")
+    found = play_against(player, other_rivals(names, fitted=True), result, held)
+    expected = list(compare(stream_of(P, Y), rivals(names=names)))
+    assert [one.outcome.key for one in found] == [
+        "temperature", "vector-refitted", "ops"
+    ]  # fmt: skip
+    sent = next(
+        one for one in compare(stream_of(P, Y), rivals()) if one.name == "stream_can: labels"
+    )
+    for one in found:
+        other = next(each for each in expected if each.key == one.outcome.key)
+        assert one.outcome.scores.summary() == pytest.approx(other.scores.summary(), abs=1e-6)
+        by_row = against(sent, other)
+        for name in ("accuracy", "log_loss"):
+            ours, theirs = getattr(one.changes, name), getattr(by_row, name)
+            assert ours.value == pytest.approx(theirs.value)
+            assert ours.error == pytest.approx(theirs.error, rel=0.3)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
+def test_they_have_the_labels_that_arrive(files, rate):
+    seen = []
+
+    def play(stream):
+        seen.append(stream)
+        yield stream.P
+
+    player = Player(Recording(files[0]), label_delay=20, label_rate=rate, seed=7)
+    arrived = []
+    result = player.play(
+        Corrector(4), each=lambda step: arrived.append(step.arrivals.due - 1 - step.arrivals.rows)
+    )
+    play_against(player, [Rival("mine", "labels", play)], result)
+    came = np.concatenate(arrived)
+    assert set(came) <= set(np.flatnonzero(seen[0].arrives))
+    assert len(came) <= result.coming == seen[0].arrives.sum()
+
+
+def test_a_rival_that_is_better_is_said_to_be(files):
+    def oracle(stream):
+        yield np.eye(4)[stream.y]
+
+    player = Player(Recording(files[0]), label_delay=20)
+    result = player.play(Corrector(4))
+    playing = [
+        Rival("the truth", "eyes", oracle),
+        Rival("uniform", "nothing", lambda s: iter([np.full_like(s.P, 0.25)])),
+        Rival("both", "nothing", lambda s: iter([np.where(s.P.max(1)[:, None] > s.P, 1e-9, 1.0)])),
+    ]
+    said = against_beside(play_against(player, playing, result)).said
+    assert said.startswith("Better than stream_can: the-truth. ")
+    assert "Worse than stream_can: uniform" in said
+
+
+def test_the_command_line_shows_a_table_and_the_page_has_it(files, tmp_path):
+    file, held = files
+    options = [file, "--label-delay", 20, "--validation", held]
+    report = tmp_path / "report.html"
+    out, _ = stream_can("replay", *options, "--against", NAMES, "--report", report)
+    lines = [line for line in out.splitlines() if line.startswith(("OPS", "temperature", "vector"))]
+    assert len(lines) == 3
+    _, page = report.read_text().split("Against what else one could do")
+    for line in lines:
+        name, *cells = line.rsplit(maxsplit=6)
+        row = page[page.index(f"<bdi>{name.strip()}</bdi>") :]
+        assert [one for one in cells if f"<td>{one}</td>" in row[:300]] == cells
+    out, _ = stream_can("replay", *options, "--against", NAMES, "--json")
+    found = json.loads(out)["against"]
+    assert [one["name"] for one in found["tried"]] == ["temperature", "vector, refitted", "OPS"]
+    assert found["tried"][0]["change"]["points_error"] > 0
+    assert "Worse than stream_can: vector-refitted, ops." in found["said"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--against", "temperature"], "temperature is fitted to validation rows; name a file"),
+        (["--against", "isotonc"], "rivals: 'isotonc' is none of default, all"),
+        (["--against", "ops", "--ask", "0.1"], "leave --ask out"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(files, options, said):
+    out, err = stream_can("replay", files[0], "--label-delay", 20, *options, code=1)
+    assert out == ""
+    assert said in err
+    with pytest.raises(StreamCANError, match="isotonic is fitted"):
+        other_rivals("isotonic", fitted=False)
