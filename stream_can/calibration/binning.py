@@ -24,6 +24,11 @@ FEWEST = 5
 class Binned(OneVersusRest):
     """A map that is constant between edges."""
 
+    def _fits(self, x: Array, y: Array) -> bool:
+        return len(y) == len(x) + 1 and bool(
+            (np.diff(x) >= 0).all() and ((y >= 0) & (y <= 1)).all()
+        )
+
     def _map(self, one: tuple[Array, Array], p: Array) -> Array:
         edges, values = one
         return np.asarray(values[np.searchsorted(edges, p, "left")])
@@ -55,6 +60,8 @@ class HistogramBinning(Binned):
     >>> HistogramBinning().fit(P, y).transform([[0.9, 0.1]]).round(2)
     array([[0.7, 0.3]])
     """
+
+    options = ("bins",)
 
     def __init__(self, bins: int = BINS) -> None:
         if bins < 1:

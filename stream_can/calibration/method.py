@@ -1,21 +1,32 @@
-"""The frame of every calibration method: fit and transform, and their checks."""
+"""The frame of every calibration method: fit, transform, bytes, and their checks."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_can import snapshot
 from stream_can.calibration.softmax import Labels, logs, softmax, temperature
-from stream_can.errors import InvalidPrediction, StreamCANError
+from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError
 from stream_can.method.checks import normalised
 from stream_can.scores import check_rows
 
 __all__ = ["Calibration", "OneVersusRest", "rows_to_one"]
 
 Array = NDArray[np.float64]
+
+
+class CalibrationHead(msgspec.Struct):
+    """What is no array in a snapshot of a fitted method."""
+
+    calibration: str
+    """The name of its class."""
+    classes: int
+    options: dict[str, int | float]
 
 
 class Calibration(ABC):
@@ -28,6 +39,10 @@ class Calibration(ABC):
 
     of_each = True
     """Whether it has numbers of each class, and so needs rows of each."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Parameters of the method."""
+    numbers: ClassVar[tuple[tuple[str, int], ...]] = ()
+    """Attributes that a fit finds, and how many axes of each are the classes."""
     _m = 0
     _held: Labels
     _temperature = 1.0
@@ -102,6 +117,66 @@ class Calibration(ABC):
         found[:, self._held] = share * self._transform(rows_to_one(probs[:, self._held]))
         return found
 
+    def to_bytes(self) -> bytes:
+        """The fitted method, versioned and checksummed, for :meth:`from_bytes`.
+
+        Raises
+        ------
+        StreamCANError
+            :meth:`fit` has not been called.
+        """
+        name = type(self).__name__
+        if not self._m:
+            raise StreamCANError(f"{name}: to_bytes before fit; call fit first")
+        options = {option: getattr(self, option) for option in self.options}
+        own = {"held": self._held, "of_all": np.array(self._temperature)}
+        head = msgspec.to_builtins(CalibrationHead(name, self._m, options))
+        return snapshot.encode(head, own | self._dump())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Load :meth:`to_bytes`: what it makes of rows has the same bits.
+
+        ``Calibration.from_bytes`` loads any of the methods, a method itself alone.
+
+        Raises
+        ------
+        SnapshotMismatch
+            The bytes are truncated, corrupt, of another version or of another method.
+        """
+        head, arrays = snapshot.of_kind(data, "calibration", "calibration", CalibrationHead)
+        method = _methods(cls).get(head.calibration)
+        if method is None:
+            raise SnapshotMismatch(f"snapshot: of {head.calibration}, expected {cls.__name__}")
+        try:
+            self: Self = method(**head.options)
+            held, of_all = arrays.pop("held"), arrays.pop("of_all")
+            _require(
+                head.classes > 1 and held.dtype.kind == "i" and len(held) > 1
+                and held[0] >= 0 and (np.diff(held) > 0).all() and held[-1] < head.classes,
+                "its classes",
+            )  # fmt: skip
+            _require(of_all.shape == () and 0 < of_all < np.inf, "its temperature")
+            self._m, self._held, self._temperature = head.classes, held, float(of_all)
+            for name, one in arrays.items():
+                _require(one.dtype == np.float64 and np.isfinite(one).all(), name)
+            self._load(arrays, len(held))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SnapshotMismatch(f"snapshot: {head.calibration}: {error}") from None
+        return self
+
+    def _dump(self) -> dict[str, NDArray[Any]]:
+        """What the fit found."""
+        return {name: np.asarray(getattr(self, name)) for name, _ in self.numbers}
+
+    def _load(self, arrays: dict[str, NDArray[Any]], k: int) -> None:
+        """The same again, of k classes; KeyError, ValueError where it is not there, or wrong."""
+        for name, axes in self.numbers:
+            one = arrays[name]
+            _require(one.shape == (k,) * axes, name)
+            _require(axes > 0 or one > 0, name)
+            setattr(self, name, one if axes else float(one))
+
     @abstractmethod
     def _fit(self, P: Array, y: Labels) -> None:
         """Fit to checked rows of which each class has one."""
@@ -124,6 +199,19 @@ class OneVersusRest(Calibration):
         columns = [self._map(one, P[:, k]) for k, one in enumerate(self._maps)]
         return rows_to_one(np.stack(columns, axis=1))
 
+    def _dump(self) -> dict[str, NDArray[Any]]:
+        pairs = ((f"{k}.{i}", x) for k, one in enumerate(self._maps) for i, x in enumerate(one))
+        return dict(pairs)
+
+    def _load(self, arrays: dict[str, NDArray[Any]], k: int) -> None:
+        self._maps = [(arrays[f"{i}.0"], arrays[f"{i}.1"]) for i in range(k)]
+        for i, (x, y) in enumerate(self._maps):
+            _require(x.ndim == y.ndim == 1 and self._fits(x, y), f"the map of class {i}")
+
+    @abstractmethod
+    def _fits(self, x: Array, y: Array) -> bool:
+        """Whether two arrays, shape (a,) and (b,), can be a map."""
+
     @abstractmethod
     def _fit_one(self, p: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Two arrays that say how to map a class's probability, from (n,) of them and labels."""
@@ -131,6 +219,19 @@ class OneVersusRest(Calibration):
     @abstractmethod
     def _map(self, one: tuple[Array, Array], p: Array) -> Array:
         """The calibrated probabilities of a class, shape (n,)."""
+
+
+def _methods(base: type[Calibration]) -> dict[str, type[Any]]:
+    """A class and those below it by their names."""
+    found = {base.__name__: base} if not base.__abstractmethods__ else {}
+    for one in base.__subclasses__():
+        found |= _methods(one)
+    return found
+
+
+def _require(fits: Any, what: str) -> None:
+    if not fits:
+        raise ValueError(f"{what} cannot be used")
 
 
 def rows_to_one(P: Array) -> Array:

@@ -38,6 +38,10 @@ class IsotonicCalibration(OneVersusRest):
         found = IsotonicRegression(y_min=0, y_max=1).fit(p, hit)
         return found.X_thresholds_, found.y_thresholds_
 
+    def _fits(self, x: Array, y: Array) -> bool:
+        rises = (np.diff(x) > 0).all() and (np.diff(y) >= 0).all()
+        return len(x) == len(y) > 0 and bool(rises and y[0] >= 0 and y[-1] <= 1)
+
     def _map(self, one: tuple[Array, Array], p: Array) -> Array:
         return np.asarray(np.interp(p, *one))
 
@@ -75,6 +79,9 @@ class PlattScaling(OneVersusRest):
             sample_weight=np.concatenate([target, 1 - target]),
         )
         return model.coef_[0], model.intercept_
+
+    def _fits(self, x: Array, y: Array) -> bool:
+        return x.shape == y.shape == (1,)
 
     def _map(self, one: tuple[Array, Array], p: Array) -> Array:
         slope, intercept = one

@@ -40,6 +40,7 @@ class TemperatureScaling(Calibration):
     """
 
     of_each = False
+    numbers = (("temperature", 0),)
 
     def _fit(self, P: Array, y: Labels) -> None:
         self.temperature = temperature(P, y)
@@ -69,6 +70,8 @@ class VectorScaling(Calibration):
     >>> VectorScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
     array([[0.7, 0.3]])
     """
+
+    numbers = (("weights", 1), ("bias", 1))
 
     def _fit(self, P: Array, y: Labels) -> None:
         m = P.shape[1]
@@ -107,6 +110,9 @@ class MatrixScaling(Calibration):
     >>> MatrixScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
     array([[0.7, 0.3]])
     """
+
+    options = ("l2",)
+    numbers = (("weights", 2), ("bias", 1))
 
     def __init__(self, l2: float = 0.0) -> None:
         if not 0 <= l2 < np.inf:

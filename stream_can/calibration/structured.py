@@ -63,6 +63,8 @@ class StructuredVectorScaling(_Structured):
     array([[0.7, 0.3]])
     """
 
+    numbers = (("temperature", 0), ("_even", 0), ("scale", 1), ("bias", 1))
+
     def _fit(self, P: Array, y: Labels) -> None:
         (n, m), x = P.shape, self._at_temperature(P, y)
         identity = np.concatenate([np.ones(m), np.zeros(m)])
@@ -101,6 +103,8 @@ class StructuredMatrixScaling(_Structured):
     >>> StructuredMatrixScaling().fit(P, y).transform([[0.9, 0.1]]).round(2)
     array([[0.7, 0.3]])
     """
+
+    numbers = (("temperature", 0), ("_even", 0), ("matrix", 2), ("bias", 1))
 
     def _fit(self, P: Array, y: Labels) -> None:
         m, x = P.shape[1], self._at_temperature(P, y)

@@ -1,5 +1,7 @@
 """The family: equal to scikit-learn where it does the same, right by its own formulas, whole."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,9 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
-from stream_can import InvalidPrediction, StreamCANError, UnknownClass
+from stream_can import InvalidPrediction, StreamCANError, UnknownClass, snapshot
 from stream_can.calibration import (
     BBQ,
+    Calibration,
     HistogramBinning,
     IsotonicCalibration,
     MatrixScaling,
@@ -23,6 +26,7 @@ from stream_can.calibration import (
     VectorScaling,
     scaling,
 )
+from stream_can.errors import SnapshotMismatch
 from stream_can.scores import ece, log_loss
 
 pytestmark = pytest.mark.fast
@@ -295,3 +299,54 @@ def test_parameters_out_of_range():
         HistogramBinning(bins=0)
     with pytest.raises(ValueError, match="l2: expected a number >= 0, got -1"):
         MatrixScaling(l2=-1)
+
+
+# ---- bytes
+
+
+@pytest.mark.parametrize("method", FAMILY)
+@pytest.mark.parametrize("missing", [False, True])
+def test_bytes_give_the_same_bits(method, missing):
+    P, y = drawn(400, sharpness=2)
+    if missing:
+        P, y = P[y != 2], y[y != 2]
+    fitted = method().fit(P, y)
+    for again in (method.from_bytes(fitted.to_bytes()), Calibration.from_bytes(fitted.to_bytes())):
+        assert type(again) is method
+        assert again.transform(P).tobytes() == fitted.transform(P).tobytes()
+        assert again.to_bytes() == fitted.to_bytes()
+    other = next(one for one in FAMILY if one is not method)
+    with pytest.raises(SnapshotMismatch, match=f"of {method.__name__}, expected {other.__name__}"):
+        other.from_bytes(fitted.to_bytes())
+    with pytest.raises(StreamCANError, match="to_bytes before fit"):
+        method().to_bytes()
+
+
+def test_bytes_keep_the_options():
+    P, y = drawn(400)
+    assert HistogramBinning.from_bytes(HistogramBinning(7).fit(P, y).to_bytes()).bins == 7
+    assert MatrixScaling.from_bytes(MatrixScaling(0.5).fit(P, y).to_bytes()).l2 == 0.5
+
+
+@pytest.mark.parametrize("method", FAMILY)
+@given(data=st.data())
+def test_bytes_that_were_changed_are_refused_or_work(method, data):
+    P, y = drawn(60, m=3)
+    content, arrays = snapshot.decode(method().fit(P, y).to_bytes())
+    if data.draw(st.booleans()):
+        name = data.draw(st.sampled_from([*content]))
+        content[name] = data.draw(st.sampled_from([None, -1, 2, 2**40, "x", [], {"bins": 0}, {}]))
+    else:
+        name = data.draw(st.sampled_from([*arrays]))
+        one = arrays[name]
+        value = data.draw(st.sampled_from([np.nan, -1, 0, 5, 1e300]))
+        arrays[name] = data.draw(st.sampled_from([
+            np.zeros((2, 2, 2)), one.astype(np.float32), np.atleast_1d(one)[1:],
+            np.full_like(one, value) if one.dtype.kind == "f" else one * 0 + 7,
+        ]))  # fmt: skip
+    try:
+        again = Calibration.from_bytes(snapshot.encode(content, arrays))
+    except SnapshotMismatch:
+        return
+    with np.errstate(all="ignore"), contextlib.suppress(InvalidPrediction):
+        assert again.transform(P).shape == P.shape
