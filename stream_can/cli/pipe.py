@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
+from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 
@@ -38,6 +39,9 @@ def pipe_command(
     validation: Path | None = None,
     labels_per_row: Literal["one", "several"] = "one",
     train_rows: float | None = None,
+    sparse: Annotated[bool, Parameter(negative="")] = False,
+    max_classes: Whole | None = None,
+    memory_mb: float | None = None,
     config: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
 ) -> int:
@@ -92,6 +96,13 @@ def pipe_command(
         "several" where each label has a score of its own: in scores, with scores_raw and labels.
     train_rows
         How many training rows there were, for --train-counts of several labels.
+    sparse
+        There are very many classes, and a row lists the likeliest: {class: probability}, or a list
+        of label and score. --classes is any (so where not given) or their number.
+    max_classes
+        With --sparse, how many classes there may be; 1,000,000 if not given.
+    memory_mb
+        With --sparse, the most that classes may take, in MiB; 1024 if not given.
     config
         TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
         environment (STREAM_CAN_CLASSES).
@@ -99,11 +110,18 @@ def pipe_command(
     from stream_can.messages.fields import fields_of
     from stream_can.pipe.run import pipe
 
-    names = names_of(classes)
+    names: Any = names_of(classes)
+    if sparse and classes is not None:
+        names = int(classes) if classes.isdigit() else classes
     with argument_errors():
         settings = corrector.settings()
         if train_rows is not None:
             settings["train_rows"] = train_rows
+        for name, value in (("max_classes", max_classes), ("memory_mb", memory_mb)):
+            if value is not None and not sparse:
+                raise StreamCANError(f"--{name.replace('_', '-')} needs --sparse")
+            if value is not None:
+                settings[name] = value
         fields = fields_of(
             labels_per_row,
             probs=probs,
@@ -139,5 +157,6 @@ def pipe_command(
         format=format,
         validation=rows,
         labels_per_row=labels_per_row,
+        sparse=sparse,
         **settings,
     )

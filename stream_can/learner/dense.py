@@ -82,6 +82,10 @@ class Dense:
             made = [made[i] for i in numbers]
         return DenseRows(rows.raw[numbers], texts, made)
 
+    def width_of(self, rows: DenseRows, i: int) -> int:
+        """All have the same."""
+        return self.width
+
     def raw(self, rows: DenseRows, i: int) -> bytes:
         """One of them as a blob begins with it."""
         row: Array = rows.raw[i]

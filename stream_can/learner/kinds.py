@@ -75,6 +75,8 @@ class JoinedLabel(msgspec.Struct, gc=False):
     given: Given | None
     """Values of the columns that it brings."""
     due: int
+    scored: bytes = b""
+    """How its prediction foretold it, where that is known when it is learned alone."""
 
 
 class Made(NamedTuple):
@@ -123,7 +125,7 @@ class Kind(Protocol):
     makes_sets: bool
     """Whether each row has names beside it."""
     width: int
-    """Bytes of a row, of what was sent, and of the receipt."""
+    """Bytes of a row, of what was sent, and of the receipt; 0 where rows differ, see `width_of`."""
     both: int
     """Bytes of the first two."""
     labels_per_row: LabelsPerRow
@@ -145,6 +147,9 @@ class Kind(Protocol):
 
     def cut(self, rows: Any, numbers: Sequence[int]) -> Any:
         """Some of them."""
+
+    def width_of(self, rows: Any, i: int) -> int:
+        """Bytes of one of them, of what is sent of it at most, and of the receipt."""
 
     def raw(self, rows: Any, i: int) -> bytes:
         """One of them as a blob begins with it."""

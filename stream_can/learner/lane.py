@@ -145,7 +145,7 @@ class Lane:
             self._ask(self.asks, sent, call.asked)
         for one in labels:
             if one.entry is not None and one.entry.fair:
-                self._score(one.entry, one.y)
+                self._score(one.entry, one)
         self._numbers, self._entries, self._labels = [], [], []
 
     def abandon(self) -> list[Recent]:
@@ -183,10 +183,11 @@ class Lane:
 
     # ---- scores
 
-    def _score(self, entry: Recent, y: Any) -> None:
+    def _score(self, entry: Recent, label: JoinedLabel) -> None:
         """A labelled prediction; they are scored some at a time, always the same ones."""
         time = None if math.isnan(entry.time) else entry.time
-        self.pending.append(Unscored(entry.blob[: self.kind.both], y, time))
+        both = label.scored or entry.blob[: self.kind.both]
+        self.pending.append(Unscored(both, label.y, time))
         if len(self.pending) == TOGETHER:
             self.judge()
 

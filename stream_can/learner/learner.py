@@ -34,8 +34,10 @@ from stream_can.learner.late import MOST_ID_BYTES, Held, HeldLabels, LateLabel
 from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of, read_sent
 from stream_can.learner.several import Several
+from stream_can.learner.sparse import Sparse
 from stream_can.method.asking import LabelRequests
 from stream_can.multilabel import MultiLabelCorrector
+from stream_can.sparse import SparseCorrector
 from stream_can.trust.alarm import Alarm, Episode
 from stream_can.trust.locking import one_at_a_time
 
@@ -58,7 +60,7 @@ far larger than its topic takes."""
 PLAIN_IDS = {bytes, str, type(None)}
 """Types of ids of which each is one."""
 
-Correctors = Corrector | MultiLabelCorrector
+Correctors = Corrector | MultiLabelCorrector | SparseCorrector
 """Correctors that a learner takes."""
 
 
@@ -90,6 +92,8 @@ class Live(NamedTuple):
 
 def kind_of(corrector: Correctors) -> Kind:
     """A corrector as a learner uses it."""
+    if isinstance(corrector, SparseCorrector):
+        return Sparse(corrector)
     return Several(corrector) if isinstance(corrector, MultiLabelCorrector) else Dense(corrector)
 
 
@@ -107,8 +111,10 @@ class Learner:
     Parameters
     ----------
     corrector
-        What corrects, a `Corrector` or a `MultiLabelCorrector`, also one that has learned; it is
-        the learner's from here on. With models what each of them begins with.
+        What corrects, a `Corrector`, a `MultiLabelCorrector` or a `SparseCorrector`, also one that
+        has learned; it is the learner's from here on. With models what each of them begins with.
+        With a `SparseCorrector` rows are {class: probability}, what comes back is a `SparseRow`
+        each, and there are no models, columns or requests, nor events for another learner.
     recent_mb
         Memory for the latest predictions that have an id, in MiB, ids included: 16 m bytes, 4 for
         each number of a receipt, the id, its columns, and 480; the oldest go. 0 keeps none.
@@ -156,8 +162,8 @@ class Learner:
         kind = kind_of(corrector)
         if ask is not None:
             LabelRequests(ask)  # refuses what is no share
-            if kind.labels_per_row == "several":
-                raise ValueError("ask: not of rows of several labels")
+            if not isinstance(kind, Dense):
+                raise ValueError("ask: not of rows of several labels, nor of very many classes")
         self._lock = threading.RLock()
         self._default = kind
         self._start: Kind | None = kind
@@ -414,6 +420,10 @@ class Learner:
             if given is not None and len(given) != n:
                 raise ValueError(f"{len(given)} {what} for {n} rows")
         like = self._kind_of(name)
+        if isinstance(like, Sparse):
+            own = (name, *(names or ()), *((one.model, one.version) for one in labels))
+            if any(one != ONLY for one in own):
+                raise ValueError("model, version: not of very many classes")
         if names is not None and self._mixed:
             kinds = [self._kind_of(one) for one in dict.fromkeys(names)]
             like = kinds[0] if kinds else like
@@ -611,10 +621,10 @@ class Learner:
                 given = kind.given(rows, i)
             if id is None:
                 size = 0
-            elif type(id) is bytes and given is None:
+            elif type(id) is bytes and given is None and kind.width:
                 size = base + len(id)
             else:
-                size = size_of(id, kind.width, given)
+                size = size_of(id, kind.width_of(rows, i), given)
             entry = Recent(id, self._number, size, given)
             entry.lane = serial
             if time is not None:
@@ -776,6 +786,8 @@ class Learner:
     @one_at_a_time
     def keep_events(self) -> SentBatch:
         """Keep from here on what comes, for :meth:`take_events`; the recent predictions so far."""
+        if isinstance(self._like, Sparse):
+            raise ValueError("keep_events: not of very many classes")
         self._events = _Events([], [], [], {})
         return self._recent()
 
@@ -935,8 +947,7 @@ class Learner:
         every = [(self._serials.get(k) or dropped[k], some) for k, some in blobs.items()]
         lanes = [
             SentLane(
-                lane.name, lane.kind.classes,
-                np.frombuffer(b"".join(some), "<f4").reshape(len(some), lane.kind.width // 4),
+                lane.name, lane.kind.classes, _rows_as_one(some)
             )
             for lane, some in every
         ]  # fmt: skip
@@ -1086,6 +1097,8 @@ class Learner:
                 data = state.correctors[one.lane]
                 lane, kind = self._restored(one, number, data, arrays, classes, settings, under)
                 stored[lane] = kind
+                if isinstance(lane.kind, Sparse):  # names have the numbers that it gave them
+                    self._default = lane.kind
             for name, of in head.starts:
                 own = saved.corrector(of, None, settings)
                 self.start(own if under is None else under(name, own), *name)
@@ -1178,7 +1191,7 @@ class Learner:
                 if batch.columns:
                     given = tuple([None if one is None else one[i] for one in texts])
                 entry = Recent(
-                    id, number, size_of(id, lane.kind.width, given), given, -1, blob,
+                    id, number, size_of(id, len(blob), given), given, -1, blob,
                     time=time, lane=lane.serial,
                 )  # fmt: skip
                 kept.append((lane, entry))
@@ -1221,6 +1234,12 @@ class Learner:
         return self._like.labels_per_row
 
     @property
+    def listed(self) -> Sparse | None:
+        """What checks rows of the likeliest of very many classes, and numbers these; None where
+        classes are declared."""
+        return self._like if isinstance(self._like, Sparse) else None
+
+    @property
     def sets(self) -> float | None:
         """The share of rows whose set holds the true class; None where no sets are made."""
         return self._like.sets
@@ -1228,8 +1247,10 @@ class Learner:
     @property
     def train_prior(self) -> Array:
         """The training prior, shape (m,), of what every model begins with; of several labels the
-        share of training rows that had each."""
+        share of training rows that had each; of very many classes nothing, shape (0,)."""
         corrector = self._like.corrector
+        if isinstance(corrector, SparseCorrector):
+            return np.empty(0)
         prior: Array = (
             corrector.train_shares
             if isinstance(corrector, MultiLabelCorrector)
@@ -1402,6 +1423,14 @@ class _Events(NamedTuple):
     starts: list[tuple[int, Name, bytes]]
     dropped: dict[int, Lane]
     """Lanes of the rows that are gone."""
+
+
+def _rows_as_one(blobs: Sequence[bytes]) -> NDArray[np.float32]:
+    """Blobs of rows, shape (n, words of the longest); zeros behind those that are shorter."""
+    width = max(map(len, blobs))
+    return np.frombuffer(b"".join([one.ljust(width, b"\0") for one in blobs]), "<f4").reshape(
+        len(blobs), width // 4
+    )
 
 
 def _rows_of(lane: SentLane) -> list[bytes]:

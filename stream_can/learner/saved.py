@@ -17,6 +17,7 @@ from stream_can.learner.kinds import Kind, Reason, Recent, Unscored
 from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
 from stream_can.multilabel import MultiLabelCorrector
+from stream_can.sparse import SparseCorrector
 
 __all__ = [
     "USUAL",
@@ -182,9 +183,13 @@ def corrector(
     data: bytes,
     classes: int | Iterable[Hashable] | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Corrector | MultiLabelCorrector:
+) -> Corrector | MultiLabelCorrector | SparseCorrector:
     """The corrector of a snapshot, of its kind."""
     more = dict(settings or {})
+    if snapshot.is_of_kind(data, "sparse"):
+        if classes not in (None, "any"):
+            raise SnapshotMismatch("snapshot: of very many classes, which are not named again")
+        return SparseCorrector.from_bytes(data, **more)
     if snapshot.is_of_kind(data, "multilabel"):
         return MultiLabelCorrector.from_bytes(data, classes, **more)
     return Corrector.from_bytes(data, classes, **more)

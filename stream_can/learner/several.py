@@ -57,6 +57,10 @@ class Several:
         """Some of them."""
         return rows[numbers]
 
+    def width_of(self, rows: Array, i: int) -> int:
+        """All have the same."""
+        return self.width
+
     def raw(self, rows: Array, i: int) -> bytes:
         """One of them as a blob begins with it."""
         row: Array = rows[i]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import nlargest
+from operator import itemgetter
 from typing import Any, Protocol
 
 import msgspec
@@ -23,7 +24,7 @@ from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.method.classes import ClassIndex, json_name
 from stream_can.method.rows import TOLERANCE
 
-__all__ = ["BadMessage", "Form", "Forms", "LabelScore", "Probs"]
+__all__ = ["BadMessage", "Form", "Forms", "LabelScore", "Listed", "ListedForms", "Probs"]
 
 
 class BadMessage(StreamCANError, ValueError):
@@ -46,7 +47,7 @@ Probs = list[float] | dict[str, float] | float | list[LabelScore]
 class Form(Protocol):
     """How an answer is written."""
 
-    def of(self, row: list[float]) -> Any:
+    def of(self, row: Any) -> Any:
         """The row in this form."""
 
 
@@ -81,6 +82,63 @@ class Largest(msgspec.Struct, gc=False):
         if self.as_object:
             return {self.names[i]: row[i] for i in best}
         return [{"label": self.names[i], "score": row[i]} for i in best]
+
+
+class Listed(msgspec.Struct, gc=False):
+    """The likeliest of very many classes: an object, or a list of label and score."""
+
+    as_object: bool
+
+    def of(self, row: dict[Any, float]) -> Any:
+        """The row in this form."""
+        if self.as_object:
+            return row
+        largest = sorted(row.items(), key=itemgetter(1), reverse=True)
+        return [{"label": name, "score": p} for name, p in largest]
+
+
+class ListedForms:
+    """Reads the likeliest of very many classes.
+
+    Parameters
+    ----------
+    numbered
+        Whether classes are numbers, whose text JSON has as the key of an object.
+    """
+
+    def __init__(self, *, numbered: bool) -> None:
+        self._numbered = numbered
+        self.names_size = 0
+
+    def read(self, probs: Probs) -> tuple[dict[Any, float], Listed]:
+        """The row of some probabilities by class, and the form that they came in.
+
+        Raises
+        ------
+        BadMessage
+            They name no classes, or one twice.
+        UnknownClass
+            A class is no number where classes are numbers.
+        """
+        if isinstance(probs, dict):
+            return {self.name_of(name): p for name, p in probs.items()}, Listed(as_object=True)
+        if isinstance(probs, float) or not all(isinstance(one, LabelScore) for one in probs):
+            raise BadMessage(
+                "no classes are named, expected {class: probability}, or a list of label and score"
+            )
+        row = {self.name_of(one.label): one.score for one in probs}  # type: ignore[union-attr]
+        if len(row) < len(probs):
+            raise BadMessage(f"{len(probs)} entries for {len(row)} classes")
+        return row, Listed(as_object=False)
+
+    def name_of(self, name: Any) -> Any:
+        """The class of a name as JSON has it."""
+        if not self._numbered:
+            return json_name(name)
+        text = str(name)
+        if not text.isascii() or not text.isdigit() or (text != "0" and text[0] == "0"):
+            raise UnknownClass(f"{name!r} is none of the classes, which are numbers")
+        return int(text)
 
 
 class Forms:

@@ -9,21 +9,24 @@ as it is. How that is done is its format's: see :mod:`stream_can.messages.codecs
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from stream_can.errors import UnknownClass
+from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.messages.codecs.codec import ASKED, Codec, Prediction
 from stream_can.messages.codecs.json import UNREADABLE, JsonCodec
 from stream_can.messages.columns import Columns, Given, header_bytes
 from stream_can.messages.fields import HEADER, Fields
-from stream_can.messages.forms import BadMessage, Forms, Largest
+from stream_can.messages.forms import BadMessage, Forms, Largest, ListedForms
+from stream_can.method.checks import bad_rows
 from stream_can.method.classes import ClassIndex
+from stream_can.method.rows import divided
 
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
@@ -66,6 +69,31 @@ class Label(msgspec.Struct, gc=False):
     """Whether its id alone says which lane it is for: then it teaches only with its prediction."""
 
 
+class Numbering(Protocol):
+    """Numbers for very many classes, as they come."""
+
+    @property
+    def numbered(self) -> bool:
+        """Whether classes are numbers themselves."""
+
+    def checked(self, row: Mapping[Any, float]) -> Any:
+        """A row that is right, whose classes have numbers from now on; InvalidPrediction."""
+
+    def number(self, name: Any) -> int:
+        """The number of a class; UnknownClass."""
+
+
+def _listed(
+    codec: JsonCodec, forms: ListedForms, listed: Numbering, original: Raw, _: Forms, where: str
+) -> Any:
+    """Read a row of the likeliest classes, which have numbers from now on."""
+    row, form = codec.listed(original, forms, where)
+    try:
+        return listed.checked(row), form
+    except InvalidPrediction as error:
+        raise InvalidPrediction(f"{where}: {error}") from None
+
+
 class Messages:
     """Reads and writes the messages of one stream.
 
@@ -83,6 +111,9 @@ class Messages:
         In which the messages come.
     several
         Whether rows have several labels, each with a score of its own.
+    listed
+        Of very many classes, of which rows list the likeliest: what numbers them. There are no
+        ``classes`` then, and the format is JSON.
 
     Raises
     ------
@@ -111,14 +142,20 @@ class Messages:
         formats: Formats = JSON,
         *,
         several: bool = False,
+        listed: Numbering | None = None,
     ) -> None:
-        self.several = several
+        self.several, self.listed = several, listed
         self.classes, self.fields = tuple(classes), fields or Fields()
         self.predictions, self.labels = formats
         self._open, self._probs = self.predictions.open, self.predictions.probs
-        self._row, self._where = self.predictions.row, self.fields.probs
+        self._where = self.fields.probs
         self._m = len(self.classes)
         self._forms = Forms(self.classes, train, several=several)
+        self._row: Any = self.predictions.row
+        if listed is not None:
+            forms = ListedForms(numbered=listed.numbered)
+            self._row = partial(_listed, JsonCodec(), forms, listed)
+            self._name_of = forms.name_of
         self.slack = 24 * self._m + self._forms.names_size
         """Bytes that an output has at most, beyond twice those of its input."""
         self.set_size = self._forms.names_size
@@ -173,10 +210,12 @@ class Messages:
         """
         return self.write_all([prediction], row[None])[0]
 
-    def write_all(
-        self, predictions: Sequence[Prediction], rows: NDArray[np.float64]
-    ) -> list[bytes]:
-        """:meth:`write` for each prediction and row of ``rows``, shape (n, m)."""
+    def write_all(self, predictions: Sequence[Prediction], rows: Any) -> list[bytes]:
+        """:meth:`write` for each prediction and row of ``rows``, shape (n, m); of very many classes
+        of the likeliest by name, and what all others have."""
+        if self.listed is not None:
+            write = JsonCodec().write_listed
+            return write(predictions, rows, self.probs_path, self.fields.raw)
         return self.predictions.write_all(predictions, rows, self.probs_path, self.fields.raw)
 
     def largest(self, prediction: Prediction) -> int:
@@ -236,7 +275,8 @@ class Messages:
         if self.echo_path is not None:
             echo = codec.probs(message, self.echo_path, answered=False)
             if echo is not None:
-                label.row, _ = codec.row(echo, self._forms, self.fields.raw)
+                row = codec.row if self.listed is None else self._row
+                label.row, _ = row(echo, self._forms, self.fields.raw)
                 if self._columns is not None:
                     label.given, _ = self._columns.read(codec.find, message, headers)
         return label
@@ -262,6 +302,8 @@ class Messages:
             raise BadMessage(f"{self.fields.label}: {error}") from None
         if self.several:
             return self._labels_of(label)
+        if self.listed is not None:
+            return self._listed_class(label)
         if not isinstance(label, str | int | float):
             what = "null" if label is None else type(label).__name__
             raise BadMessage(f"{self.fields.label}: {what}, expected the name of a class")
@@ -272,6 +314,34 @@ class Messages:
             raise UnknownClass(
                 f"{self.fields.label}: {shown} is none of the {self._m} classes"
             ) from None
+
+    def _listed_class(self, label: Any) -> Any:
+        """One of very many classes, which has a number from now on."""
+        where = self.fields.label
+        if not isinstance(label, str | int) or isinstance(label, bool):
+            what = "null" if label is None else type(label).__name__
+            raise BadMessage(f"{where}: {what}, expected the name of a class")
+        assert self.listed is not None
+        try:
+            name = self._name_of(label)
+            self.listed.number(name)
+        except UnknownClass as error:
+            text = str(error).removeprefix("label: ")
+            raise UnknownClass(f"{where}: {text}") from None
+        return name
+
+    def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
+        """Rows that were read, in one piece; faults, {row: why}; and how many were divided by their
+        sum."""
+        if self.listed is not None:
+            return rows, {}, 0
+        P, off = np.frombuffer(bytearray().join(rows)).reshape(-1, self._m), 0
+        if self.several:
+            bad = _bad_scores(P, self.classes)
+        elif bad := bad_rows(P):
+            P, off = divided(P, self.fields.normalise)
+            bad = bad_rows(P)
+        return P, bad, off
 
     def _labels_of(self, label: Any) -> list[Any] | dict[Any, bool]:
         """A list of the labels that a row has, or {label: whether it has it}; null is not known."""
@@ -321,3 +391,14 @@ class Messages:
             name: str = _read_any(raw)
             return name.encode()
         return None if raw == b"null" else raw
+
+
+def _bad_scores(P: NDArray[np.float64], labels: Sequence[Any]) -> dict[int, str]:
+    """Faults of rows of several labels: {row: why}."""
+    with np.errstate(invalid="ignore"):
+        outside = ~((P >= 0) & (P <= 1))
+    columns = outside.argmax(axis=1)
+    return {
+        i: f"the score of label {labels[columns[i]]!r} is {P[i, columns[i]]}, expected 0 to 1"
+        for i in np.flatnonzero(outside.any(axis=1)).tolist()
+    }

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.records import Source
-from stream_can.method.checks import bad_rows
-from stream_can.method.rows import divided
 
 __all__ = ["Opened", "Reading", "open_records"]
 
@@ -59,7 +57,6 @@ def open_records(
     labels_topic, labelled, max_bytes = reading
     opened: list[Opened] = []
     rows: list[array[float]] = []
-    m = len(messages.classes)
     open_prediction, open_label = messages.predictions.open, messages.labels.open
     # Nearly every message is far below the limit; only the others are measured.
     far_below = (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
@@ -80,21 +77,15 @@ def open_records(
                     check_size(record, says, messages, max_bytes)
             elif record.key is None:
                 raise BadMessage(BOTH_NULL)
-        except (BadMessage, UnknownClass) as error:
+        except (BadMessage, UnknownClass, InvalidPrediction) as error:
             opened.append(error)
             continue
         if says is not None and says.row is not None:
             says.number = len(rows)
             rows.append(says.row)
         opened.append(says)
-    P = np.frombuffer(bytearray().join(rows)).reshape(-1, m)
+    P, bad, off = messages.rows_of(rows)
     fields = messages.fields
-    off = 0
-    if messages.several:
-        bad = _bad_scores(P, messages.classes)
-    elif bad := bad_rows(P):
-        P, off = divided(P, fields.normalise)
-        bad = bad_rows(P)
     if bad:
         for i, one in enumerate(opened):
             if isinstance(one, Prediction | Label) and one.number in bad:
@@ -108,17 +99,6 @@ def _of(given: Any) -> Any:
     if isinstance(given, BadMessage):
         raise given
     return given
-
-
-def _bad_scores(P: Array, labels: Sequence[Any]) -> dict[int, str]:
-    """Faults of rows of several labels: {row: why}."""
-    with np.errstate(invalid="ignore"):
-        outside = ~((P >= 0) & (P <= 1))
-    columns = outside.argmax(axis=1)
-    return {
-        i: f"the score of label {labels[columns[i]]!r} is {P[i, columns[i]]}, expected 0 to 1"
-        for i in np.flatnonzero(outside.any(axis=1)).tolist()
-    }
 
 
 def check_size(

@@ -23,6 +23,9 @@ from stream_can.pipe.work import BadLine, HowRead, Run, Saver
 
 __all__ = ["pipe"]
 
+OF_SPARSE = "max_classes", "train_counts", "half_life", "memory_mb"
+"""Settings of very many classes."""
+
 
 def pipe(
     classes: int | Iterable[Hashable] | None = None,
@@ -39,6 +42,7 @@ def pipe(
     format: Literal["json", "avro"] = "json",
     validation: tuple[Any, ...] | None = None,
     labels_per_row: LabelsPerRow = "one",
+    sparse: bool = False,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
     **settings: Any,
@@ -97,6 +101,11 @@ def pipe(
         labels come as a list, or as {label: true or false}, in ``labels``: what corrects is a
         :class:`stream_can.multilabel.MultiLabelCorrector`, and outputs have ``set``, the labels
         that the row is said to have.
+    sparse
+        Whether there are very many classes, of which a row lists the likeliest, as
+        ``{class: probability}`` or a list of label and score: what corrects is a
+        :class:`stream_can.SparseCorrector`, ``classes`` is "any" (so where not given) or their
+        number, and outputs have ``rest``, what all other classes have together.
     stdin, stdout
         Binary streams; those of the process by default.
     **settings
@@ -124,6 +133,9 @@ def pipe(
                 raise ValueError("ask: the lines carry their own labels")
             if format == "avro" and settings.get("sets") is not None:
                 raise ValueError("sets: needs the format json")
+            if sparse:
+                classes = "any" if classes is None else classes
+                _refuse_of_sparse(settings, fields, ask, format, validation, labels_per_row)
             if several:
                 _refuse_of_several(settings, ask=ask, format=format, validation=validation)
             stop = stack.enter_context(Stop())
@@ -135,13 +147,15 @@ def pipe(
             elif format != "json":
                 raise ValueError(f"format: {format!r}, expected 'json' or 'avro'")
             stack.enter_context(locked(path))
-            kept = open_state(path, classes, settings, recent_mb, ask, validation, labels_per_row)
+            kept = open_state(
+                path, classes, settings, recent_mb, ask, validation, labels_per_row, sparse=sparse
+            )
             if container is not None and kept.learner.sets is not None:
                 raise ValueError("sets: needs the format json")
             learner = kept.learner
             messages = Messages(
                 learner.classes, fields, learner.train_prior, learner.segments, formats,
-                several=learner.labels_per_row == "several",
+                several=learner.labels_per_row == "several", listed=learner.listed,
             )  # fmt: skip
         except (StreamCANError, ValueError, TypeError) as error:
             return complain(error, 2)
@@ -173,6 +187,28 @@ def pipe(
         if stop.signum is None or stop.signum == signal.SIGTERM:
             return 0
         return 128 + stop.signum
+
+
+def _refuse_of_sparse(
+    settings: dict[str, Any],
+    fields: Fields,
+    ask: float | None,
+    format: str,
+    validation: tuple[Any, ...] | None,
+    labels_per_row: LabelsPerRow,
+) -> None:
+    """ValueError where something is given that rows of very many classes do not have."""
+    if format != "json":
+        raise ValueError("sparse: needs the format json")
+    if labels_per_row == "several":
+        raise ValueError("labels_per_row: several, but sparse rows have one label each")
+    if fields.normalise == "always":
+        raise ValueError("normalise: a row of the likeliest classes sums to less than 1")
+    others = {"ask": ask, "validation": validation, "model": fields.model,
+              "version": fields.version}  # fmt: skip
+    for name, value in (settings | others).items():
+        if value is not None and name not in OF_SPARSE:
+            raise ValueError(f"{name}: not of rows of very many classes")
 
 
 def _refuse_of_several(settings: dict[str, Any], **others: Any) -> None:

@@ -19,6 +19,7 @@ from stream_can.learner import Learner
 from stream_can.learner.kinds import LabelsPerRow
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.multilabel import MultiLabelCorrector
+from stream_can.sparse import SparseCorrector
 
 __all__ = ["PipeState", "StateInUse", "locked", "open_state"]
 
@@ -146,6 +147,8 @@ def open_state(
     ask: float | None,
     validation: tuple[Any, ...] | None,
     labels_per_row: LabelsPerRow,
+    *,
+    sparse: bool = False,
 ) -> PipeState:
     """Load the state file, or make a new state, saved at once so that a bad path shows now."""
     try:
@@ -156,8 +159,10 @@ def open_state(
         if classes is None:
             where = "" if path is None else f" in {path}"
             raise ValueError(f"classes: not given, and there is no state{where} to take them from")
-        corrector: Corrector | MultiLabelCorrector
-        if labels_per_row == "several":
+        corrector: Corrector | MultiLabelCorrector | SparseCorrector
+        if sparse:
+            corrector = SparseCorrector(classes, **settings)  # type: ignore[arg-type]
+        elif labels_per_row == "several":
             corrector = MultiLabelCorrector(classes, **settings)
         else:
             corrector = Corrector(classes, **settings)
@@ -169,7 +174,12 @@ def open_state(
             snapshot.save(state.to_bytes(), path)
         return state
     try:
+        if sparse:  # what a state has beside these cannot be changed
+            classes = None
+            settings = {name: settings[name] for name in ("memory_mb",) if name in settings}
         state = PipeState.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
+        if sparse is not (state.learner.listed is not None):
+            raise SnapshotMismatch("sparse is {} in it".format("false" if sparse else "true"))
         has = state.learner.labels_per_row
         if labels_per_row != has:
             raise SnapshotMismatch(f"labels_per_row is {has!r} in it, expected {labels_per_row!r}")

@@ -28,6 +28,7 @@ from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import PipeState
+from stream_can.sparse import SparseRow
 from stream_can.trust.alarm import Episode
 
 __all__ = ["BadLine", "HowRead", "Run", "Saver"]
@@ -36,6 +37,8 @@ LABELS, PREDICTIONS = "labels", "predictions"
 MOST_MODELS = 1000
 """Models and versions; with more, a field is named that is none."""
 
+LISTED = 128
+"""Classes that a row lists at most where there are very many."""
 SECONDS, SHARE = 1.0, 0.1
 """The least time between two saves, and the share of the time that saving may take."""
 
@@ -115,10 +118,11 @@ class Run:
         self.write, self.letters = write, letters
         self.of_lines, self.unit = lines, "line" if lines else "record"
         self.covered = self.state.lines
-        self.most = rows_at_once(len(self.learner.classes))
+        self.most = rows_at_once(len(self.learner.classes) or LISTED)
         self.first = self.line = 0 if skip else self.covered
         self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0
+        self.of_index = not self.messages.several and self.messages.listed is None
         self.episodes: dict[Name, Episode] = dict(self.learner.episodes)
         fields = self.messages.fields
         self.naming = Naming(fields) if (fields.model or fields.version) else None
@@ -253,9 +257,11 @@ class Run:
                 if names:
                     one.model, one.version = names[i]
                 labels.append(one)
-        rows = P
+        rows: Any = P
+        listed = messages.listed is not None
         if len(P) != len(predictions):
-            rows = P[[prediction.number for prediction in predictions]]
+            own = [prediction.number for prediction in predictions]
+            rows = [P[i] for i in own] if listed else P[own]
         found = learner.play(
             [messages.id_of(prediction.message, None) for prediction in predictions],
             rows,
@@ -267,7 +273,10 @@ class Run:
         counts.predictions += len(predictions)
         for outcome, n in Counter(found.outcomes).items():
             setattr(counts, outcome, getattr(counts, outcome) + n)
-        sent = found.rows
+        sent: Any = found.rows
+        if listed:
+            digits = messages.fields.digits
+            return messages.write_all(predictions, sent if digits is None else _short(sent, digits))
         if (digits := messages.fields.digits) is not None:
             sent = np.round(sent, digits) if messages.several else rounded(sent, digits)
         if not np.isfinite(sent).all():  # JSON would say null
@@ -280,7 +289,7 @@ class Run:
 
     def name_in(self, label: Any) -> Any:
         """A label as a learner takes it."""
-        return label if self.messages.several else self.learner.classes[label]
+        return self.learner.classes[label] if self.of_index else label
 
     def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
         """Tell standard error what a reader should know of the lines, and of the classifier."""
@@ -356,3 +365,11 @@ class Run:
             f"; over {sent.n} {which}: {of[1]} {getattr(raw, of[0]):.4f} -> "
             f"{getattr(sent, of[0]):.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
         )
+
+
+def _short(rows: Sequence[SparseRow], digits: int) -> list[SparseRow]:
+    """Rows of the likeliest classes, rounded."""
+    return [
+        SparseRow({name: round(p, digits) for name, p in row.items()}, round(rest, digits))
+        for row, rest in rows
+    ]

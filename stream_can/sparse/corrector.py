@@ -464,6 +464,8 @@ class SparseCorrector:
         if not isinstance(row, Mapping):
             raise InvalidPrediction(f"row: {type(row).__name__}, expected {{class: probability}}")
         names = list(row)
+        if len(names) > MOST_LISTED:
+            raise InvalidPrediction(self._reason(names, np.empty(0), Fault.LONG, 0))
         ids = self._ids_of(names, "row", add=False, error=InvalidPrediction)
         try:
             P = np.array([[float(p) for p in row.values()]], np.float64).reshape(1, len(ids))

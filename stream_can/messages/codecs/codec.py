@@ -28,6 +28,9 @@ __all__ = ["Codec", "Prediction"]
 SET = "set"
 """The name, in the answer to a prediction, of the classes in its prediction set, or of the labels
 that it is said to have."""
+REST = "rest"
+"""The name, beside the probabilities of the likeliest of very many classes, of what all others have
+together."""
 ASKED = "ask"
 """The name, in the message of a prediction whose label is asked for, of the reason."""
 
@@ -35,7 +38,8 @@ ASKED = "ask"
 class Prediction(msgspec.Struct, gc=False):
     """A prediction's message, opened: its row, and what it takes to write it back."""
 
-    row: Row
+    row: Any
+    """An array of m numbers; of very many classes the likeliest by name."""
     message: Any
     """As its format opens it."""
     original: Any

@@ -16,8 +16,8 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.messages.codecs.codec import ASKED, SET
-from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore
+from stream_can.messages.codecs.codec import ASKED, REST, SET
+from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Listed, ListedForms
 from stream_can.messages.numbers import array_texts, read_array
 
 if TYPE_CHECKING:
@@ -109,6 +109,17 @@ class JsonCodec:
         """The row in a text; compiled code reads a plain array."""
         if (row := read_array(original, forms.m)) is not None:
             return row, None
+        numbers, form = self._read(original, forms, where)
+        return array("d", numbers), form
+
+    def listed(
+        self, original: Raw, forms: ListedForms, where: str
+    ) -> tuple[dict[Any, float], Listed]:
+        """The likeliest classes in a text, by class."""
+        found: tuple[dict[Any, float], Listed] = self._read(original, forms, where)
+        return found
+
+    def _read(self, original: Raw, forms: Forms | ListedForms, where: str) -> Any:
         try:
             probs = _read_probs(original)
         except UNREADABLE as error:
@@ -118,10 +129,9 @@ class JsonCodec:
                 nested = bytes(original).replace(b" ", b"")[:2] == b"[["
                 raise BadMessage(f"{where}: {error}{NESTED if nested else ''}") from None
         try:
-            numbers, form = forms.read(probs)
+            return forms.read(probs)
         except (BadMessage, UnknownClass) as error:
             raise type(error)(f"{where}: {error}") from None
-        return array("d", numbers), form
 
     def names(self, message: dict[str, Any], path: Sequence[str]) -> list[Any] | None:
         """The keys of an object, the labels of a list of label and score."""
@@ -163,6 +173,26 @@ class JsonCodec:
             if raw:
                 inner[raw] = prediction.original
             out.append(_write(message))
+        return out
+
+    def write_listed(
+        self,
+        predictions: Sequence[Prediction],
+        rows: Sequence[tuple[dict[Any, float], float]],
+        path: Sequence[str],
+        raw: str,
+    ) -> list[bytes]:
+        """The objects with rows of the likeliest classes, and beside them what all others have."""
+        (*parents, name), out = path, []
+        for prediction, (row, rest) in zip(predictions, rows, strict=True):
+            inner = prediction.message
+            for parent in parents:
+                inner = inner[parent]
+            assert prediction.form is not None
+            inner[name], inner[REST] = prediction.form.of(row), rest
+            if raw:
+                inner[raw] = prediction.original
+            out.append(_write(prediction.message))
         return out
 
     def show(self, value: bytes, headers: Headers = ()) -> Raw:

@@ -1,0 +1,337 @@
+"""Sparse: a `SparseCorrector` as a learner uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
+from stream_can.method.rows import TOLERANCE
+from stream_can.scores import RowScores, log_losses
+from stream_can.sparse.corrector import Rows, SparseCorrector, SparseRow
+from stream_can.sparse.loop import MOST_LISTED, given_by
+from stream_can.sparse.scores import SparseScores
+from stream_can.trust.alarm import Alarm
+
+__all__ = ["Sparse", "SparseBlob"]
+
+PROMOTED = 5
+"""Classes that a corrected row may have more than it came with."""
+
+
+class SparseBlob:
+    """A row, what was sent, and the receipt, from and to bytes.
+
+    Words of 4 bytes: k, then the k classes and their probabilities (float64); the number of classes
+    that were sent, they, their probabilities and the rest (float64); 3 (k + 1) numbers of the
+    receipt (float32).
+    """
+
+    def __init__(self, data: bytes) -> None:
+        words = np.frombuffer(data, "<i4")
+        k = int(words[0])
+        self.ids, self.P = words[1 : 1 + k], _float64(words, 1 + k, k)
+        self.raw_words = at = 1 + 3 * k
+        if len(words) > at:
+            n = int(words[at])
+            self.sent_ids = words[at + 1 : at + 1 + n]
+            *sent, self.rest = _float64(words, at + 1 + n, n + 1).tolist()
+            self.sent_P = np.array(sent)
+            at += 3 + 3 * n
+            self.receipt = words[at : at + 3 * (k + 1)].view("<f4").reshape(3, k + 1)
+
+    @staticmethod
+    def raw(rows: Rows, i: int) -> bytes:
+        """The first part, of a row of a call."""
+        k = int(rows.ks[i])
+        return (
+            k.to_bytes(4, "little") + rows.ids[i, :k].astype("<i4").tobytes()
+            + rows.P[i, :k].astype("<f8").tobytes()
+        )  # fmt: skip
+
+
+def _float64(words: NDArray[np.int32], at: int, n: int) -> NDArray[np.float64]:
+    return np.frombuffer(words[at : at + 2 * n].tobytes(), "<f8")
+
+
+class Sparse:
+    """A corrector of very many classes. A row is {class: probability}; a label is its number."""
+
+    classes: tuple[Any, ...] = ()
+    columns: tuple[str, ...] = ()
+    sets: float | None = None
+    makes_sets = False
+    labels_per_row: LabelsPerRow = "one"
+    width = both = 0
+    """Rows differ in length."""
+
+    def __init__(self, corrector: SparseCorrector) -> None:
+        self.corrector = corrector
+
+    @property
+    def numbered(self) -> bool:
+        """Whether classes are numbers."""
+        return self.corrector.names is None
+
+    def checked(self, row: Mapping[Any, float]) -> Rows:
+        """A row that is right; classes that are new have a number from now on.
+
+        Raises
+        ------
+        InvalidPrediction
+            It is none.
+        """
+        return self.corrector._row(row)
+
+    def number(self, name: Any) -> int:
+        """The number of a class; a name that is new has one from now on; UnknownClass."""
+        (number,) = self.corrector._ids_of([name], "label", add=True, error=UnknownClass)
+        return number
+
+    # ---- rows
+
+    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Rows:
+        """The n rows of a call, checked; P may be None. Names that are new have numbers then."""
+        if columns:
+            raise ValueError(f"columns: {next(iter(columns))!r} was not declared; declared: ()")
+        given = [] if P is None else list(P)
+        if len(given) != n:
+            raise InvalidPrediction(f"{n} ids for {len(given)} rows")
+        checked = []
+        for i, one in enumerate(given):
+            try:
+                checked.append(one if isinstance(one, Rows) else self.corrector._check_one(one))
+            except InvalidPrediction as error:
+                raise InvalidPrediction(f"row {i}: {error}") from None
+        widest = max((one.ids.shape[1] for one in checked), default=1)
+        ids = np.full((n, widest), -1, np.int32)
+        rows = Rows(ids, np.zeros((n, widest)), np.empty(n, np.int32))
+        for i, (one, row) in enumerate(zip(given, checked, strict=True)):
+            k = int(row.ks[0])
+            rows.ks[i], rows.P[i, :k] = k, row.P[0, :k]
+            rows.ids[i, :k] = (
+                row.ids[0, :k] if row is one
+                else self.corrector._ids_of(list(one), "row", add=True, error=InvalidPrediction)
+            )  # fmt: skip
+        return rows
+
+    def row(self, p: Any) -> list[Any]:
+        """One row as the rows of a call."""
+        return [p]
+
+    def made(self, rows: Rows, blobs: Sequence[bytes]) -> Rows:
+        """Rows of very many classes are corrected where they are learned."""
+        raise ValueError("rows of very many classes that another corrector sent")
+
+    def cut(self, rows: Rows, numbers: Sequence[int]) -> Rows:
+        """Some of them."""
+        return Rows(rows.ids[numbers], rows.P[numbers], rows.ks[numbers])
+
+    def width_of(self, rows: Rows, i: int) -> int:
+        """Bytes of a row, of what may be sent of it, and of its receipt."""
+        k = int(rows.ks[i])
+        return 4 * (1 + 3 * k + 3 + 3 * (k + PROMOTED) + 3 * (k + 1))
+
+    def raw(self, rows: Rows, i: int) -> bytes:
+        """One of them as a blob begins with it."""
+        return SparseBlob.raw(rows, i)
+
+    def raw_of(self, blob: bytes) -> bytes:
+        """The row of a blob."""
+        return blob[: 4 * SparseBlob(blob).raw_words]
+
+    def given(self, rows: Rows, i: int) -> Given | None:
+        """No columns are declared."""
+        return None
+
+    def blank(self, n: int) -> list[Any]:
+        """Room for what is sent of n rows."""
+        return [None] * n
+
+    def put(self, room: list[Any], numbers: Sequence[int] | None, sent: list[Any]) -> None:
+        """Write some of the rows, or all, as they are sent."""
+        if numbers is None:
+            room[:] = sent
+        else:
+            for i, row in zip(numbers, sent, strict=True):
+                room[i] = row
+
+    # ---- labels
+
+    def label(self, label: Any, id: Any) -> int:
+        """The number of a class; a name that is new has one then."""
+        try:
+            return self.number(label)
+        except UnknownClass as error:
+            raise UnknownClass(f"label of {id!r}: {error}") from None
+
+    def held(self, y: int) -> Any:
+        """A label for a snapshot: the class."""
+        return self.corrector._names_of([y])[0]
+
+    def news(self, known: int | None, y: int) -> News:
+        """The first label of a prediction counts."""
+        return News(y, y, False) if known is None else News(None, known, known != y)
+
+    # ---- the corrector
+
+    def run(self, rows: Rows, labels: Sequence[JoinedLabel]) -> Made:
+        """Correct rows and learn labels, in order."""
+        made, at = Made([], [], None), 0
+        for one in labels:
+            self._process(rows, at, one.due, made)
+            at = max(at, one.due)
+            self._learn(one, made)
+        self._process(rows, at, len(rows.ks), made)
+        return made
+
+    def _process(self, rows: Rows, first: int, last: int, made: Made) -> None:
+        if first >= last:
+            return
+        cut = slice(first, last)
+        model = self.corrector._model
+        ids, P, rest, receipts = model.rows(rows.ids[cut], rows.P[cut], rows.ks[cut], True, True)
+        for i, k in enumerate(rows.ks[cut].tolist()):
+            n = int((ids[i] >= 0).sum())
+            names = self.corrector._names_of(ids[i, :n].tolist())
+            p = P[i, :n]
+            made.sent.append(SparseRow(dict(zip(names, p.tolist(), strict=True)), float(rest[i])))
+            made.blobs.append(
+                SparseBlob.raw(rows, first + i) + n.to_bytes(4, "little")
+                + ids[i, :n].astype("<i4").tobytes() + p.astype("<f8").tobytes()
+                + np.array(rest[i], "<f8").tobytes()
+                + receipts[i][:, [*range(k), -1]].astype("<f4").tobytes()
+            )  # fmt: skip
+
+    def _learn(self, one: JoinedLabel, made: Made) -> None:
+        """A label; how it was foretold is written beside it."""
+        model, y = self.corrector._model, np.array([one.y], np.int64)
+        entry = one.entry
+        if one.row is None and entry is None:
+            model.learn(None, None, None, y, None)
+            return
+        blob = None
+        if entry is not None:
+            blob = SparseBlob(made.blobs[entry.at] if entry.at >= 0 else entry.blob)
+            one.scored = self._foretold(blob, one.y)
+        row = blob if one.row is None else SparseBlob(one.row)
+        assert row is not None
+        ids, P = row.ids[None].astype(np.int32), row.P[None].copy()
+        ks = np.array([ids.shape[1]], np.int32)
+        known = None
+        if one.row is None and not np.isnan(row.receipt).any():
+            known = given_by(row.receipt[None].astype(np.float32), ids, ks, y)
+        model.learn(ids, P, ks, y, known)
+
+    def _foretold(self, blob: SparseBlob, y: int) -> bytes:
+        """The rank and the probability of a label, raw and sent, as 4 float64."""
+        raw = _rank(blob.ids, blob.P, y)
+        if raw is None:
+            others = max(self.corrector.m - len(blob.ids), 1)
+            raw = -1.0, max(1 - float(blob.P.sum()), 0.0) / others
+        sent = _rank(blob.sent_ids, blob.sent_P, y)
+        if sent is None:
+            ids = np.ascontiguousarray(blob.sent_ids, np.int32)
+            sent = -1.0, blob.rest * self.corrector._model.tail_of(y, ids)
+        return np.array([*raw, *sent], "<f8").tobytes()
+
+    def successor(self) -> Sparse:
+        """There are no versions."""
+        raise ValueError("a version of a classifier of very many classes")
+
+    # ---- scores
+
+    def new_judged(self) -> Judged:
+        """Scores and alarm of no labels yet."""
+        return Judged(SparseScores(), SparseScores(), Alarm())
+
+    def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
+        """More labelled predictions."""
+        found = np.frombuffer(b"".join([one.both for one in pending]), "<f8").reshape(-1, 2, 2)
+        times = 1000 * np.array([one.time for one in pending], np.float64)  # NaN of None
+        rows = []
+        for side, scores in ((0, judged.raw), (1, judged.sent)):
+            rank, p = found[:, side, 0], found[:, side, 1]
+            scores.add_checked(rank, p)
+            rows.append(RowScores(rank.astype(np.intp), rank == 0, log_losses(p), p))
+        judged.alarm.learn_scored(rows[0], rows[1], times)
+
+    def copied(self, judged: Judged) -> Judged:
+        """The same, for somebody else."""
+        raw, sent, alarm = judged
+        none = SparseScores()
+        return Judged(raw + none, sent + none, Alarm.from_bytes(alarm.to_bytes()))
+
+    # ---- what a snapshot holds
+
+    def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
+        """From their sums."""
+        if alarm is None:
+            raise ValueError("no alarm")
+        sides = SparseScores.from_sums(raw), SparseScores.from_sums(sent)
+        return Judged(*sides, Alarm.from_bytes(alarm))
+
+    def load_blobs(self, data: NDArray[Any], of: Sparse) -> list[bytes]:
+        """Blobs, padded to the widest: float32 of shape (n, words)."""
+        return list(self._loaded(data))
+
+    def _loaded(self, data: NDArray[Any]) -> Iterator[bytes]:
+        if data.dtype != np.float32:
+            raise ValueError("recent predictions")
+        most, known = data.shape[1], self.corrector._known
+        for row in data:
+            words = row.view(np.int32)
+            k = int(words[0]) if most else 0
+            at = 1 + 3 * k
+            n = int(words[at]) if 0 < k <= MOST_LISTED and at < most else 0
+            size = at + 3 + 3 * n + 3 * (k + 1)
+            if not 0 < k <= n <= k + PROMOTED or size > most:
+                raise ValueError("the size of recent predictions")
+            blob = SparseBlob(words[:size].astype("<i4").tobytes())
+            receipt, most_p = blob.receipt, 1 + TOLERANCE
+            if not (
+                _fine(blob.ids, blob.P, known)
+                and _fine(blob.sent_ids, blob.sent_P, known)
+                and 0 <= blob.rest <= most_p
+                and (((receipt >= 0) & (receipt <= most_p)) | np.isnan(receipt)).all()
+            ):
+                raise ValueError("recent predictions")
+            yield words[:size].astype("<i4").tobytes()
+
+    def load_pending(self, one: Unscored) -> Unscored:
+        """A labelled prediction."""
+        found = np.frombuffer(one.both, "<f8") if len(one.both) == 32 else np.array([np.nan])
+        ranks, p = found[::2], found[1::2]
+        if not (ranks >= -1).all() or not (ranks <= MOST_LISTED + PROMOTED).all():
+            raise ValueError("scores")
+        if not ((p >= 0) & (p <= 1.001)).all():
+            raise ValueError("scores")
+        return one
+
+    def load_known(self, known: Any) -> int | None:
+        """The label of a recent prediction."""
+        if known is None:
+            return None
+        if type(known) is not int or not 0 <= known < self.corrector._known:
+            raise ValueError("the label of a recent prediction")
+        return known
+
+
+def _fine(ids: NDArray[np.int32], P: NDArray[np.float64], known: int) -> bool:
+    """Whether these may be classes and their probabilities."""
+    classes = ((ids >= 0) & (ids < known)).all() and len(np.unique(ids)) == len(ids)
+    return bool(classes and (P >= 0).all() and P.sum() <= 1 + TOLERANCE)
+
+
+def _rank(ids: NDArray[np.int32], P: NDArray[np.float64], y: int) -> tuple[float, float] | None:
+    """How many classes are likelier than one, of those alike those before it; and its
+    probability."""
+    (at,) = np.nonzero(ids == y)
+    if not len(at):
+        return None
+    i, p = int(at[0]), P[at[0]]
+    return float((p < P).sum() + (P[:i] == p).sum()), float(p)

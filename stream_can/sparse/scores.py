@@ -1,0 +1,112 @@
+"""SparseScores: how good rows of the likeliest of very many classes are."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.scores import log_losses
+
+__all__ = ["SparseScores"]
+
+TOP = 5
+SUMS = 5
+
+
+class SparseScores:
+    """Scores of rows of the k likeliest classes, added up chunk by chunk.
+
+    Attributes
+    ----------
+    n
+        Rows added.
+    """
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(SUMS)
+
+    def add_checked(self, rank: NDArray[np.float64], p: NDArray[np.float64]) -> None:
+        """Add rows.
+
+        Parameters
+        ----------
+        rank
+            How many listed classes are likelier than the label, shape (n,); -1 where it is not
+            listed.
+        p
+            The probability of the label, listed or not, shape (n,).
+        """
+        listed = rank >= 0
+        self._sums += [
+            len(rank),
+            float((rank == 0).sum()),
+            float((listed & (rank < TOP)).sum()),
+            float(listed.sum()),
+            float(log_losses(p).sum()),
+        ]
+
+    def __add__(self, other: SparseScores) -> SparseScores:
+        """The scores of both streams' rows."""
+        if not isinstance(other, SparseScores):
+            return NotImplemented
+        both = SparseScores()
+        both._sums = self._sums + other._sums
+        return both
+
+    def sums(self) -> NDArray[np.float64]:
+        """Rows, hits at 1 and at 5, rows that list the label, and log losses, shape (5,)."""
+        return self._sums.copy()
+
+    @classmethod
+    def from_sums(cls, sums: NDArray[np.float64]) -> SparseScores:
+        """The scores of :meth:`sums`; ValueError where they cannot be."""
+        if sums.dtype != np.float64 or sums.shape != (SUMS,):
+            raise ValueError("scores")
+        n, one, five, listed, loss = sums.tolist()
+        if not 0 <= one <= five <= listed <= n < 2**53 or not 0 <= loss <= 14 * n:
+            raise ValueError("scores")
+        self = cls()
+        self._sums = sums.copy()
+        return self
+
+    @property
+    def n(self) -> int:
+        """Rows added."""
+        return int(self._sums[0])
+
+    def _mean(self, k: int) -> float:
+        return float(self._sums[k] / self._sums[0]) if self._sums[0] else float("nan")
+
+    @property
+    def accuracy(self) -> float:
+        """Share of rows whose likeliest class is the label; nan before the first row."""
+        return self._mean(1)
+
+    @property
+    def top5(self) -> float:
+        """Share of rows that have the label among the five likeliest."""
+        return self._mean(2)
+
+    @property
+    def listed(self) -> float:
+        """Share of rows that list the label."""
+        return self._mean(3)
+
+    @property
+    def log_loss(self) -> float:
+        """Mean of -log p of the label in nats, p no smaller than 1e-6; of a label that is not
+        listed p is its share of the rest."""
+        return self._mean(4)
+
+    def summary(self) -> dict[str, float | int]:
+        """All of them by name."""
+        return {
+            "n": self.n, "accuracy": self.accuracy, "top5": self.top5, "listed": self.listed,
+            "log_loss": self.log_loss,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return (
+            f"SparseScores({self.n} rows, accuracy {self.accuracy:.4f}, top 5 {self.top5:.4f},"
+            f" log loss {self.log_loss:.4f})"
+        )
