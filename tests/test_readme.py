@@ -29,9 +29,9 @@ MODULES = sorted(
 
 
 def load_toml(code):
-    kafka = importlib.import_module("stream_can.kafka")
+    room = "serve" if "labels_per_row" in code else "kafka"
     Path("app.toml").write_text(code)
-    settings = kafka.load("app.toml", {}, {})
+    settings = importlib.import_module(f"stream_can.{room}").load("app.toml", {}, {})
     assert settings.classes or settings.models
 
 

@@ -13,6 +13,7 @@ from stream_can.app.versions import Comparison, Pair
 from stream_can.column_scores import ColumnScores
 from stream_can.corrector import Corrector
 from stream_can.messages.naming import LaneName
+from stream_can.multilabel import MultiLabelCorrector
 
 __all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "Seen"]
 
@@ -31,7 +32,7 @@ class Seen(NamedTuple):
 class KnownLane(NamedTuple):
     """The corrector of a model and version."""
 
-    corrector: Corrector
+    corrector: Corrector | MultiLabelCorrector
     after: str | None
     """The version that it went on from."""
 
@@ -39,7 +40,7 @@ class KnownLane(NamedTuple):
 class Known(NamedTuple):
     """The correctors in use."""
 
-    corrector: Corrector
+    corrector: Corrector | MultiLabelCorrector
     """The one there is; of several models what they begin with."""
     offset: int | None
     """The number of the state; None of a server."""
@@ -52,6 +53,19 @@ class Known(NamedTuple):
     max_lanes: int = 0
     dropped: int = 0
     """Lanes given up for others."""
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the corrector; of several labels these."""
+        one = self.corrector
+        return len(one.labels if isinstance(one, MultiLabelCorrector) else one.classes)
+
+    @property
+    def n_silent(self) -> int | None:
+        """Classes left out of learning; None of several labels."""
+        one = self.corrector
+        return None if isinstance(one, MultiLabelCorrector) else len(one.silent_classes)
+
     changed: int = 0
     """Labels that said otherwise than an earlier one of their prediction."""
     foreign: int = 0
@@ -84,7 +98,7 @@ class Committed(NamedTuple):
     "unmatched", "repeated"; and "dead_letters"."""
     scored: int
     """Since this process has it, as are those below."""
-    hits: dict[str, int]
+    hits: dict[str, float]
     log_loss: dict[str, float]
     requests: tuple[int, int | None] | None
     """How many are open and the timestamp of the oldest, in milliseconds; None where no label is

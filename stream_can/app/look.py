@@ -40,6 +40,7 @@ from stream_can.change import Change
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
 from stream_can.corrector import Corrector
 from stream_can.messages.naming import UNNAMED, LaneName
+from stream_can.multilabel import MultiLabelCorrector
 from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
@@ -125,7 +126,7 @@ class Look:
             lag=sum(inputs) if inputs else None,
             open_requests=sum(n for n, _ in requests) if requests else None,
             oldest_request=age(min(oldest), now) if oldest else None,
-            n_classes=0 if known is None else len(known.corrector.classes),
+            n_classes=0 if known is None else known.n_classes,
             hour=_window(hour),
             day=_of_day(day, hour),
             hour_course=hour_course,
@@ -289,9 +290,11 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
 
 
 def _learned(
-    known: Known, corrector: Corrector, now: float, lane: LaneName = UNNAMED
+    known: Known, corrector: Corrector | MultiLabelCorrector, now: float, lane: LaneName = UNNAMED
 ) -> LearnedStatus:
     """Describe a corrector; of many classes only the commonest are named."""
+    if isinstance(corrector, MultiLabelCorrector):
+        return _learned_several(known, corrector, now)
     prior, counts = corrector.prior, corrector.label_counts
     total, silent = float(counts.sum()), corrector.silent_classes
     most = MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
@@ -320,6 +323,35 @@ def _learned(
             for i in largest
         ],
         lane=_text(lane),
+    )
+
+
+def _learned_several(known: Known, corrector: MultiLabelCorrector, now: float) -> LearnedStatus:
+    """Describe a corrector of several labels: the share of rows that have each, of late in labels
+    and in corrected rows."""
+    n, there = corrector.label_counts
+    mix = corrector.label_mix
+    largest = (-mix).argsort(kind="stable")[:MOST_CLASSES].tolist()
+    return LearnedStatus(
+        offset=known.offset,
+        labels=corrector.n_labels,
+        effective_sample_size=corrector.effective_sample_size,
+        age=None if known.newest is None else age(known.newest, now),
+        log_loss_before=None,
+        log_loss_after=None,
+        weights=corrector.weights,
+        final_weights=corrector.final_weights,
+        last_temperature=1.0,
+        coverage=1.0,
+        silent=[],
+        n_silent=0,
+        classes=[
+            ClassShare(
+                _text(corrector.labels[i]), float(there[i] / n[i]) if n[i] else None, float(mix[i])
+            )
+            for i in largest
+        ],
+        lane="",
     )
 
 

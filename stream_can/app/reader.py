@@ -108,6 +108,8 @@ class Reader:
         Most bytes of an output; a prediction whose output could be larger cannot be read.
     needs_id
         Whether a label without an id cannot be read.
+    several
+        Whether rows have several labels.
     """
 
     def __init__(
@@ -120,8 +122,9 @@ class Reader:
         max_bytes: int | None = None,
         *,
         needs_id: bool = False,
+        several: bool = False,
     ) -> None:
-        self._needs_id = needs_id
+        self._needs_id, self._several = needs_id, several
         self._fields, self._formats, self._segments = fields, formats, segments
         self.models, self._max_bytes = models, max_bytes
         self._naming = Naming(fields) if fields.model or fields.version else None
@@ -147,7 +150,9 @@ class Reader:
         found = self._of_classes.get(classes)
         if found is None:
             train = self.models.train(classes)
-            found = Messages(classes, self._fields, train, self._segments, self._formats)
+            found = Messages(
+                classes, self._fields, train, self._segments, self._formats, several=self._several
+            )
             self._of_classes[classes] = found
         return found
 
@@ -317,7 +322,8 @@ class Reader:
 
     def _late(self, says: Label, P: Array | None, name: Name, reads: Messages) -> LateLabel:
         """A label as a learner takes it, with the row that it brings where ``P`` has it."""
-        late = LateLabel(says.id, reads.classes[says.index], model=name[0], version=name[1])
+        label = reads.label_of(says.index)
+        late = LateLabel(says.id, label, model=name[0], version=name[1])
         if P is not None and says.number >= 0:
             late.row = P[says.number]
             if says.given is not None:

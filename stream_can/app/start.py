@@ -15,12 +15,14 @@ from stream_can import snapshot as snapshots
 from stream_can.app.application import SEGMENTS_MB, ApplicationSettings, Counts
 from stream_can.app.settings import SettingsError
 from stream_can.corrector import Corrector
+from stream_can.errors import SnapshotMismatch
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.method.state import SETS
+from stream_can.multilabel import MultiLabelCorrector
 from stream_can.snapshot import MAGIC, match, read
 
-__all__ = ["NO_CLASSES", "Start"]
+__all__ = ["NO_CLASSES", "SeveralStart", "Start"]
 
 log = logging.getLogger(__name__)
 
@@ -173,8 +175,10 @@ class Start:
 
     # -- what is there already -------------------------------------------------------------------
 
-    def require_fits(self, corrector: Corrector) -> None:
+    def require_fits(self, corrector: Any) -> None:
         """Raise SnapshotMismatch where what was learned is of other classes, columns or paths."""
+        if not isinstance(corrector, Corrector):
+            raise SnapshotMismatch("labels_per_row is several in it, and one here")
         match("classes", corrector.classes, self.classes)
         match("columns", corrector.segments, self.segments)
         if self._given.paths is not None:
@@ -199,3 +203,54 @@ class Start:
                 " and the running state began with %s, which it keeps; a new application_id starts"
                 " over", *(np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
             )  # fmt: skip
+
+
+class SeveralStart(Start):
+    """The same, of rows of several labels: a `MultiLabelCorrector`, and no models.
+
+    Parameters
+    ----------
+    settings
+        They name the labels.
+    train_rows
+        How many training rows there were.
+    """
+
+    def __init__(self, settings: ApplicationSettings, train_rows: float | None) -> None:
+        self._options = {name: one for name, one in settings.corrector.items()}
+        corrector = MultiLabelCorrector(
+            settings.classes or (), train_counts=settings.train_counts, train_rows=train_rows,
+            **self._options,
+        )  # fmt: skip
+        self.snapshot = corrector.to_bytes()
+        self.classes, self.segments, self.formats = corrector.labels, (), JSON
+        self.settings = {"half_life": corrector.half_life}
+        self._given, self._models = settings, {}
+        self._counted = settings.train_counts is not None
+        Messages(self.classes, settings.fields, several=True)
+
+    def under(self, snapshot: bytes, model: str = "") -> Any:
+        """The corrector of a snapshot under the settings."""
+        return MultiLabelCorrector.from_bytes(snapshot, **self._options)
+
+    def corrector(self) -> Any:
+        """A new one to start from."""
+        return MultiLabelCorrector.from_bytes(self.snapshot)
+
+    def require_fits(self, corrector: Any) -> None:
+        """Raise SnapshotMismatch where what was learned is of other labels."""
+        if not isinstance(corrector, MultiLabelCorrector):
+            raise SnapshotMismatch("labels_per_row is one in it, and several here")
+        match("classes", corrector.labels, self.classes)
+
+    def train(self, classes: tuple[Any, ...]) -> None:
+        """Nothing is said of scores that are not there."""
+
+    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
+        """Warn, once, where ``train_counts`` are not those that the running state began with."""
+        if self._counted and not np.array_equal(self.corrector().train_shares, theirs):
+            self._counted = False
+            log.warning(
+                "train_counts of the settings are not in force: the running state keeps those that"
+                " it began with; another file starts over"
+            )

@@ -140,8 +140,8 @@ COMMITTED = (
 
 
 def _of(name: str) -> Callable[[Known], Values]:
-    """An attribute of the corrector, where there is one for all."""
-    return lambda known: None if known.lanes is not None else getattr(known.corrector, name)
+    """An attribute of the corrector, where there is one for all, and it has that."""
+    return lambda known: None if known.lanes is not None else getattr(known.corrector, name, None)
 
 
 LEARNED = (
@@ -157,7 +157,7 @@ LEARNED = (
         _of("coverage"), ("partition",)),
     # Their number alone: a series for each of thousands of classes would be too many.
     Row("silent_classes", Gauge, "Classes left out of learning: none of their labels came",
-        lambda known: None if known.lanes is not None else len(known.corrector.silent_classes),
+        lambda known: None if known.lanes is not None else known.n_silent,
         ("partition",)),
     Row("state_number", Gauge, "Number of the state that corrects now",
         lambda known: known.offset, ("partition",)),

@@ -16,7 +16,7 @@ from stream_can.messages.columns import Table, table
 from stream_can.messages.naming import LaneName
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
-from stream_can.scores import score_rows
+from stream_can.scores import log_losses, score_rows
 
 __all__ = ["MOST_VALUES", "Tally", "lane_name"]
 
@@ -44,12 +44,21 @@ class Tally:
         Whether messages name models or versions.
     sets
         Whether predictions have sets.
+    several
+        Whether rows have several labels: then a hit is the share of the known labels that are
+        likelier than not where they are there, and a log loss that of the row.
     """
 
     def __init__(
-        self, columns: Sequence[str], n_classes: Callable[[Name], int], *, named: bool, sets: bool
+        self,
+        columns: Sequence[str],
+        n_classes: Callable[[Name], int],
+        *,
+        named: bool,
+        sets: bool,
+        several: bool = False,
     ) -> None:
-        self._n_classes = n_classes
+        self._n_classes, self._several = n_classes, several
         self._columns, self._named, self._has_sets = tuple(columns), named, sets
         self.counts = dict.fromkeys(
             ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
@@ -177,6 +186,10 @@ class Tally:
         data = data.reshape(n, -1)
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         raw, sent = rows[:, :m], rows[:, m:]
+        if self._several:
+            Y = np.frombuffer(b"".join([one.prediction.known for one in taught]), np.int8)
+            found = _of_several(raw, sent, Y.reshape(n, m))
+            return found, sent, np.empty(0, np.int64), data[:, -TAIL:]
         y = np.array([one.prediction.known for one in taught], np.int64)
         before = score_rows(raw / raw.sum(axis=1, keepdims=True), y)
         found = outcomes(before, score_rows(sent, y))
@@ -208,7 +221,7 @@ class Tally:
         return Committed(
             dict(self.counts),
             self._scored,
-            dict(zip(STAGES, map(int, hits), strict=True)),
+            dict(zip(STAGES, hits.tolist(), strict=True)),
             dict(zip(STAGES, losses.tolist(), strict=True)),
             self.requests,
             self._sets.tolist(),
@@ -226,3 +239,14 @@ class Tally:
         seen = Seen(self._lanes, self._pairs, self.refused)
         self._lanes, self._pairs, self.refused = {}, {}, 0
         return seen
+
+
+def _of_several(raw: Array, sent: Array, Y: NDArray[np.int8]) -> Array:
+    """Outcomes of rows of several labels, shape (n, 6), as :func:`outcomes` has them."""
+    known, there = Y >= 0, Y == 1
+    n_known, found = np.maximum(known.sum(axis=1), 1), np.zeros((len(Y), 6))
+    for side, P in enumerate((raw, sent)):
+        right = ((P >= 0.5) == there) & known
+        found[:, HITS + side] = right.sum(axis=1) / n_known
+        found[:, LOSSES + side] = (log_losses(np.where(there, P, 1 - P)) * known).sum(axis=1)
+    return found

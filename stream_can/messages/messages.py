@@ -281,6 +281,11 @@ class Messages:
                     label.given, _ = self._columns.read(codec.find, message, headers)
         return label
 
+    def label_of(self, index: Any) -> Any:
+        """A label that was read, as `Learner.label` takes it: the class of a column; of several
+        labels or very many classes it is that already."""
+        return index if self.several or self.listed is not None else self.classes[index]
+
     def label_in(self, message: Any) -> Any:
         """The label in a prediction's message, as in `Label.index`; None where it has none, or
         null.

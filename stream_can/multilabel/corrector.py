@@ -492,10 +492,20 @@ class MultiLabelCorrector:
         try:
             self = cls(
                 head.labels, train_counts=head.train_counts, train_rows=head.train_rows,
-                half_life=head.half_life,
+                half_life=head.half_life if half_life is None else half_life,
             )  # fmt: skip
         except (ValueError, MemoryError) as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
+        if train_counts is not None or train_rows is not None:
+            given = cls(head.labels, train_counts=train_counts, train_rows=train_rows)
+            counts = [
+                None if one._counts is None else one._counts.tolist() for one in (self, given)
+            ]
+            if (counts[0], self._rows) != (counts[1], given._rows):
+                raise SnapshotMismatch(
+                    f"snapshot: train_counts {counts[0]} of {self._rows} rows, expected {counts[1]}"
+                    f" of {given._rows}"
+                )
         _check_arrays(arrays, self.m)
         self._model.load(arrays)
         return self

@@ -122,7 +122,6 @@ class Run:
         self.first = self.line = 0 if skip else self.covered
         self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0
-        self.of_index = not self.messages.several and self.messages.listed is None
         self.episodes: dict[Name, Episode] = dict(self.learner.episodes)
         fields = self.messages.fields
         self.naming = Naming(fields) if (fields.model or fields.version) else None
@@ -247,9 +246,9 @@ class Run:
                     lanes.append(names[i])
                 if says.label is not None:
                     due = len(predictions)
-                    labels.append(LateLabel(None, self.name_in(says.label), due, due - 1))
+                    labels.append(LateLabel(None, messages.label_of(says.label), due, due - 1))
             elif isinstance(says, Label):
-                one = LateLabel(says.id, self.name_in(says.index), len(predictions))
+                one = LateLabel(says.id, messages.label_of(says.index), len(predictions))
                 if says.number >= 0:
                     one.row = P[says.number]
                     if says.given is not None:
@@ -286,10 +285,6 @@ class Run:
         for prediction, names_ in zip(predictions, found.sets or (), strict=False):
             prediction.set = names_
         return messages.write_all(predictions, sent)
-
-    def name_in(self, label: Any) -> Any:
-        """A label as a learner takes it."""
-        return self.learner.classes[label] if self.of_index else label
 
     def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
         """Tell standard error what a reader should know of the lines, and of the classifier."""

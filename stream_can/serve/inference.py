@@ -113,7 +113,7 @@ class Inference:
             names = ", ".join(repr(one.name) for one in rows) or "none"
             raise BadRequest(f"inputs: expected one tensor of probabilities, found {names}")
         (probs,) = rows
-        self._name, self._path = probs.name, settings.probs.split(".")
+        self._name, self._path = probs.name, settings.fields.probs.split(".")
         if asked.outputs is not None and [one.name for one in asked.outputs] != [probs.name]:
             raise BadRequest(f"outputs: there is one, {probs.name!r}")
         self._type: Any = probs.datatype
@@ -193,7 +193,7 @@ def _texts(tensor: Tensor, n: int) -> list[Any]:
 def metadata(settings: ServeSettings, model: str, version: str | None, m: int) -> bytes:
     """The answer of ``/v2/models/{name}``."""
     size = m if m > 1 else -1
-    probs = {"name": settings.probs, "datatype": "FP64", "shape": [-1, size]}
+    probs = {"name": settings.fields.probs, "datatype": "FP64", "shape": [-1, size]}
     ids = {"name": IDS, "datatype": "BYTES", "shape": [-1]}
     columns = [{"name": c, "datatype": "BYTES", "shape": [-1]} for c in settings.segments or ()]
     said: dict[str, Any] = {

@@ -24,13 +24,14 @@ from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.models import LearnerModels
 from stream_can.app.reader import Reader, ReadPredictions
-from stream_can.app.start import Start
+from stream_can.app.start import SeveralStart, Start
 from stream_can.app.tally import Tally, lane_name
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.learner import Corrected, State
 from stream_can.learner.lane import ONLY
 from stream_can.learner.learner import Learner
+from stream_can.learner.saved import corrector as corrector_of
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LaneName
 from stream_can.method.rows import rounded
@@ -70,7 +71,9 @@ class LocalService(Service):
     def __init__(self, settings: ServeSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.start = Start(settings)
+        self.start = (
+            SeveralStart(settings, settings.train_rows) if settings.several else Start(settings)
+        )
         self.health = Health(settings.live_seconds)
         self._identity = {name: getattr(settings, name) for name in IDENTITY}
         self._identity["segments"] = list(self.start.segments)
@@ -92,7 +95,7 @@ class LocalService(Service):
         start = self.start
         self.reader = Reader(
             start.classes, settings.fields, start.formats, start.segments, self.models,
-            needs_id=True,
+            needs_id=True, several=settings.several,
         )  # fmt: skip
         self._learned = self._labels_so_far()
         self._newest: float | None = None
@@ -102,6 +105,7 @@ class LocalService(Service):
             lambda name: len(self.reader.classes(name)),
             named=self.reader.named,
             sets=settings.sets is not None,
+            several=settings.several,
         )
         self._count_requests()
         self.metrics = Metrics(self._known, episodes=self._episodes)
@@ -170,7 +174,7 @@ class LocalService(Service):
     def _require_ours(self, identity: dict[str, Any], state: State) -> None:
         """Raise StateError where the file is another application's."""
         with self.store.explained():
-            begins = Corrector.from_bytes(state.start)
+            begins = corrector_of(state.start)
         found = [
             f"{name} is {identity.get(name)!r} in the file and {own!r} here"
             for name, own in self._identity.items()
@@ -189,6 +193,15 @@ class LocalService(Service):
     def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:
         """The settings given now that are not those of its correctors, or of what begins."""
         changed: dict[str, Any] = {}
+        if self.settings.several:
+            half_life = self.start.settings["half_life"]
+            (live,) = learner.live.values()
+            same = half_life == live.corrector.half_life  # type: ignore[union-attr]
+            return (
+                {}
+                if same or "half_life" not in self.settings.corrector
+                else {"half_life": half_life}
+            )
         every = [(name[0] or "", one.corrector) for name, one in learner.live.items()]
         for model, corrector in [("", Corrector.from_bytes(start)), *every]:
             assert isinstance(corrector, Corrector)
@@ -237,7 +250,7 @@ class LocalService(Service):
         )
         sent = found.rows
         if (digits := self.settings.digits) is not None:
-            sent = rounded(sent, digits)
+            sent = np.round(sent, digits) if self.settings.several else rounded(sent, digits)
         if not np.isfinite(sent).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         for says, reason in zip(group.says, found.asked, strict=True):

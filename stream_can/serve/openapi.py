@@ -115,7 +115,7 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
     scored = {"type": "array", "items": _object(["label", "score"], score=number)}
     text = {"type": ["string", "integer", "null"]}
     fields: dict[str, tuple[dict[str, Any], bool]] = {
-        s.probs: ({"anyOf": [row, mapping, scored, number]}, True),
+        s.fields.probs: ({"anyOf": [row, mapping, scored, *[number][s.several :]]}, True),
         s.id: (text, False),
     }
     for name in (s.model, s.version):
@@ -123,14 +123,17 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
             fields[name] = {"type": ["string", "integer"]}, True
     for name in s.segments or ():
         fields[name] = {"type": ["string", "number", "boolean", "null"]}, False
-    if s.sets is not None:  # of answers
+    if s.sets is not None or s.several:  # of answers
         fields[SET] = {"type": "array", "items": {"type": ["string", "number"]}}, False
     return _at(fields)
 
 
 def _label(s: ServeSettings) -> dict[str, Any]:
-    name = {"type": ["string", "number"]}
-    return _at({s.id: ({"type": ["string", "integer"]}, True), s.label: (name, True)})
+    name: dict[str, Any] = {"type": ["string", "number"]}
+    if s.several:
+        has = {"type": "object", "additionalProperties": {"type": ["boolean", "null"]}}
+        name = {"anyOf": [{"type": "array", "items": name}, has]}
+    return _at({s.id: ({"type": ["string", "integer"]}, True), s.fields.label: (name, True)})
 
 
 def _labelled(statuses: Sequence[str]) -> dict[str, Any]:

@@ -12,12 +12,16 @@ from msgspec import Meta
 from stream_can.app.application import ApplicationSettings
 from stream_can.app.loading import given_names, known_names, load_as
 from stream_can.app.settings import Option, SettingsError, options_of
-from stream_can.messages.fields import HEADER
+from stream_can.messages.fields import HEADER, Fields, fields_of
 
 __all__ = ["LABELS", "BrokerSettings", "ServeSettings", "load", "options"]
 
 INPUT, LABELS = "predictions", "labels"
 """How messages that cannot be read are told of."""
+
+
+NOT_OF_SEVERAL = "model", "version", "models", "segments", "sets", "ask", "classes_from_file"
+"""Settings that rows of several labels do not have."""
 
 
 class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -37,6 +41,14 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = "stream_can.sqlite"
     id: Annotated[str, Meta(description="field that joins labels to predictions")] = "id"
+    labels_per_row: Annotated[
+        Literal["one", "several"],
+        Meta(description="several: each label has a score of its own, in scores; not with brokers"),
+    ] = "one"
+    train_rows: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="how many training rows there were, for train_counts of several labels"),
+    ] = None
     recent_mb: Annotated[
         float, Meta(description="memory for predictions waiting for their label (512)", gt=0)
     ] = 512
@@ -62,6 +74,16 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.several:
+            for name in NOT_OF_SEVERAL:
+                if getattr(self, name):
+                    raise ValueError(f"{name}: not of rows of several labels")
+            if self.normalise == "always":
+                raise ValueError("normalise: scores of several labels do not sum to 1")
+            if other := sorted({*self.corrector} - {"half_life"}):
+                raise ValueError(f"{other[0]}: not of rows of several labels")
+        elif self.train_rows is not None:
+            raise ValueError("train_rows: of rows of several labels; needs labels_per_row")
         if self.id is None or self.id.startswith(HEADER):
             raise ValueError(f"id: {self.id!r}, expected a field of the messages")
         for name in ("model", "version"):
@@ -78,6 +100,23 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
                 f"http_host: {self.http_host!r} can be reached from elsewhere: set a token, in the"
                 " environment as STREAM_CAN_TOKEN or with token_from_file"
             )
+
+    @property
+    def several(self) -> bool:
+        """Whether rows have several labels."""
+        return self.labels_per_row == "several"
+
+    @property
+    def fields(self) -> Fields:
+        """Where in the messages everything is; of several labels under their names."""
+        if not self.several:
+            return super().fields
+        usual = Fields()
+        given = {
+            name: None if getattr(self, name) == getattr(usual, name) else getattr(self, name)
+            for name in ("probs", "raw", "label")
+        }
+        return fields_of("several", **given, id=self.id, digits=self.digits)
 
     @property
     def local(self) -> bool:
@@ -130,6 +169,11 @@ def load(
         raise SettingsError(
             f"bootstrap_servers: {error.name} is not installed: pip install '.[kafka]'"
         ) from None
+    if "labels_per_row" in given:
+        raise SettingsError(
+            "labels_per_row: a server with brokers has rows of one label; leave bootstrap_servers"
+            " out to serve several labels a row"
+        )
     theirs = known_names(Settings)
     here = load_as(ServeSettings, path, overrides, env, others=theirs - own)
     application = load_as(Settings, path, overrides, env, client_options, others=own - theirs)

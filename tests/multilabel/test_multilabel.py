@@ -457,3 +457,21 @@ def test_scores_add_up_and_are_those_of_every_label():
         whole.add(P, Y + 1)
     with pytest.raises(InvalidPrediction, match="expected probabilities of shape"):
         whole.add(P * 2, Y)
+
+
+def test_a_snapshot_goes_on_under_another_half_life_and_of_the_same_counts_alone():
+    data = MultiLabelCorrector(["a", "b"], train_counts=[3, 5], train_rows=10).to_bytes()
+    other = MultiLabelCorrector.from_bytes(data, half_life=700)
+    again = MultiLabelCorrector.from_bytes(other.to_bytes())
+    assert other.half_life == again.half_life == 700
+    counts = {"b": 5, "a": 3}
+    same = MultiLabelCorrector.from_bytes(data, ["a", "b"], train_counts=counts, train_rows=10)
+    assert same.to_bytes() == data
+    for wrong, rows in (([3, 6], 10), ([3, 5], 11)):
+        with pytest.raises(SnapshotMismatch, match="train_counts"):
+            MultiLabelCorrector.from_bytes(data, train_counts=wrong, train_rows=rows)
+    none = MultiLabelCorrector(2).to_bytes()
+    with pytest.raises(SnapshotMismatch, match="train_counts"):
+        MultiLabelCorrector.from_bytes(none, train_counts=[1, 1], train_rows=2)
+    with pytest.raises(SnapshotMismatch, match="half_life"):
+        MultiLabelCorrector.from_bytes(data, half_life=-1)
