@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
+from stream_can.cli.sparse import classes_of
 from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
@@ -110,9 +111,7 @@ def pipe_command(
     from stream_can.messages.fields import fields_of
     from stream_can.pipe.run import pipe
 
-    names: Any = names_of(classes)
-    if sparse and classes is not None:
-        names = int(classes) if classes.isdigit() else classes
+    names: Any = classes_of(classes) if sparse else names_of(classes)
     with argument_errors():
         settings = corrector.settings()
         if train_rows is not None:

@@ -9,6 +9,7 @@ from stream_can.cli.arguments import COMMAND_LINE
 from stream_can.cli.options import names_of
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
+from stream_can.recording.sparse import SparseRecording
 
 __all__ = ["RATES", "form_of", "made_from"]
 
@@ -31,7 +32,7 @@ def form_of(
     }  # fmt: skip
 
 
-def made_from(recording: Recording) -> dict[str, str]:
+def made_from(recording: Recording | SparseRecording) -> dict[str, str]:
     """The file and the command, for a report to say."""
     return {
         "file": f"{recording.name} ({recording.size:,} bytes)",

@@ -16,6 +16,7 @@ from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed, names_o
 from stream_can.cli.recorded import RATES, form_of, made_from
 from stream_can.cli.replayed import show_replay
 from stream_can.cli.several import replay_several
+from stream_can.cli.sparse import replay_sparse
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
@@ -55,6 +56,9 @@ def replay_command(
     validation: Path | None = None,
     labels_per_row: Literal["one", "several"] = "one",
     train_rows: float | None = None,
+    sparse: Annotated[bool, Parameter(negative="")] = False,
+    max_classes: Whole | None = None,
+    memory_mb: float | None = None,
     config: Path | None = None,
     corrector: CorrectorOptions = NO_OPTIONS,
     try_segments: str | None = None,
@@ -114,6 +118,13 @@ def replay_command(
         "several" where each label has a score of its own.
     train_rows
         How many training rows there were, for --train-counts of several labels.
+    sparse
+        There are very many classes, and a row lists the likeliest; --classes is any, so where not
+        given, or their number.
+    max_classes
+        With --sparse, how many classes there may be; 1,000,000 if not given.
+    memory_mb
+        With --sparse, the most that classes may take, in MiB; 1024 if not given.
     config
         TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
         environment (STREAM_CAN_CLASSES).
@@ -140,18 +151,37 @@ def replay_command(
     refuse_to_overwrite(
         [file, validation], {"--state": state, "--output": output, "--report": report}
     )
-    if labels_per_row == "several":
+    named_places = {
+        "probs": probs, "label": label, "id": id, "time": time, "label_time": label_time,
+    }  # fmt: skip
+    of_sparse = {"max_classes": max_classes, "memory_mb": memory_mb}
+    if labels_per_row == "several" or sparse:
         others = {
             "ask": ask, "model": model, "version": version, "validation": validation,
             "try_segments": try_segments, "try_label_noise": try_label_noise, "against": against,
             "output": output,
             "normalise": None if normalise == "rounded" else normalise,
         }  # fmt: skip
+        settings = corrector.settings() | ({} if train_rows is None else {"train_rows": train_rows})
+        if sparse:
+            return replay_sparse(
+                file,
+                named_places,
+                classes,
+                settings | {k: v for k, v in of_sparse.items() if v is not None},
+                others | ({"labels_per_row": "several"} if labels_per_row == "several" else {}),
+                label_delay=label_delay,
+                label_rate=label_rate,
+                seed=seed,
+                state=state,
+                report=report,
+                as_json=as_json,
+            )
         return replay_several(
             file,
-            {"probs": probs, "label": label, "id": id, "time": time, "label_time": label_time},
+            named_places,
             names_of(classes),
-            corrector.settings() | ({} if train_rows is None else {"train_rows": train_rows}),
+            settings,
             others,
             label_delay=label_delay,
             label_rate=label_rate,
@@ -165,6 +195,10 @@ def replay_command(
             raise StreamCANError(
                 "--train-rows: of rows of several labels; add --labels-per-row several"
             )
+    for name, value in of_sparse.items():
+        if value is not None:
+            with argument_errors():
+                raise StreamCANError(f"--{name.replace('_', '-')} needs --sparse")
     probs, label = probs or "probs", label or "label"
     tries = [] if try_segments is None else listed(try_segments)
     shares = [] if try_label_noise is None else listed(try_label_noise)

@@ -17,7 +17,7 @@ from stream_can.errors import StreamCANError
 from stream_can.messages.forms import BadMessage, Forms, LabelScore, Probs
 from stream_can.recording.table import DATES, InvalidRecording, Times
 
-__all__ = ["classes_of", "parsed", "rows_of", "times_of"]
+__all__ = ["classes_of", "parsed", "probs_of", "rows_of", "times_of"]
 
 
 def parsed(cell: Any) -> Any:
@@ -58,7 +58,7 @@ def rows_of(cells: list[Any], forms: Forms, name: str, first: int) -> NDArray[np
     rows = []
     for i, cell in enumerate(cells):
         try:
-            rows.append(forms.read(_probs(parsed(cell)))[0])
+            rows.append(forms.read(probs_of(cell))[0])
         except (BadMessage, msgspec.ValidationError) as error:
             raise InvalidRecording(f"{name}: row {first + i + 1}: {error}") from None
         except StreamCANError as error:
@@ -68,7 +68,9 @@ def rows_of(cells: list[Any], forms: Forms, name: str, first: int) -> NDArray[np
     return np.array(rows, np.float64)
 
 
-def _probs(cell: Any) -> Probs:
+def probs_of(cell: Any) -> Probs:
+    """A cell as probabilities in whatever form, also as text; BadMessage where it holds none."""
+    cell = parsed(cell)
     if isinstance(cell, dict):
         return {str(name): _number(p) for name, p in cell.items() if p is not None}
     if not isinstance(cell, list):

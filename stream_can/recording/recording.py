@@ -23,7 +23,9 @@ from stream_can.recording.layout import column_of_rows, find_layout, may_hold, n
 from stream_can.recording.source import open_source
 from stream_can.recording.table import DATES, InvalidRecording, Names, Table, Times
 
-__all__ = ["Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "given_by"]
+__all__ = [
+    "Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "check_times", "given_by"
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -210,7 +212,8 @@ class Recording:
             time = label_time = None
             if times:
                 time, label_time = times[0].values, times[1].values
-                self._check_times(times[0], times[1], first, last_time)
+                check_times(self.name, self._times, times, first, last_time)
+                self.dates = times[0].unit == DATES
                 arrives &= ~times[1].missing
                 last_time = time[-1]
             segments = None
@@ -296,28 +299,31 @@ class Recording:
                     raise UnknownClass(f"{self.name}: row {first + i + 1}: label {error}") from None
             raise
 
-    def _check_times(self, time: Times, label_time: Times, first: int, before: Any) -> None:
-        """Raise InvalidRecording unless every row has a time, not earlier than the row before.
 
-        ``before`` is the last time of the chunk before. Both columns must hold dates, or numbers.
-        """
-        if time.missing.any():
-            row = first + int(time.missing.argmax()) + 1
-            raise InvalidRecording(f"{self.name}: row {row}: {self._times[0]} is missing")
-        if time.unit != label_time.unit and not label_time.missing.all():
-            kinds = [part.unit or "numbers" for part in (time, label_time)]
-            raise InvalidRecording(
-                f"{self.name}: {self._times[0]} holds {kinds[0]}, {self._times[1]} holds {kinds[1]}"
-            )
-        self.dates = time.unit == DATES
-        values = time.values if before is None else np.append(before, time.values)
-        back = values[1:] < values[:-1]
-        if back.any():
-            row = first + int(back.argmax()) + (1 if before is not None else 2)
-            raise InvalidRecording(
-                f"{self.name}: row {row}: {self._times[0]} is earlier than in the row before; "
-                "sort the rows by it"
-            )
+def check_times(
+    source: str, names: Sequence[str], times: Sequence[Times], first: int, before: Any
+) -> None:
+    """Raise InvalidRecording unless every row has a time, not earlier than the row before.
+
+    ``before`` is the last time of the chunk before. Both columns must hold dates, or numbers.
+    """
+    time, label_time = times
+    if time.missing.any():
+        row = first + int(time.missing.argmax()) + 1
+        raise InvalidRecording(f"{source}: row {row}: {names[0]} is missing")
+    if time.unit != label_time.unit and not label_time.missing.all():
+        kinds = [part.unit or "numbers" for part in (time, label_time)]
+        raise InvalidRecording(
+            f"{source}: {names[0]} holds {kinds[0]}, {names[1]} holds {kinds[1]}"
+        )
+    values = time.values if before is None else np.append(before, time.values)
+    back = values[1:] < values[:-1]
+    if back.any():
+        row = first + int(back.argmax()) + (1 if before is not None else 2)
+        raise InvalidRecording(
+            f"{source}: row {row}: {names[0]} is earlier than in the row before; "
+            "sort the rows by it"
+        )
 
 
 def _way_out(row: Array) -> str:

@@ -13,8 +13,8 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.method.classes import ClassIndex, preview
 from stream_can.multilabel.loop import outside
 from stream_can.recording.cells import parsed
-from stream_can.recording.recording import CHUNK, Recording
-from stream_can.recording.table import InvalidRecording, Table
+from stream_can.recording.recording import CHUNK, Recording, check_times
+from stream_can.recording.table import DATES, InvalidRecording, Table
 
 __all__ = ["MultiLabelChunk", "MultiLabelRecording"]
 
@@ -131,7 +131,8 @@ class MultiLabelRecording(Recording):
             Y = self._by_column(columns, first) if self._each else self._by_cell(labels, first)
             comes, time, at = (Y >= 0).any(axis=1), None, None
             if times:
-                self._check_times(times[0], times[1], first, last_time)
+                check_times(self.name, self._times, times, first, last_time)
+                self.dates = times[0].unit == DATES
                 time, at = times[0].values, times[1].values
                 comes &= ~times[1].missing
                 last_time = time[-1]

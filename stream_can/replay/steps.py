@@ -17,6 +17,7 @@ from stream_can.corrector import Corrector, Played
 from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, gave_all, none_known
 from stream_can.recording.recording import Chunk, Recording, Segments, given_by
+from stream_can.recording.sparse import SparseRecording
 from stream_can.replay.labels import Labels, join, on_their_way, split
 from stream_can.replay.models import PlayedModels
 
@@ -81,7 +82,7 @@ def check_labels(label_delay: int | None, label_rate: float) -> None:
         raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
 
 
-def check_arrival(recording: Recording, label_delay: int | None) -> None:
+def check_arrival(recording: Recording | SparseRecording, label_delay: int | None) -> None:
     """ValueError where nothing says when the labels of a recording arrive."""
     if label_delay is None and not recording.has_times:
         raise ValueError(

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from stream_can.change import Change
 from stream_can.replay.asking import asked_labels
+from stream_can.replay.delays import Delays
 from stream_can.replay.effect import NATS, POINTS, Effects
 from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.gains import gains
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.sets import sets_in_words
-from stream_can.replay.several import MultiLabelReplay
 
-__all__ = ["FEW", "Verdict", "errors", "judge", "late_labels", "verdict"]
+__all__ = ["FEW", "Verdict", "conclusion", "errors", "judge", "late_labels", "verdict"]
 
 FEW = 200
 """Below this many labelled rows a replay is an anecdote."""
@@ -25,6 +25,13 @@ FAIR = 0.99
 """Labels drawn at random let out more of the correction than this, once they are some."""
 NAMED = 3
 """Classes that are named; of more the number is said."""
+
+
+class Delayed(Protocol):
+    """A replay of labels that come late."""
+
+    coming: int
+    delay_rows: Delays
 
 
 class Verdict(NamedTuple):
@@ -81,28 +88,7 @@ def judge(result: Replay) -> Verdict:
         f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
     )
     good, bad = effects.better, effects.worse
-    if bad and not good:
-        first = (
-            f"Do not use it on this stream: it made the predictions worse, {numbers}."
-            if (points.down and points.much) or (nats.up and nats.much)
-            else f"It costs a little here and gains nothing: {numbers}."
-        )
-    elif bad:
-        first = f"It is a trade on this stream, and yours to weigh: {numbers}."
-    elif points.up:
-        first = f"Use it: more predictions are right, {numbers}.{_sure(points.change)}"
-    elif good:
-        first = (
-            "Use it where the probabilities themselves matter: they are closer to the truth, while "
-            f"accuracy shows no clear change, {numbers}."
-        )
-    elif points.small and nats.small:
-        first = f"It does nothing here, neither good nor bad: {numbers}."
-    else:
-        first = (
-            f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
-            "would tell."
-        )
+    first = conclusion(effects, numbers)
     labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)
@@ -114,6 +100,34 @@ def judge(result: Replay) -> Verdict:
         *worse_in_words(result.alarm, dates=result.dates),
     ]
     return Verdict(first, gains(result), tuple(filter(None, why)), good)
+
+
+def conclusion(effects: Effects, numbers: str) -> str:
+    """What the changes say to do; ``numbers`` has them in words."""
+    points, nats = effects
+    good, bad = effects.better, effects.worse
+    if bad and not good:
+        return (
+            f"Do not use it on this stream: it made the predictions worse, {numbers}."
+            if (points.down and points.much) or (nats.up and nats.much)
+            else f"It costs a little here and gains nothing: {numbers}."
+        )
+    elif bad:
+        return f"It is a trade on this stream, and yours to weigh: {numbers}."
+    elif points.up:
+        return f"Use it: more predictions are right, {numbers}.{_sure(points.change)}"
+    elif good:
+        return (
+            "Use it where the probabilities themselves matter: they are closer to the truth, while "
+            f"accuracy shows no clear change, {numbers}."
+        )
+    elif points.small and nats.small:
+        return f"It does nothing here, neither good nor bad: {numbers}."
+    else:
+        return (
+            f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
+            "would tell."
+        )
 
 
 def errors(result: Replay) -> tuple[float, float]:
@@ -146,7 +160,7 @@ def _wrong_labels(result: Replay) -> str:
     return ""
 
 
-def late_labels(result: Replay | MultiLabelReplay) -> list[str]:
+def late_labels(result: Delayed) -> list[str]:
     """A warning where most labels come after the recording's end."""
     learned = result.delay_rows.n
     if 2 * learned > result.coming or not result.coming:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_can.replay.result import Replay
-from stream_can.replay.several import MultiLabelReplay
+from stream_can.replay.sparse import AnyReplay
 
 __all__ = ["Course"]
 
@@ -19,7 +18,7 @@ POINTS = 240
 class Course:
     """The points at which a replay is drawn, and a window of rows that ends at each."""
 
-    def __init__(self, result: Replay | MultiLabelReplay) -> None:
+    def __init__(self, result: AnyReplay) -> None:
         self.window = min(max(result.rows / 25, 500), result.rows / 2)
         """Rows in the window."""
         self.at = np.linspace(self.window, result.rows, POINTS)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from stream_can.replay.effect import NATS, POINTS
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
-from stream_can.replay.several import MultiLabelReplay
+from stream_can.replay.sparse import AnyReplay, SparseReplay
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band, before_and_after, wide
 from stream_can.report.reliability import diagram
@@ -17,13 +17,13 @@ from stream_can.report.sets import kept_and_size
 from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, ShownPoints
 from stream_can.scores import Scores
 
-__all__ = ["FIGURES", "rolling_log_loss"]
+__all__ = ["FIGURES", "rolling_accuracy", "rolling_log_loss"]
 
 SHOWN = 6
 """Classes and paths that get a color of their own."""
 
 
-def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
+def rolling_accuracy(result: Replay | SparseReplay, figure: Figure) -> list[Key]:
     course = Course(result)
     means, errors = course.means("hits", "hits")
     axes = figure.subplots()
@@ -31,7 +31,7 @@ def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
     return before_and_after(axes, course, 100 * means, 100 * errors)
 
 
-def rolling_log_loss(result: Replay | MultiLabelReplay, figure: Figure) -> list[Key]:
+def rolling_log_loss(result: AnyReplay, figure: Figure) -> list[Key]:
     course = Course(result)
     means, errors = course.means("losses", "squares")
     axes = figure.subplots()

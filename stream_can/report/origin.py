@@ -9,7 +9,7 @@ from typing import Any
 
 from stream_can.replay.delays import Delays
 from stream_can.replay.result import Replay
-from stream_can.replay.several import MultiLabelReplay
+from stream_can.replay.sparse import AnyReplay
 from stream_can.version import __version__
 
 __all__ = ["delay", "made_by", "origin"]
@@ -41,7 +41,7 @@ def made_by(date: datetime) -> list[tuple[str, str]]:
     ]
 
 
-def delay(result: Replay | MultiLabelReplay) -> str:
+def delay(result: AnyReplay) -> str:
     """How late labels came, in words."""
     rows = result.delay_rows
     if not rows.n:

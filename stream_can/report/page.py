@@ -13,6 +13,7 @@ from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.several import MultiLabelReplay
+from stream_can.replay.sparse import SparseReplay
 from stream_can.replay.verdict import judge
 from stream_can.report import tables
 from stream_can.report.course import Course
@@ -27,8 +28,8 @@ from stream_can.scores import FLOOR
 
 __all__ = ["NoLabels", "cards_of", "report", "write_report"]
 
-Played = TypeVar("Played", Replay, MultiLabelReplay)
-"""A replay, of one label a row or of several."""
+Played = TypeVar("Played", Replay, MultiLabelReplay, SparseReplay)
+"""A replay, of one label a row, of several, or of very many classes."""
 
 PATHS_NOTE = (
     "Accuracy and ECE in percent, log loss in nats; weight of the path in the mixture in percent, "

@@ -1,0 +1,142 @@
+"""Recordings of rows of the likeliest of very many classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.errors import StreamCANError
+from stream_can.messages.forms import ListedForms
+from stream_can.recording.cells import probs_of
+from stream_can.recording.formats import open_table
+from stream_can.recording.layout import may_hold, no_column
+from stream_can.recording.recording import CHUNK, check_times
+from stream_can.recording.source import open_source
+from stream_can.recording.table import DATES, InvalidRecording, Names
+
+__all__ = ["SparseChunk", "SparseRecording"]
+
+
+class SparseChunk(NamedTuple):
+    """Rows of a recording, in stream order."""
+
+    first: int
+    """The number of the first row, from 0."""
+    rows: list[dict[Any, float]]
+    """The likeliest classes of each and their probabilities."""
+    labels: list[Any]
+    """The class of each, None where there is no label."""
+    arrives: NDArray[np.bool_]
+    """Whether the label ever reaches the stream."""
+    time: NDArray[Any] | None
+    """When each row was predicted, where the recording has times."""
+    label_time: NDArray[Any] | None
+    """When each label is known."""
+
+
+class SparseRecording:
+    """The likeliest of very many classes, in the order in which they were predicted, and labels.
+
+    Parameters
+    ----------
+    path
+        A file, as for :class:`Recording`.
+    probs
+        The column or field of the rows: objects {class: probability}, or lists of {"label",
+        "score"}; also as text.
+    label
+        The column of the labels, which may be of classes that their row does not list.
+    time, label_time, id
+        As for :class:`Recording`.
+    numbered
+        Whether classes are numbers and no names.
+
+    Raises
+    ------
+    InvalidRecording
+        The file, a column or a row is not what it should be; the message names it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        probs: str = "probs",
+        label: str = "label",
+        time: str | None = None,
+        label_time: str | None = None,
+        id: str = "id",
+        numbered: bool = False,
+    ) -> None:
+        if (time is None) != (label_time is None):
+            raise ValueError("time and label_time go together: name both columns or neither")
+        self.path = Path(path)
+        self._source = open_source(path)
+        self.name = self._source.name
+        """Name of the file in messages."""
+        self.size = self._source.path.stat().st_size
+        """Its bytes, unpacked."""
+        self._table = table = open_table(self._source, Names(probs, label, id))
+        self._probs, self._label = probs, label
+        self._times = [] if time is None or label_time is None else [time, label_time]
+        named = [("probs", probs), ("label", label), ("time", time), ("label_time", label_time)]
+        for what, name in named:
+            apart = what == "label" and table.labels_apart
+            if name is not None and not apart and not may_hold(table, name):
+                raise no_column(self.name, table, what, name)
+        self.rows = table.rows
+        self._forms = ListedForms(numbered=numbered)
+        self.dates = False
+        """Whether times are dates (microseconds since 1970); known once a chunk was read."""
+
+    @property
+    def has_times(self) -> bool:
+        """Whether labels come at their own time, or on lines of their own."""
+        return bool(self._times) or self._table.labels_apart
+
+    @property
+    def labels_apart(self) -> bool:
+        """Whether labels are lines of their own."""
+        return self._table.labels_apart
+
+    def chunks(self, size: int = CHUNK) -> Iterator[SparseChunk]:
+        """The rows in order, at most ``size`` at a time."""
+        first, last_time = 0, None
+        for cells, labels, times, _, _ in self._table.batches(
+            [self._probs], self._label, self._times, size, []
+        ):
+            rows = [self._row(cell, first + i) for i, cell in enumerate(cells)]
+            names = [self._class(label, first + i) for i, label in enumerate(labels)]
+            arrives = np.array([name is not None for name in names], np.bool_)
+            time = label_time = None
+            if times:
+                check_times(self.name, self._times, times, first, last_time)
+                self.dates = times[0].unit == DATES
+                time, label_time = times[0].values, times[1].values
+                arrives &= ~times[1].missing
+                last_time = time[-1]
+            yield SparseChunk(first, rows, names, arrives, time, label_time)
+            first += len(rows)
+
+    def _row(self, cell: Any, number: int) -> dict[Any, float]:
+        try:
+            return self._forms.read(probs_of(cell))[0]
+        except (StreamCANError, msgspec.ValidationError) as error:
+            raise InvalidRecording(f"{self.name}: row {number + 1}: {error}") from None
+
+    def _class(self, label: Any, number: int) -> Any:
+        if label is None or label == "":
+            return None
+        where = f"{self.name}: row {number + 1}: label"
+        if not isinstance(label, str | int | float):
+            raise InvalidRecording(f"{where}: {label!r}, expected the name of a class")
+        try:
+            whole = isinstance(label, float) and label.is_integer()  # as tables have them
+            return self._forms.name_of(int(label) if whole else label)
+        except StreamCANError as error:
+            raise InvalidRecording(f"{where}: {error}") from None
