@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
+from stream_can.learner.sent import SentLane
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
@@ -280,6 +281,24 @@ class Dense:
         return Judged(raw + Scores(), sent + Scores(), Alarm.from_bytes(alarm.to_bytes()))
 
     # ---- what a snapshot holds
+
+    n_named = 0
+
+    def names_from(self, n: int) -> tuple[Any, ...]:
+        """None: all are declared."""
+        return ()
+
+    def fits(self, lane: SentLane) -> bool:
+        """Whether rows are of these classes."""
+        return lane.classes == self.classes
+
+    def told_row(self, row: bytes) -> Array:
+        """A row that a label brings."""
+        return np.frombuffer(row)
+
+    def load_rows(self, lane: SentLane, places: NDArray[np.int64]) -> Array:
+        """Rows of a sent batch as those of a call."""
+        return lane.raw[places]
 
     def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
         """From their sums."""

@@ -52,6 +52,8 @@ class Recent(msgspec.Struct, gc=False):
     """When it was made, in seconds, where somebody said so."""
     lane: int = -1
     """The serial number of its lane."""
+    scored: bytes = b""
+    """How it foretold its label, where that is known when this is learned alone."""
 
 
 class Unscored(NamedTuple):
@@ -75,8 +77,6 @@ class JoinedLabel(msgspec.Struct, gc=False):
     given: Given | None
     """Values of the columns that it brings."""
     due: int
-    scored: bytes = b""
-    """How its prediction foretold it, where that is known when it is learned alone."""
 
 
 class Made(NamedTuple):
@@ -189,6 +189,23 @@ class Kind(Protocol):
 
     def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
         """From their sums; ValueError where that cannot be."""
+
+    def names_from(self, n: int) -> tuple[Any, ...]:
+        """Names of classes that have numbers from ``n`` on, where they have them as they come."""
+
+    @property
+    def n_named(self) -> int:
+        """How many such names there are."""
+
+    def fits(self, lane: Any) -> bool:
+        """Whether the rows of a sent batch are of these classes; names that are new have numbers
+        from now on."""
+
+    def load_rows(self, lane: Any, places: Any) -> Any:
+        """Rows of a sent batch as those of a call; ValueError where they are none."""
+
+    def told_row(self, row: bytes) -> Any:
+        """A row that a label brings, as :meth:`raw` has it, for another learner."""
 
     def load_blobs(self, data: NDArray[Any], of: Any) -> list[bytes]:
         """Load blobs of a snapshot, written by a kind of these classes; ValueError where not."""

@@ -186,7 +186,7 @@ class Lane:
     def _score(self, entry: Recent, label: JoinedLabel) -> None:
         """A labelled prediction; they are scored some at a time, always the same ones."""
         time = None if math.isnan(entry.time) else entry.time
-        both = label.scored or entry.blob[: self.kind.both]
+        both = entry.scored or entry.blob[: self.kind.both]
         self.pending.append(Unscored(both, label.y, time))
         if len(self.pending) == TOGETHER:
             self.judge()

@@ -114,7 +114,7 @@ class Learner:
         What corrects, a `Corrector`, a `MultiLabelCorrector` or a `SparseCorrector`, also one that
         has learned; it is the learner's from here on. With models what each of them begins with.
         With a `SparseCorrector` rows are {class: probability}, what comes back is a `SparseRow`
-        each, and there are no models, columns or requests, nor events for another learner.
+        each, and there are no models, columns or requests.
     recent_mb
         Memory for the latest predictions that have an id, in MiB, ids included: 16 m bytes, 4 for
         each number of a receipt, the id, its columns, and 480; the oldest go. 0 keeps none.
@@ -190,7 +190,7 @@ class Learner:
         """The latest labels that came without their prediction."""
         self._events: _Events | None = None
         """Events since they were last taken, where they are kept."""
-        self._size = self._number = self._lone_bytes = 0
+        self._size = self._number = self._lone_bytes = self._named = 0
         self._begun = -1
         """The serial number of the last lane."""
         self._clock, self._until = -math.inf, math.inf
@@ -786,9 +786,7 @@ class Learner:
     @one_at_a_time
     def keep_events(self) -> SentBatch:
         """Keep from here on what comes, for :meth:`take_events`; the recent predictions so far."""
-        if isinstance(self._like, Sparse):
-            raise ValueError("keep_events: not of very many classes")
-        self._events = _Events([], [], [], {})
+        self._events, self._named = _Events([], [], [], {}), self._like.n_named
         return self._recent()
 
     @one_at_a_time
@@ -806,7 +804,8 @@ class Learner:
                 " what they are behind is the state at that time"
             )
         taken, self._events = self._events, _Events([], [], [], {})
-        sent = self._batch_of(taken.rows, taken.dropped)
+        sent = self._batch_of(taken.rows, taken.dropped, self._named)
+        self._named = self._like.n_named
         return Events(sent, taken.labels, taken.starts)
 
     @one_at_a_time
@@ -863,7 +862,7 @@ class Learner:
         """Predictions of a batch and the labels between them; ``sent``: as they were corrected."""
         batch = events.sent
         self._require_columns(batch)
-        raw, places = [lane.raw for lane in batch.lanes], batch.places()
+        places = batch.places()
         blobs = [_rows_of(lane) for lane in batch.lanes] if sent else []
         labels, starts, first = deque(events.labels), deque(events.starts), 0
         found = list[Corrected]()
@@ -881,11 +880,10 @@ class Learner:
                 its = None if one.of is None else one.of - first
                 some.append(msgspec.structs.replace(one, due=one.due - first, of=its))
             of, at = batch.of[first:last], places[first:last]
-            P = np.empty((last - first, raw[of[0]].shape[1])) if len(of) else None
+            P: Any = None
             those = [batch.lanes[k] for k in np.unique(of).tolist()]
             same = all(
-                one.classes == self._kind_of(one.name).classes and one.name not in without
-                for one in those
+                self._kind_of(one.name).fits(one) and one.name not in without for one in those
             )
             if not same and sent:  # of what another model of this name made: passed over
                 none = [msgspec.structs.replace(one, due=0, of=None) for one in some]
@@ -895,7 +893,13 @@ class Learner:
             else:
                 saved.require(same, "the classes of a model")
                 for k in np.unique(of).tolist():
-                    P[of == k] = raw[k][at[of == k]]  # type: ignore[index]
+                    lane, mine = batch.lanes[k], of == k
+                    rows = self._kind_of(lane.name).load_rows(lane, at[mine])
+                    if len(those) == 1:
+                        P = rows
+                        break
+                    P = np.empty((len(of), rows.shape[1])) if P is None else P
+                    P[mine] = rows
                 made = None
                 if sent and len(of):
                     made = [blobs[k][i] for k, i in zip(of.tolist(), at.tolist(), strict=True)]
@@ -915,7 +919,7 @@ class Learner:
         return {
             k
             for k, lane in enumerate(batch.lanes)
-            if lane.name in without or lane.classes != self._kind_of(lane.name).classes
+            if lane.name in without or not self._kind_of(lane.name).fits(lane)
         }
 
     def _play_rows(
@@ -937,9 +941,11 @@ class Learner:
         )  # fmt: skip
 
     def _recent(self) -> SentBatch:
-        return self._batch_of(self._order, {})
+        return self._batch_of(self._order, {}, self._like.n_named)
 
-    def _batch_of(self, rows: Collection[Recent], dropped: Mapping[int, Lane]) -> SentBatch:
+    def _batch_of(
+        self, rows: Collection[Recent], dropped: Mapping[int, Lane], named: int
+    ) -> SentBatch:
         blobs: dict[int, list[bytes]] = {}
         for entry in rows:
             blobs.setdefault(entry.lane, []).append(entry.blob)
@@ -947,7 +953,7 @@ class Learner:
         every = [(self._serials.get(k) or dropped[k], some) for k, some in blobs.items()]
         lanes = [
             SentLane(
-                lane.name, lane.kind.classes, _rows_as_one(some)
+                lane.name, lane.kind.classes, _rows_as_one(some), lane.kind.names_from(named)
             )
             for lane, some in every
         ]  # fmt: skip
@@ -969,7 +975,7 @@ class Learner:
         return LateLabel(
             one.id, taken.told, first + one.due,
             None if one.of is None else first + one.of,
-            None if taken.row is None else np.frombuffer(taken.row),
+            None if taken.row is None else self._like.told_row(taken.row),
             None if taken.given is None else dict(zip(names, taken.given, strict=True)),
             one.model, one.version, one.time,
         )  # fmt: skip
@@ -1170,7 +1176,7 @@ class Learner:
                     lanes.append(None)
                     blobs.append(iter(()))
                     continue
-                saved.require(one.classes == lane.kind.classes, "the classes of a model")
+                saved.require(lane.kind.fits(one), "the classes of a model")
                 of_it = rows[mine >= lane.begun]
                 lanes.append(lane)
                 blobs.append(iter(lane.kind.load_blobs(of_it, stored[lane])))

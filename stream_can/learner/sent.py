@@ -26,7 +26,11 @@ class SentLane(NamedTuple):
     classes: tuple[Any, ...]
     rows: NDArray[np.float32]
     """Rows as bytes, one behind the other: the m numbers of float64 that came, the m of float64
-    that were sent, and the receipt, of float32; shape (n, bytes / 4)."""
+    that were sent, and the receipt, of float32; shape (n, bytes / 4). Of very many classes each as
+    `SparseBlob`, zeros behind it."""
+    named: tuple[Any, ...] = ()
+    """Of very many classes those that have had a number since the batch before, in the order of
+    these; ``classes`` are none then."""
 
     @property
     def raw(self) -> NDArray[np.float64]:
@@ -93,7 +97,7 @@ class SentBatch:
         every, places = self.of[first:last], self.places()[first:last]
         used = np.unique(every).tolist()
         lanes = [
-            SentLane(one.name, one.classes, one.rows[places[every == k]])
+            SentLane(one.name, one.classes, one.rows[places[every == k]], one.named)
             for k, one in ((k, self.lanes[k]) for k in used)
         ]
         return SentBatch(
@@ -129,7 +133,8 @@ class SentBatch:
             arrays[f"column.{name}"] = np.array(numbers, np.int32)
             del places[None]
             texts[name] = list(places)  # type: ignore[arg-type]
-        head = _SentHead(1, self.ids, [(one.name, list(one.classes)) for one in self.lanes], texts)
+        lanes = [(one.name, list(one.classes), list(one.named)) for one in self.lanes]
+        head = _SentHead(1, self.ids, lanes, texts)
         return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
 
 
@@ -138,7 +143,7 @@ class _SentHead(msgspec.Struct):
 
     sent: Literal[1]
     ids: list[Any]
-    lanes: list[tuple[Name, list[Any]]]
+    lanes: list[tuple[Name, list[Any], list[Any]]]
     texts: dict[str, list[str]]
 
 
@@ -175,11 +180,11 @@ def read_sent(data: bytes) -> SentBatch:
         lanes = []
         counts = np.bincount(of, minlength=len(head.lanes))  # refuses numbers below 0
         _require(len(counts) == len(head.lanes), "models")
-        for k, (lane, classes) in enumerate(head.lanes):
+        for k, (lane, classes, named) in enumerate(head.lanes):
             rows = arrays[f"rows.{k}"]
             _require(rows.dtype == np.float32 and rows.ndim == 2, "rows")
             _require(len(rows) == counts[k] and rows.shape[1] >= 4 * len(classes), "rows")
-            lanes.append(SentLane(lane, tuple(classes), rows))
+            lanes.append(SentLane(lane, tuple(classes), rows, tuple(named)))
         columns: dict[str, list[str | None]] = {}
         for name, texts in head.texts.items():
             places = arrays[f"column.{name}"]
@@ -219,7 +224,7 @@ def write_labels(labels: Sequence[LateLabel]) -> bytes:
         label, row = one.label, one.row
         if isinstance(label, np.ndarray):
             label = label.astype(np.int8).tobytes()
-        if row is not None:
+        if row is not None and not isinstance(row, dict):
             row = np.asarray(row, "<f8").tobytes()
         told.append(msgspec.structs.replace(one, label=label, row=row))
     return snapshot.encode(msgspec.to_builtins(_Labels(told), builtin_types=(bytes,)), {})
@@ -235,7 +240,7 @@ def read_labels(data: bytes) -> list[LateLabel]:
     """
     head, _ = snapshot.of_kind(data, "labels", "labels", _Labels)
     for one in head.labels:
-        if one.row is not None:
+        if one.row is not None and not isinstance(one.row, dict):
             if not isinstance(one.row, bytes) or len(one.row) % 8:
                 raise SnapshotMismatch("snapshot: of labels: a row")
             one.row = np.frombuffer(one.row, "<f8")

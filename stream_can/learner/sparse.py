@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
+from stream_can.learner.sent import SentLane
 from stream_can.method.rows import TOLERANCE
 from stream_can.scores import RowScores, log_losses
 from stream_can.sparse.corrector import Rows, SparseCorrector, SparseRow
@@ -217,7 +218,7 @@ class Sparse:
         blob = None
         if entry is not None:
             blob = SparseBlob(made.blobs[entry.at] if entry.at >= 0 else entry.blob)
-            one.scored = self._foretold(blob, one.y)
+            entry.scored = self._foretold(blob, one.y)
         row = blob if one.row is None else SparseBlob(one.row)
         assert row is not None
         ids, P = row.ids[None].astype(np.int32), row.P[None].copy()
@@ -267,6 +268,37 @@ class Sparse:
         return Judged(raw + none, sent + none, Alarm.from_bytes(alarm.to_bytes()))
 
     # ---- what a snapshot holds
+
+    def names_from(self, n: int) -> tuple[Any, ...]:
+        """Names of the classes that have numbers from ``n`` on."""
+        return () if self.numbered else tuple(self.corrector.names_of(range(n, self.n_named)))
+
+    @property
+    def n_named(self) -> int:
+        """How many classes have a name."""
+        return 0 if self.numbered else self.corrector.n_classes
+
+    def fits(self, lane: SentLane) -> bool:
+        """Whether rows are of very many classes; names that are new have numbers from now on."""
+        if lane.named and not self.numbered:
+            self.corrector.ids_of(lane.named)
+        return not lane.classes and not (lane.named and self.numbered)
+
+    def told_row(self, row: bytes) -> dict[Any, float]:
+        """A row that a label brings, by name."""
+        blob = SparseBlob(row)
+        names = self.corrector._names_of(blob.ids.tolist())
+        return dict(zip(names, blob.P.tolist(), strict=True))
+
+    def load_rows(self, lane: SentLane, places: NDArray[np.int64]) -> list[Rows]:
+        """Rows of a sent batch as those of a call."""
+        rows = []
+        for blob in self._loaded(lane.rows[places]):
+            one = SparseBlob(blob)
+            k = len(one.ids)
+            ids, P = np.array(one.ids[None], np.int32), np.array(one.P[None])
+            rows.append(Rows(ids, P, np.array([k], np.int32)))
+        return rows
 
     def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
         """From their sums."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream_can import InvalidPrediction, Learner, UnknownClass, snapshot
 from stream_can.errors import SnapshotMismatch
-from stream_can.learner import LateLabel
+from stream_can.learner import Events, LateLabel, read_labels, read_sent, write_labels
 from stream_can.sparse import SparseCorrector
 
 pytestmark = pytest.mark.fast
@@ -138,7 +138,6 @@ def test_what_there_is_not_is_refused_and_nothing_has_changed():
         lambda: learner.correct("b", {"x": 0.5}, model="m"),
         lambda: learner.label("a", "x", version="v"),
         lambda: learner.correct("b", {"x": 0.5}, columns={"tenant": "t"}),
-        learner.keep_events,
     ):
         with pytest.raises(ValueError, match=r"very many classes|not declared"):
             call()
@@ -170,3 +169,33 @@ def test_a_snapshot_that_was_changed_is_refused_or_goes_on(data):
     for i in range(6):
         again.label(i, "class 4")
     again.to_bytes()
+
+
+@given(seed=st.integers(0, 2**32), data=st.data())
+def test_a_state_and_what_was_sent_behind_it_make_the_same_learner(seed, data):
+    """As a server's file has them: names that are new come with the batch that has them first."""
+    rng = np.random.default_rng(seed)
+    learner = Learner(SparseCorrector("any", max_classes=20))
+    learner.keep_events()
+    state, before, behind = learner.state(), [], []
+    for step in range(data.draw(st.integers(1, 25))):
+        what = data.draw(st.sampled_from(["row", "row", "label", "brings", "take", "state"]))
+        if what == "row":
+            learner.correct(f"id {rng.integers(8)}", row_of(rng), time=float(step))
+        elif what == "label":
+            learner.label(f"id {rng.integers(8)}", str(rng.choice(NAMES)))
+        elif what == "brings":
+            learner.label(f"none {step}", str(rng.choice(NAMES)), row=row_of(rng))
+        else:
+            events = learner.take_events()
+            told = events.sent.to_bytes(), write_labels(events.labels)
+            behind.append(told)
+            if what == "state":
+                before, behind, state = [*before, *behind], [], learner.state()
+    events = learner.take_events()
+    behind.append((events.sent.to_bytes(), write_labels(events.labels)))
+    again = Learner.from_state(state, [read_sent(sent) for sent, _ in before])
+    again.keep_events()
+    for sent, labels in behind:
+        again.play_events(Events(read_sent(sent), read_labels(labels)))
+    assert again.to_bytes() == learner.to_bytes()
