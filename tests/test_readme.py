@@ -29,10 +29,10 @@ MODULES = sorted(
 
 
 def load_toml(code):
-    room = "serve" if "labels_per_row" in code else "kafka"
+    room = "serve" if "labels_per_row" in code or "sparse" in code else "kafka"
     Path("app.toml").write_text(code)
     settings = importlib.import_module(f"stream_can.{room}").load("app.toml", {}, {})
-    assert settings.classes or settings.models
+    assert settings.classes or settings.models or settings.sparse
 
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

@@ -131,7 +131,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     def __post_init__(self) -> None:
         given = self.classes is not None, self.classes_from_file is not None
-        if all(given) or (not any(given) and not self.has_lanes):
+        if all(given) or (not any(given) and self.needs_classes):
             raise ValueError("give either classes or classes_from_file")
         if self.model is None and (self.models or self.only_listed_models):
             what = "models" if self.models else "only_listed_models"
@@ -156,6 +156,11 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     def _check_name(name: str, value: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,120}", value):
             raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
+
+    @property
+    def needs_classes(self) -> bool:
+        """Whether nothing else says which classes there are."""
+        return not self.has_lanes
 
     @property
     def has_lanes(self) -> bool:

@@ -14,6 +14,7 @@ from stream_can.column_scores import ColumnScores
 from stream_can.corrector import Corrector
 from stream_can.messages.naming import LaneName
 from stream_can.multilabel import MultiLabelCorrector
+from stream_can.sparse import SparseCorrector
 
 __all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "Seen"]
 
@@ -29,10 +30,14 @@ class Seen(NamedTuple):
     """Predictions of models that were one too many."""
 
 
+AnyCorrector = Corrector | MultiLabelCorrector | SparseCorrector
+"""A corrector of whatever rows."""
+
+
 class KnownLane(NamedTuple):
     """The corrector of a model and version."""
 
-    corrector: Corrector | MultiLabelCorrector
+    corrector: AnyCorrector
     after: str | None
     """The version that it went on from."""
 
@@ -40,7 +45,7 @@ class KnownLane(NamedTuple):
 class Known(NamedTuple):
     """The correctors in use."""
 
-    corrector: Corrector | MultiLabelCorrector
+    corrector: AnyCorrector
     """The one there is; of several models what they begin with."""
     offset: int | None
     """The number of the state; None of a server."""
@@ -58,13 +63,15 @@ class Known(NamedTuple):
     def n_classes(self) -> int:
         """Classes of the corrector; of several labels these."""
         one = self.corrector
+        if isinstance(one, SparseCorrector):
+            return one.n_classes
         return len(one.labels if isinstance(one, MultiLabelCorrector) else one.classes)
 
     @property
     def n_silent(self) -> int | None:
-        """Classes left out of learning; None of several labels."""
+        """Classes left out of learning; None of several labels and of very many classes."""
         one = self.corrector
-        return None if isinstance(one, MultiLabelCorrector) else len(one.silent_classes)
+        return len(one.silent_classes) if isinstance(one, Corrector) else None
 
     changed: int = 0
     """Labels that said otherwise than an earlier one of their prediction."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stream_can.app.health import Health
 from stream_can.app.history import Slots
-from stream_can.app.known import Committed, Known, KnownLane
+from stream_can.app.known import AnyCorrector, Committed, Known, KnownLane
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.problems import problems
 from stream_can.app.status import (
@@ -38,9 +38,9 @@ from stream_can.app.table import age
 from stream_can.app.versions import Comparison, Pair
 from stream_can.change import Change
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
-from stream_can.corrector import Corrector
 from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.multilabel import MultiLabelCorrector
+from stream_can.sparse import SparseCorrector
 from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
@@ -290,11 +290,13 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
 
 
 def _learned(
-    known: Known, corrector: Corrector | MultiLabelCorrector, now: float, lane: LaneName = UNNAMED
+    known: Known, corrector: AnyCorrector, now: float, lane: LaneName = UNNAMED
 ) -> LearnedStatus:
     """Describe a corrector; of many classes only the commonest are named."""
     if isinstance(corrector, MultiLabelCorrector):
         return _learned_several(known, corrector, now)
+    if isinstance(corrector, SparseCorrector):
+        return _learned_sparse(known, corrector, now)
     prior, counts = corrector.prior, corrector.label_counts
     total, silent = float(counts.sum()), corrector.silent_classes
     most = MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
@@ -350,6 +352,31 @@ def _learned_several(known: Known, corrector: MultiLabelCorrector, now: float) -
                 _text(corrector.labels[i]), float(there[i] / n[i]) if n[i] else None, float(mix[i])
             )
             for i in largest
+        ],
+        lane="",
+    )
+
+
+def _learned_sparse(known: Known, corrector: SparseCorrector, now: float) -> LearnedStatus:
+    """Describe a corrector of very many classes: those that labels of late name most, and how much
+    rows of late gave each."""
+    names, labels, rows = corrector.heaviest(MOST_CLASSES)
+    return LearnedStatus(
+        offset=known.offset,
+        labels=corrector.n_labels,
+        effective_sample_size=corrector.effective_sample_size,
+        age=None if known.newest is None else age(known.newest, now),
+        log_loss_before=None,
+        log_loss_after=None,
+        weights=corrector.weights,
+        final_weights=corrector.final_weights,
+        last_temperature=1.0,
+        coverage=1.0,
+        silent=[],
+        n_silent=0,
+        classes=[
+            ClassShare(_text(name), float(one), float(p))
+            for name, one, p in zip(names, labels, rows, strict=True)
         ],
         lane="",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from numpy import float64
@@ -15,10 +15,18 @@ from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.learner import is_of
 from stream_can.messages.columns import Table, table
 from stream_can.messages.fields import Fields
-from stream_can.messages.messages import BadMessage, Formats, Label, Messages, Prediction
+from stream_can.messages.messages import (
+    BadMessage,
+    Formats,
+    Label,
+    Messages,
+    Numbering,
+    Prediction,
+)
 from stream_can.messages.naming import Naming
 from stream_can.messages.opening import Reading, open_records
 from stream_can.messages.records import Source
+from stream_can.sparse.loop import MOST_LISTED
 
 __all__ = ["Models", "ReadLabels", "ReadPredictions", "Reader"]
 
@@ -63,8 +71,8 @@ class ReadPredictions(NamedTuple):
     messages: Messages
     says: list[Prediction]
     ids: list[bytes | None]
-    rows: Array
-    """Shape (n, m)."""
+    rows: Any
+    """Shape (n, m); of very many classes the rows as they were checked."""
     names: list[Name] | None
     """The model and version of each; None where there is one for all."""
     segments: Sequence[str]
@@ -110,6 +118,8 @@ class Reader:
         Whether a label without an id cannot be read.
     several
         Whether rows have several labels.
+    listed
+        Of very many classes, what numbers them.
     """
 
     def __init__(
@@ -123,8 +133,9 @@ class Reader:
         *,
         needs_id: bool = False,
         several: bool = False,
+        listed: Callable[[], Numbering | None] = lambda: None,
     ) -> None:
-        self._needs_id, self._several = needs_id, several
+        self._needs_id, self._several, self._listed = needs_id, several, listed
         self._fields, self._formats, self._segments = fields, formats, segments
         self.models, self._max_bytes = models, max_bytes
         self._naming = Naming(fields) if fields.model or fields.version else None
@@ -143,16 +154,17 @@ class Reader:
 
     @property
     def widest(self) -> int:
-        """Classes of the model that has most."""
-        return max(len(one) for one in self._of_classes)
+        """Classes of the model that has most; of very many those that a row lists at most."""
+        return max(len(one) for one in self._of_classes) or MOST_LISTED
 
     def _messages(self, classes: Classes) -> Messages:
         found = self._of_classes.get(classes)
         if found is None:
             train = self.models.train(classes)
             found = Messages(
-                classes, self._fields, train, self._segments, self._formats, several=self._several
-            )
+                classes, self._fields, train, self._segments, self._formats, several=self._several,
+                listed=self._listed(),
+            )  # fmt: skip
             self._of_classes[classes] = found
         return found
 
@@ -226,7 +238,8 @@ class Reader:
                 bad.append((place, one))
         if len(at) < len(places):
             places = [places[i] for i in at]
-            P = P[[one.number for one in says]]
+            own = [one.number for one in says]
+            P = [P[k] for k in own] if isinstance(P, list) else P[own]
             names = None if names is None else [names[i] for i in at]
         found = ReadPredictions(places, reads, says, ids, P, names, self._segments, off, empty)
         return found, bad

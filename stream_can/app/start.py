@@ -21,8 +21,9 @@ from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.method.state import SETS
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.snapshot import MAGIC, match, read
+from stream_can.sparse import SparseCorrector
 
-__all__ = ["NO_CLASSES", "SeveralStart", "Start"]
+__all__ = ["NO_CLASSES", "SeveralStart", "SparseStart", "Start"]
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +179,12 @@ class Start:
     def require_fits(self, corrector: Any) -> None:
         """Raise SnapshotMismatch where what was learned is of other classes, columns or paths."""
         if not isinstance(corrector, Corrector):
-            raise SnapshotMismatch("labels_per_row is several in it, and one here")
+            kind = (
+                "labels_per_row is several"
+                if isinstance(corrector, MultiLabelCorrector)
+                else "sparse is true"
+            )
+            raise SnapshotMismatch(f"{kind} in it, and not here")
         match("classes", corrector.classes, self.classes)
         match("columns", corrector.segments, self.segments)
         if self._given.paths is not None:
@@ -240,7 +246,7 @@ class SeveralStart(Start):
     def require_fits(self, corrector: Any) -> None:
         """Raise SnapshotMismatch where what was learned is of other labels."""
         if not isinstance(corrector, MultiLabelCorrector):
-            raise SnapshotMismatch("labels_per_row is one in it, and several here")
+            raise SnapshotMismatch("labels_per_row is several here, and not in it")
         match("classes", corrector.labels, self.classes)
 
     def train(self, classes: tuple[Any, ...]) -> None:
@@ -254,3 +260,50 @@ class SeveralStart(Start):
                 "train_counts of the settings are not in force: the running state keeps those that"
                 " it began with; another file starts over"
             )
+
+
+class SparseStart(Start):
+    """The same, of very many classes: a `SparseCorrector`, and no models.
+
+    Parameters
+    ----------
+    settings
+        The settings of the application.
+    options
+        Arguments of the corrector, of which the first say which classes there are.
+    """
+
+    def __init__(self, settings: ApplicationSettings, options: dict[str, Any]) -> None:
+        given = {name: one for name, one in options.items() if one is not None}
+        self._memory = {name: one for name, one in given.items() if name == "memory_mb"}
+        corrector = SparseCorrector(given.pop("classes", "any"), **given, **settings.corrector)
+        self.snapshot, self._own_corrector = corrector.to_bytes(), corrector
+        self.classes, self.segments, self.formats = (), (), JSON
+        self.settings = {"half_life": corrector.half_life}
+        self._given, self._models, self._counted = settings, {}, False
+
+    def under(self, snapshot: bytes, model: str = "") -> Any:
+        """The corrector of a snapshot."""
+        return SparseCorrector.from_bytes(snapshot, **self._memory)
+
+    def corrector(self) -> Any:
+        """A new one to start from."""
+        return self.under(self.snapshot)
+
+    def require_fits(self, corrector: Any) -> None:
+        """Raise SnapshotMismatch where what was learned is of other classes or half_life."""
+        if not isinstance(corrector, SparseCorrector):
+            raise SnapshotMismatch("sparse is false in it, and true here")
+        for name, *both in (
+            ("max_classes", corrector.m, self._own_corrector.m),
+            ("half_life", corrector.half_life, self._own_corrector.half_life),
+            ("numbers for classes", corrector.names is None, self._own_corrector.names is None),
+        ):
+            if both[0] != both[1]:
+                raise SnapshotMismatch(f"{name}: {both[0]} in it, {both[1]} here")
+
+    def train(self, classes: tuple[Any, ...]) -> None:
+        """Nothing is filled in."""
+
+    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
+        """There are none."""

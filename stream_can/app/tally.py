@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, groupby
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,11 @@ from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
 from stream_can.scores import log_losses, score_rows
 
-__all__ = ["MOST_VALUES", "Tally", "lane_name"]
+__all__ = ["MOST_VALUES", "RowKind", "Tally", "lane_name"]
 
 Array = NDArray[np.float64]
 STAGES = ("before", "after")
+RowKind = Literal["one", "several", "listed"]
 MOST_VALUES = 1000
 """Most values of a column: at twice as many, those with fewest rows are dropped."""
 
@@ -44,9 +46,10 @@ class Tally:
         Whether messages name models or versions.
     sets
         Whether predictions have sets.
-    several
-        Whether rows have several labels: then a hit is the share of the known labels that are
-        likelier than not where they are there, and a log loss that of the row.
+    kind
+        "one" label a row; "several": then a hit is the share of the known labels that are likelier
+        than not where they are there, and a log loss that of the row; "listed": the likeliest of
+        very many classes.
     """
 
     def __init__(
@@ -56,9 +59,9 @@ class Tally:
         *,
         named: bool,
         sets: bool,
-        several: bool = False,
+        kind: RowKind = "one",
     ) -> None:
-        self._n_classes, self._several = n_classes, several
+        self._n_classes, self._kind = n_classes, kind
         self._columns, self._named, self._has_sets = tuple(columns), named, sets
         self.counts = dict.fromkeys(
             ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
@@ -144,6 +147,8 @@ class Tally:
         for call in calls:
             for one in call:
                 size = self._n_classes(one.name), len(one.prediction.blob)
+                if self._kind == "listed":
+                    size = 0, 0
                 alike.setdefault(size, []).append(one)
         for (m, _), taught in alike.items():
             self._add(taught, m)
@@ -182,11 +187,14 @@ class Tally:
         """Outcomes of labelled predictions; the rows as they were sent, shape (n, m); their
         labels; and the ends of their receipts."""
         n = len(taught)
+        if self._kind == "listed":
+            none = np.empty(0, np.int64)
+            return _of_listed(taught), np.empty((0, 0)), none, np.full((n, 1), np.nan, np.float32)
         data = np.frombuffer(b"".join([one.prediction.blob for one in taught]), "<f4")
         data = data.reshape(n, -1)
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         raw, sent = rows[:, :m], rows[:, m:]
-        if self._several:
+        if self._kind == "several":
             Y = np.frombuffer(b"".join([one.prediction.known for one in taught]), np.int8)
             found = _of_several(raw, sent, Y.reshape(n, m))
             return found, sent, np.empty(0, np.int64), data[:, -TAIL:]
@@ -239,6 +247,15 @@ class Tally:
         seen = Seen(self._lanes, self._pairs, self.refused)
         self._lanes, self._pairs, self.refused = {}, {}, 0
         return seen
+
+
+def _of_listed(taught: Sequence[Taught]) -> Array:
+    """Outcomes of rows of very many classes, shape (n, 6), as they foretold their labels."""
+    scored = b"".join([one.prediction.scored for one in taught])
+    rank, p = np.frombuffer(scored, "<f8").reshape(len(taught), 2, 2).transpose(2, 0, 1)
+    found = np.zeros((len(taught), 6))
+    found[:, HITS : HITS + 2], found[:, LOSSES : LOSSES + 2] = rank == 0, log_losses(p)
+    return found
 
 
 def _of_several(raw: Array, sent: Array, Y: NDArray[np.int8]) -> Array:

@@ -373,7 +373,7 @@ class Learner:
     def play(
         self,
         ids: Iterable[Id | None],
-        P: ArrayLike,
+        P: ArrayLike | None,
         labels: Sequence[LateLabel] = (),
         *,
         columns: Mapping[str, Sequence[Any]] | None = None,
@@ -386,7 +386,7 @@ class Learner:
         Parameters
         ----------
         ids, P, columns, times
-            As for :meth:`correct_many`.
+            As for :meth:`correct_many`; P may be None where there are no rows.
         labels
             In the order in which they came; each says before which row that was.
         lanes

@@ -166,7 +166,7 @@ class Forms:
         self._classes, self._names = classes, [json_name(name) for name in classes]
         self.m = len(classes)
         self._index = ClassIndex(classes, "json")
-        self._train = [1.0 / self.m] * self.m if train is None else train.tolist()
+        self._train = [1.0 / max(self.m, 1)] * self.m if train is None else train.tolist()
 
     @property
     def names_size(self) -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     Row = array  # which Python 3.11 cannot subscript, as the site's generator would
 
-__all__ = ["BadMessage", "Fields", "Formats", "Label", "Messages", "Prediction"]
+__all__ = ["BadMessage", "Fields", "Formats", "Label", "Messages", "Numbering", "Prediction"]
 
 WIDEST = 2.2250738585072014e-308
 """The float with the longest text, 23 characters."""

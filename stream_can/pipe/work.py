@@ -28,7 +28,8 @@ from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import PipeState
-from stream_can.sparse import SparseRow
+from stream_can.sparse.corrector import shortened
+from stream_can.sparse.loop import MOST_LISTED
 from stream_can.trust.alarm import Episode
 
 __all__ = ["BadLine", "HowRead", "Run", "Saver"]
@@ -37,8 +38,6 @@ LABELS, PREDICTIONS = "labels", "predictions"
 MOST_MODELS = 1000
 """Models and versions; with more, a field is named that is none."""
 
-LISTED = 128
-"""Classes that a row lists at most where there are very many."""
 SECONDS, SHARE = 1.0, 0.1
 """The least time between two saves, and the share of the time that saving may take."""
 
@@ -118,7 +117,7 @@ class Run:
         self.write, self.letters = write, letters
         self.of_lines, self.unit = lines, "line" if lines else "record"
         self.covered = self.state.lines
-        self.most = rows_at_once(len(self.learner.classes) or LISTED)
+        self.most = rows_at_once(len(self.learner.classes) or MOST_LISTED)
         self.first = self.line = 0 if skip else self.covered
         self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0
@@ -275,7 +274,9 @@ class Run:
         sent: Any = found.rows
         if listed:
             digits = messages.fields.digits
-            return messages.write_all(predictions, sent if digits is None else _short(sent, digits))
+            return messages.write_all(
+                predictions, sent if digits is None else shortened(sent, digits)
+            )
         if (digits := messages.fields.digits) is not None:
             sent = np.round(sent, digits) if messages.several else rounded(sent, digits)
         if not np.isfinite(sent).all():  # JSON would say null
@@ -360,11 +361,3 @@ class Run:
             f"; over {sent.n} {which}: {of[1]} {getattr(raw, of[0]):.4f} -> "
             f"{getattr(sent, of[0]):.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
         )
-
-
-def _short(rows: Sequence[SparseRow], digits: int) -> list[SparseRow]:
-    """Rows of the likeliest classes, rounded."""
-    return [
-        SparseRow({name: round(p, digits) for name, p in row.items()}, round(rest, digits))
-        for row, rest in rows
-    ]

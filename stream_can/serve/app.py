@@ -213,6 +213,10 @@ class App:
                 self._require_get(method)
                 ready = self._ready
                 return HttpAnswer(200 if ready else 503, _write({"ready": ready}))
+            case ["models", *_] if settings.sparse:
+                raise HttpProblem(
+                    404, "rows of very many classes are no tensor; POST them to /correct"
+                )
             case ["models", model, *rest]:
                 version = ""
                 if rest[:1] == ["versions"] and len(rest) > 1:

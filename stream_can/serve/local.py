@@ -24,7 +24,7 @@ from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.models import LearnerModels
 from stream_can.app.reader import Reader, ReadPredictions
-from stream_can.app.start import SeveralStart, Start
+from stream_can.app.start import SeveralStart, SparseStart, Start
 from stream_can.app.tally import Tally, lane_name
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
@@ -41,6 +41,7 @@ from stream_can.serve.database import CannotWrite, StateError
 from stream_can.serve.service import Answers, Service, Status, Unavailable, records
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
+from stream_can.sparse.corrector import shortened
 
 __all__ = ["LocalService"]
 
@@ -50,6 +51,19 @@ MOST_REQUESTS = 10_000
 """Open label requests that are kept; the oldest go first."""
 IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
 """Settings that a file was begun with, and goes on with."""
+
+
+def start_of(settings: ServeSettings) -> Start:
+    """With what correctors begin, whatever rows there are."""
+    if settings.several:
+        return SeveralStart(settings, settings.train_rows)
+    if settings.sparse:
+        options = {
+            "classes": settings.n_classes, "max_classes": settings.max_classes,
+            "memory_mb": settings.memory_mb,
+        }  # fmt: skip
+        return SparseStart(settings, options)
+    return Start(settings)
 
 
 class LocalService(Service):
@@ -71,9 +85,7 @@ class LocalService(Service):
     def __init__(self, settings: ServeSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.start = (
-            SeveralStart(settings, settings.train_rows) if settings.several else Start(settings)
-        )
+        self.start = start_of(settings)
         self.health = Health(settings.live_seconds)
         self._identity = {name: getattr(settings, name) for name in IDENTITY}
         self._identity["segments"] = list(self.start.segments)
@@ -95,7 +107,7 @@ class LocalService(Service):
         start = self.start
         self.reader = Reader(
             start.classes, settings.fields, start.formats, start.segments, self.models,
-            needs_id=True, several=settings.several,
+            needs_id=True, several=settings.several, listed=lambda: self.learner.listed,
         )  # fmt: skip
         self._learned = self._labels_so_far()
         self._newest: float | None = None
@@ -105,7 +117,7 @@ class LocalService(Service):
             lambda name: len(self.reader.classes(name)),
             named=self.reader.named,
             sets=settings.sets is not None,
-            several=settings.several,
+            kind=settings.kind,
         )
         self._count_requests()
         self.metrics = Metrics(self._known, episodes=self._episodes)
@@ -193,6 +205,8 @@ class LocalService(Service):
     def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:
         """The settings given now that are not those of its correctors, or of what begins."""
         changed: dict[str, Any] = {}
+        if self.settings.sparse:
+            return {}
         if self.settings.several:
             half_life = self.start.settings["half_life"]
             (live,) = learner.live.values()
@@ -248,10 +262,13 @@ class LocalService(Service):
         found = learner.play(
             group.ids, group.rows, columns=columns, lanes=group.names, times=[now] * n
         )
-        sent = found.rows
-        if (digits := self.settings.digits) is not None:
+        sent: Any = found.rows
+        digits = self.settings.digits
+        if self.settings.sparse:
+            sent = sent if digits is None else shortened(sent, digits)
+        elif digits is not None:
             sent = np.round(sent, digits) if self.settings.several else rounded(sent, digits)
-        if not np.isfinite(sent).all():  # JSON would say null
+        if not self.settings.sparse and not np.isfinite(sent).all():  # JSON would say null
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         for says, reason in zip(group.says, found.asked, strict=True):
             says.asked = reason
@@ -298,7 +315,8 @@ class LocalService(Service):
         now, learner = time.time(), self.learner
         for one in labels:
             one.time = now
-        found = learner.play([], np.empty((0, len(learner.classes))), labels)
+        listed = self.settings.sparse
+        found = learner.play([], None if listed else np.empty((0, len(learner.classes))), labels)
         statuses: list[Status] = ["unknown"] * len(messages)
         for place, outcome in zip(places, found.outcomes, strict=True):
             statuses[place] = outcome
@@ -330,7 +348,7 @@ class LocalService(Service):
     def _known(self) -> Known:
         learner, reader = self.learner, self.reader
         live = {
-            lane_name(name): KnownLane(one.corrector, one.after)  # type: ignore[arg-type]
+            lane_name(name): KnownLane(one.corrector, one.after)
             for name, one in learner.live.items()
         }
         first = next(iter(live.values())).corrector

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stream_can.messages.codecs.codec import SET
+from stream_can.messages.codecs.codec import REST, SET
 from stream_can.serve.service import Service
 from stream_can.serve.settings import ServeSettings
 from stream_can.version import __version__
@@ -113,9 +113,12 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
         row |= {"minItems": len(names), "maxItems": len(names)}
         mapping |= {"propertyNames": {"enum": names}}
     scored = {"type": "array", "items": _object(["label", "score"], score=number)}
+    forms = [row, mapping, scored, *[number][s.several :]]
+    if s.sparse:
+        forms = [mapping, scored]
     text = {"type": ["string", "integer", "null"]}
     fields: dict[str, tuple[dict[str, Any], bool]] = {
-        s.fields.probs: ({"anyOf": [row, mapping, scored, *[number][s.several :]]}, True),
+        s.fields.probs: ({"anyOf": forms}, True),
         s.id: (text, False),
     }
     for name in (s.model, s.version):
@@ -125,6 +128,9 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
         fields[name] = {"type": ["string", "number", "boolean", "null"]}, False
     if s.sets is not None or s.several:  # of answers
         fields[SET] = {"type": "array", "items": {"type": ["string", "number"]}}, False
+    if s.sparse:
+        above = s.fields.probs.rpartition(".")
+        fields[f"{above[0]}{above[1]}{REST}"] = number, False
     return _at(fields)
 
 

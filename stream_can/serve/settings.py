@@ -12,6 +12,7 @@ from msgspec import Meta
 from stream_can.app.application import ApplicationSettings
 from stream_can.app.loading import given_names, known_names, load_as
 from stream_can.app.settings import Option, SettingsError, options_of
+from stream_can.app.tally import RowKind
 from stream_can.messages.fields import HEADER, Fields, fields_of
 
 __all__ = ["LABELS", "BrokerSettings", "ServeSettings", "load", "options"]
@@ -20,8 +21,8 @@ INPUT, LABELS = "predictions", "labels"
 """How messages that cannot be read are told of."""
 
 
-NOT_OF_SEVERAL = "model", "version", "models", "segments", "sets", "ask", "classes_from_file"
-"""Settings that rows of several labels do not have."""
+NOT_OF_OTHERS = "model", "version", "models", "segments", "sets", "ask", "classes_from_file"
+"""Settings that rows of several labels, and of very many classes, do not have."""
 
 
 class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -49,6 +50,22 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="how many training rows there were, for train_counts of several labels"),
     ] = None
+    sparse: Annotated[
+        bool,
+        Meta(description="very many classes, of which a row lists the likeliest; not with brokers"),
+    ] = False
+    max_classes: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="how many of very many classes there may be, by name (1,000,000)"),
+    ] = None
+    n_classes: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="how many of very many classes there are, where these are numbers"),
+    ] = None
+    memory_mb: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="the most that very many classes may take, in MiB (1024)"),
+    ] = None
     recent_mb: Annotated[
         float, Meta(description="memory for predictions waiting for their label (512)", gt=0)
     ] = 512
@@ -74,15 +91,23 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.several:
-            for name in NOT_OF_SEVERAL:
+        if self.several or self.sparse:
+            of = "rows of several labels" if self.several else "rows of very many classes"
+            if self.several and self.sparse:
+                raise ValueError("sparse: not of rows of several labels")
+            for name in (*NOT_OF_OTHERS, *([] if self.several else ["classes", "train_counts"])):
                 if getattr(self, name):
-                    raise ValueError(f"{name}: not of rows of several labels")
+                    raise ValueError(f"{name}: not of {of}")
             if self.normalise == "always":
-                raise ValueError("normalise: scores of several labels do not sum to 1")
+                raise ValueError(f"normalise: {of} do not sum to 1")
             if other := sorted({*self.corrector} - {"half_life"}):
-                raise ValueError(f"{other[0]}: not of rows of several labels")
-        elif self.train_rows is not None:
+                raise ValueError(f"{other[0]}: not of {of}")
+        for name in ("max_classes", "n_classes", "memory_mb"):
+            if getattr(self, name) is not None and not self.sparse:
+                raise ValueError(f"{name}: of very many classes; needs sparse")
+        if self.max_classes is not None and self.n_classes is not None:
+            raise ValueError("max_classes: of names, and n_classes of numbers; give one of them")
+        if not self.several and self.train_rows is not None:
             raise ValueError("train_rows: of rows of several labels; needs labels_per_row")
         if self.id is None or self.id.startswith(HEADER):
             raise ValueError(f"id: {self.id!r}, expected a field of the messages")
@@ -102,9 +127,19 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
             )
 
     @property
+    def kind(self) -> RowKind:
+        """What rows are."""
+        return "several" if self.several else "listed" if self.sparse else "one"
+
+    @property
     def several(self) -> bool:
         """Whether rows have several labels."""
         return self.labels_per_row == "several"
+
+    @property
+    def needs_classes(self) -> bool:
+        """Whether nothing else says which classes there are."""
+        return super().needs_classes and not self.sparse
 
     @property
     def fields(self) -> Fields:
@@ -169,10 +204,10 @@ def load(
         raise SettingsError(
             f"bootstrap_servers: {error.name} is not installed: pip install '.[kafka]'"
         ) from None
-    if "labels_per_row" in given:
+    if strange := sorted(given & {"labels_per_row", "sparse"}):
         raise SettingsError(
-            "labels_per_row: a server with brokers has rows of one label; leave bootstrap_servers"
-            " out to serve several labels a row"
+            f"{strange[0]}: a server with brokers has rows of one label and of all classes; leave"
+            " bootstrap_servers out, and it keeps a file"
         )
     theirs = known_names(Settings)
     here = load_as(ServeSettings, path, overrides, env, others=theirs - own)

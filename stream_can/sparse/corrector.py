@@ -17,7 +17,7 @@ from stream_can.method.rows import TOLERANCE
 from stream_can.method.settings import in_range
 from stream_can.sparse.loop import MOST_LISTED, NUMBERS, Fault, Model, Names, check, given_by
 
-__all__ = ["SparseCorrector", "SparseRow", "SparseRows"]
+__all__ = ["SparseCorrector", "SparseRow", "SparseRows", "shortened"]
 
 CLASS_BYTES = 256
 """The most that a class may take: a cell of 64 and a block of 192."""
@@ -38,6 +38,14 @@ class SparseRow(NamedTuple):
     """By class, in the order of the row as it came, then what was promoted."""
     rest: float
     """Probability of all other classes together."""
+
+
+def shortened(rows: Sequence[SparseRow], digits: int) -> list[SparseRow]:
+    """Rows rounded to so many digits."""
+    return [
+        SparseRow({name: round(p, digits) for name, p in row.items()}, round(rest, digits))
+        for row, rest in rows
+    ]
 
 
 class SparseRows(NamedTuple):
@@ -583,6 +591,28 @@ class SparseCorrector:
     def n_labels(self) -> int:
         """Labels learned, with or without their prediction."""
         return self._model.n_labels
+
+    @property
+    def effective_sample_size(self) -> float:
+        """The decayed number of labels."""
+        return float(self._model.numbers()["labels"])
+
+    def heaviest(self, n: int) -> tuple[list[Any], Array, Array]:
+        """The classes that labels of late name most, at most ``n``.
+
+        Returns
+        -------
+        Their names; the share of the labels that each has, the older ones counting less; and its
+        mean probability in rows of late, 0 where they do not list it.
+        """
+        arrays = self._model.dump()
+        ids, M, L = arrays["ids"], arrays["cells"][:, 0], arrays["cells"][:, 3]
+        numbers = self._model.numbers()
+        most = np.argsort(-L, kind="stable")[:n]
+        most = most[L[most] > 0]
+        rows = float(numbers["rows"] * numbers["scale"])
+        names = self._names_of(ids[most].tolist())
+        return names, L[most] / max(float(L.sum()), 1e-300), M[most] / max(rows, 1e-300)
 
     @property
     def weights(self) -> dict[str, float]:

@@ -109,7 +109,7 @@ def test_a_bad_message_is_refused(tmp_path, path, message, said):
         ({"segments": ["tenant"]}, "segments: not of rows of several labels"),
         ({"ask": 0.1}, "ask: not of rows of several labels"),
         ({"label_noise": 0.1}, "label_noise: not of rows of several labels"),
-        ({"normalise": "always"}, "normalise: scores of several labels do not sum to 1"),
+        ({"normalise": "always"}, "normalise: rows of several labels do not sum to 1"),
         ({"labels_per_row": "one"}, "train_rows: of rows of several labels"),
         ({"bootstrap_servers": "127.0.0.1:1"}, "labels_per_row: a server with brokers has rows of"),
     ],
@@ -123,7 +123,7 @@ def test_a_file_of_the_other_kind_is_refused_and_half_life_may_change(tmp_path):
     with Server(tmp_path, **SETTINGS) as server:
         server.correct({"id": 1, "scores": [0.4, 0.2, 0.9]})
     code, text = Server(tmp_path, classes=LABELS).run()
-    assert (code, "labels_per_row is several in it, and one here" in text) == (3, True), text
+    assert (code, "labels_per_row is several in it, and not here" in text) == (3, True), text
     with Server(tmp_path, **SETTINGS, half_life=700) as server:
         assert server.label({"id": 1, "labels": ["spam"]}) == ["learned"]
     assert learner_in(server.state).live[None, None].corrector.half_life == 700
@@ -131,4 +131,4 @@ def test_a_file_of_the_other_kind_is_refused_and_half_life_may_change(tmp_path):
     with Server(tmp_path / "dense", classes=LABELS) as server:
         server.correct({"id": 1, "probs": [0.4, 0.2, 0.4]})
     code, text = Server(tmp_path / "dense", **SETTINGS).run()
-    assert (code, "labels_per_row is one in it, and several here" in text) == (3, True), text
+    assert (code, "labels_per_row is several here, and not in it" in text) == (3, True), text
