@@ -108,7 +108,13 @@ def _pipe(
     if state is None:
         more += ["--classes", written_names(recording.classes), *options(settings)]
     if Path(recording.name).suffix in (".jsonl", ".ndjson"):  # lines as the pipe reads them
-        more += options({name: place for name, place in places.items() if "time" not in name})
+        more += options(
+            {
+                name: place
+                for name, place in places.items()
+                if "time" not in name and (name, place) != ("id", "id")
+            }
+        )
     kept = state or Path("corrector.state")
     return f"stream-can pipe {shlex.join([*more, '--state', str(kept)])} < lines.jsonl"
 

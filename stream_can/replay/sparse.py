@@ -249,7 +249,7 @@ def judge_sparse(result: SparseReplay) -> Verdict:
     effects = Effects.of(changes)
     numbers = (
         f"accuracy {100 * raw.accuracy:.2f} % before and {100 * after.accuracy:.2f} % after, log"
-        f" loss {raw.log_loss:.4f} before and {after.log_loss:.4f} after ({changes.in_words()})"
+        f" loss {raw.log_loss:.4f} before and {after.log_loss:.4f} after: {changes.in_words()}"
     )
     lists = (
         f"The rows list the label in {100 * raw.listed:.1f} % as they came and in"
