@@ -4,7 +4,7 @@
 
 Rows and labels of made-up streams, classes drawn by Zipf's law: microseconds, and as a ratio to a
 copy of the row's cells (64 bytes each) in the same round; median of the rounds, minimum to maximum
-behind it. Then a snapshot, and the memory of a class.
+behind it. Then a snapshot, and the memory of a class; and what a row and its label cost by id.
 
 FOLDER holds .npz files with probs (n, m), labels (n,) and train_counts (m,); of rows that occur
 more than once the first is taken, and of the files those with at least 15 classes. Rows are cut to
@@ -14,16 +14,24 @@ their 10 or 20 likeliest and compared with `Corrector` on full rows.
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import httpx
 import numpy as np
 from recorded import distinct
 
-from stream_can import Corrector
+from stream_can import Corrector, Learner
+from stream_can.learner import LateLabel
 from stream_can.sparse import SparseCorrector
 
 BATCH, FLOOR = 20, 1e-6
@@ -90,6 +98,114 @@ def costs(rounds: int) -> None:
                     f"{m:,} classes: {size}, written in {times[0]} ms, read in {times[1]} ms"
                 )
     print("", *sizes, sep="\n")
+
+
+SERVER = """
+http_port = {port}
+sparse = true
+max_classes = {m}
+state = "{state}"
+"""
+
+
+def by_id(rounds: int) -> None:
+    """A row and its label, 100 rows late, by id: bare, by a `Learner`, a pipe and a server, which
+    has 100 of both in a request. Processor time, that of the start taken off."""
+    print("\n| m | k | bare, µs | Learner | pipe | server |\n|--:|--:|--:|--:|--:|--:|")
+    for m in (10**4, 10**5, 10**6):
+        for k in (10, 50):
+            n = 100_000 // k
+            shown = list[list[float]]()
+            for seed in range(rounds):
+                ids, P, ys = zipf_rows(np.random.default_rng(seed), m, n, k)
+                rows = [
+                    {f"class {i}": p for i, p in zip(some, own, strict=True) if i >= 0}
+                    for some, own in zip(ids.tolist(), P.tolist(), strict=True)
+                ]
+                labels = [f"class {y}" for y in ys.tolist()]
+                shown.append([1e6 * one / n for one in (
+                    seconds(lambda: bare(rows, labels, m)),
+                    seconds(lambda: learned(rows, labels, m)),
+                    through_pipe(rows, labels, m),
+                    through_server(rows, labels, m),
+                )])  # fmt: skip
+            cells = [spread(list(of)) for of in zip(*shown, strict=True)]
+            print(f"| {m:,} | {k} | " + " | ".join(cells) + " |", flush=True)
+
+
+def bare(rows: list[Any], labels: list[str], m: int) -> None:
+    corrector, kept = SparseCorrector("any", max_classes=m), []
+    for i, row in enumerate(rows):
+        kept.append(corrector.process_one(row, receipt=True)[1])
+        if i >= 100:
+            corrector.learn_one(rows[i - 100], labels[i - 100], receipt=kept[i - 100])
+
+
+def learned(rows: list[Any], labels: list[str], m: int) -> None:
+    learner = Learner(SparseCorrector("any", max_classes=m))
+    for first in range(0, len(rows), 100):
+        some = range(first, min(first + 100, len(rows)))
+        due = [LateLabel(i - 100, labels[i - 100], i - first + 1) for i in some if i >= 100]
+        learner.play(some, [rows[i] for i in some], due)
+
+
+def through_pipe(rows: list[Any], labels: list[str], m: int) -> float:
+    """Seconds of processor time beyond those of no line."""
+    lines = []
+    for i, row in enumerate(rows):
+        lines.append(json.dumps({"id": i, "probs": row}))
+        if i >= 100:
+            lines.append(json.dumps({"id": i - 100, "label": labels[i - 100]}))
+    used = []
+    for text in ("", "\n".join(lines) + "\n"):
+        with tempfile.TemporaryFile() as source:
+            source.write(text.encode())
+            source.seek(0)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "stream_can", "pipe", "--sparse", "--max-classes", str(m)],
+                stdin=source, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+            _, _, one = os.wait4(process.pid, 0)
+            used.append(one)
+    of = [one.ru_utime + one.ru_stime for one in used]
+    return of[1] - of[0]
+
+
+def through_server(rows: list[Any], labels: list[str], m: int) -> float:
+    """The same of a server with a file."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        config = Path(folder) / "app.toml"
+        config.write_text(SERVER.format(port=port, m=m, state=Path(folder) / "state.sqlite"))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stream_can", "serve", config], stderr=subprocess.DEVNULL
+        )
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            while True:
+                try:
+                    client.get("/readyz")
+                    break
+                except httpx.TransportError:
+                    time.sleep(0.01)
+            started = processor_time(process.pid)
+            for first in range(0, len(rows), 100):
+                some = range(first, min(first + 100, len(rows)))
+                client.post("/correct", json=[{"id": i, "probs": rows[i]} for i in some])
+                if first:
+                    due = [{"id": i - 100, "label": labels[i - 100]} for i in some]
+                    client.post("/labels", json=due)
+            spent = processor_time(process.pid) - started
+        process.terminate()
+        process.wait()
+        return spent
+
+
+def processor_time(pid: int) -> float:
+    """Seconds that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def played(P: Any, y: Any, given: Any, delay: int, dense: Any, cut: Any, k: int) -> Any:
@@ -162,5 +278,6 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     costs(options.rounds)
+    by_id(options.rounds)
     if options.folder:
         streams(options.folder)
