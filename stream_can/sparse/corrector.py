@@ -300,7 +300,8 @@ class SparseCorrector:
             raise InvalidPrediction(
                 f"{len(rows.ids)} rows but {len(ys)} labels; give one label per row"
             )
-        self._learn(rows, ys, receipts)
+        given = None if receipts is None else self._receipts(receipts, *rows)
+        self._learn(rows, ys, given)
 
     def learn_one(
         self, row: Mapping[Any, float] | None, label: Hashable, *, receipt: ArrayLike | None = None
@@ -322,11 +323,8 @@ class SparseCorrector:
         checked.ids[0] = ids
         self._learn(checked, np.array([y], np.int64), given)
 
-    def _learn(self, rows: Rows, ys: NDArray[np.int64], receipts: ArrayLike | None) -> None:
-        known = None
-        if receipts is not None:
-            given = self._receipts(receipts, *rows)
-            known = given_by(given, rows.ids, rows.ks, ys)
+    def _learn(self, rows: Rows, ys: NDArray[np.int64], receipts: Receipts | None) -> None:
+        known = None if receipts is None else given_by(receipts, rows.ids, rows.ks, ys)
         self._model.learn(*rows, ys, known)
 
     def _receipts(self, receipts: ArrayLike, ids: Ids, P: Array, ks: Ids) -> Receipts:
@@ -463,7 +461,7 @@ class SparseCorrector:
     def _row(self, row: Mapping[Any, float]) -> Rows:
         """One row by name; names that are new are taken up once nothing else is wrong."""
         rows = self._check_one(row)
-        if self._names is not None:
+        if self._names is not None and rows.ids.max(initial=-1) >= self._known:
             rows.ids[0] = self._ids_of(list(row), "row", add=True, error=InvalidPrediction)
         return rows
 
