@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stream_can.app.loading import load_as, refuse_unknown, secret_in
+from stream_can.app.loading import given_names, load_as, refuse_unknown, secret_in
 from stream_can.app.settings import Option, SettingsError, options_of
 from stream_can.kafka.client.options import OURS, option_defaults
 from stream_can.kafka.settings import Settings
@@ -35,8 +35,14 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
     Raises
     ------
     SettingsError
-        Naming the setting and the nearest known name.
+        Naming the setting and the nearest known name; or what Kafka's topics have no place for, and
+        what does it.
     """
+    if strange := sorted(given_names(path, overrides, env) & {"labels_per_row", "sparse"}):
+        raise SettingsError(
+            f"{strange[0]}: topics have rows of one label and of all classes; stream-can serve,"
+            " without brokers, and stream-can pipe take others"
+        )
     return load_as(Settings, path, overrides, env, client_options)
 
 

@@ -67,6 +67,12 @@ def test_everything_without_a_file() -> None:
     ("overrides", "env", "message"),
     [
         ({"inptu": "x"}, {}, "unknown setting 'inptu'; did you mean input"),
+        (
+            {"sparse": True},
+            {},
+            "sparse: topics have rows of one label and of all classes; stream-can serve",
+        ),
+        ({}, {"STREAM_CAN_LABELS_PER_ROW": "several"}, "labels_per_row: topics have rows of one"),
         ({}, {"STREAM_CAN_OUTPT": "x"}, "STREAM_CAN_OUTPT: unknown setting 'outpt'.*mean output"),
         ({"client": {"sesion_timeout": 1}}, {}, "client: unknown setting.*mean session_timeout_ms"),
         ({"client": ["acks=0"]}, {}, "client.acks: stream_can sets it itself"),
