@@ -38,6 +38,7 @@ from stream_can.app.table import age
 from stream_can.app.versions import Comparison, Pair
 from stream_can.change import Change
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
+from stream_can.corrector import Corrector
 from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.sparse import SparseCorrector
@@ -293,10 +294,8 @@ def _learned(
     known: Known, corrector: AnyCorrector, now: float, lane: LaneName = UNNAMED
 ) -> LearnedStatus:
     """Describe a corrector; of many classes only the commonest are named."""
-    if isinstance(corrector, MultiLabelCorrector):
-        return _learned_several(known, corrector, now)
-    if isinstance(corrector, SparseCorrector):
-        return _learned_sparse(known, corrector, now)
+    if not isinstance(corrector, Corrector):
+        return _learned_other(known, corrector, now)
     prior, counts = corrector.prior, corrector.label_counts
     total, silent = float(counts.sum()), corrector.silent_classes
     most = MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
@@ -328,39 +327,26 @@ def _learned(
     )
 
 
-def _learned_several(known: Known, corrector: MultiLabelCorrector, now: float) -> LearnedStatus:
-    """Describe a corrector of several labels: the share of rows that have each, of late in labels
-    and in corrected rows."""
-    n, there = corrector.label_counts
-    mix = corrector.label_mix
-    largest = (-mix).argsort(kind="stable")[:MOST_CLASSES].tolist()
-    return LearnedStatus(
-        offset=known.offset,
-        labels=corrector.n_labels,
-        effective_sample_size=corrector.effective_sample_size,
-        age=None if known.newest is None else age(known.newest, now),
-        log_loss_before=None,
-        log_loss_after=None,
-        weights=corrector.weights,
-        final_weights=corrector.final_weights,
-        last_temperature=1.0,
-        coverage=1.0,
-        silent=[],
-        n_silent=0,
-        classes=[
+def _learned_other(
+    known: Known, corrector: MultiLabelCorrector | SparseCorrector, now: float
+) -> LearnedStatus:
+    """Describe a corrector of several labels, or of very many classes: the heaviest, by their share
+    of late in labels, and in rows."""
+    if isinstance(corrector, MultiLabelCorrector):
+        n, there = corrector.label_counts
+        mix = corrector.label_mix
+        largest = (-mix).argsort(kind="stable")[:MOST_CLASSES].tolist()
+        classes = [
             ClassShare(
                 _text(corrector.labels[i]), float(there[i] / n[i]) if n[i] else None, float(mix[i])
             )
             for i in largest
-        ],
-        lane="",
-    )
-
-
-def _learned_sparse(known: Known, corrector: SparseCorrector, now: float) -> LearnedStatus:
-    """Describe a corrector of very many classes: those that labels of late name most, and how much
-    rows of late gave each."""
-    names, labels, rows = corrector.heaviest(MOST_CLASSES)
+        ]
+    else:
+        classes = [
+            ClassShare(_text(name), float(one), float(p))
+            for name, one, p in zip(*corrector.heaviest(MOST_CLASSES), strict=True)
+        ]
     return LearnedStatus(
         offset=known.offset,
         labels=corrector.n_labels,
@@ -374,11 +360,7 @@ def _learned_sparse(known: Known, corrector: SparseCorrector, now: float) -> Lea
         coverage=1.0,
         silent=[],
         n_silent=0,
-        classes=[
-            ClassShare(_text(name), float(one), float(p))
-            for name, one, p in zip(names, labels, rows, strict=True)
-        ],
-        lane="",
+        classes=classes,
     )
 
 

@@ -12,11 +12,12 @@ from cyclopts import Parameter
 from stream_can import snapshot
 from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
 from stream_can.cli.deploy import deployment
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed, names_of
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
+from stream_can.cli.other_rows import ReplayOptions, replay_other
 from stream_can.cli.recorded import RATES, form_of, made_from
 from stream_can.cli.replayed import show_replay
-from stream_can.cli.several import replay_several
-from stream_can.cli.sparse import replay_sparse
+from stream_can.cli.several import SEVERAL
+from stream_can.cli.sparse import SPARSE
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
@@ -164,32 +165,11 @@ def replay_command(
         }  # fmt: skip
         settings = corrector.settings() | ({} if train_rows is None else {"train_rows": train_rows})
         if sparse:
-            return replay_sparse(
-                file,
-                named_places,
-                classes,
-                settings | {k: v for k, v in of_sparse.items() if v is not None},
-                others | ({"labels_per_row": "several"} if labels_per_row == "several" else {}),
-                label_delay=label_delay,
-                label_rate=label_rate,
-                seed=seed,
-                state=state,
-                report=report,
-                as_json=as_json,
-            )
-        return replay_several(
-            file,
-            named_places,
-            names_of(classes),
-            settings,
-            others,
-            label_delay=label_delay,
-            label_rate=label_rate,
-            seed=seed,
-            state=state,
-            report=report,
-            as_json=as_json,
-        )
+            settings |= {name: value for name, value in of_sparse.items() if value is not None}
+            others |= {"labels_per_row": "several"} if labels_per_row == "several" else {}
+        wanted = ReplayOptions(label_delay, label_rate, seed, state, report, as_json)
+        kind = SPARSE if sparse else SEVERAL
+        return replay_other(kind, file, named_places, classes, settings, others, wanted)
     if train_rows is not None:
         with argument_errors():
             raise StreamCANError(

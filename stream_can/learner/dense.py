@@ -20,7 +20,7 @@ from stream_can.method.segments import Texts
 from stream_can.scores import Scores
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["Dense", "blobs_of"]
+__all__ = ["DeclaredClasses", "Dense", "blobs_of"]
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,30 @@ class DenseRows(NamedTuple):
     """Blob of each row as another corrector made it, see :attr:`Recent.blob`."""
 
 
-class Dense:
+class DeclaredClasses:
+    """Classes that are declared, all of which each row has."""
+
+    classes: tuple[Any, ...]
+    n_named = 0
+
+    def names_from(self, n: int) -> tuple[Any, ...]:
+        """None: all are declared."""
+        return ()
+
+    def fits(self, lane: SentLane) -> bool:
+        """Whether rows are of these classes."""
+        return lane.classes == self.classes
+
+    def told_row(self, row: bytes) -> Array:
+        """A row that a label brings."""
+        return np.frombuffer(row)
+
+    def load_rows(self, lane: SentLane, places: NDArray[np.int64]) -> Array:
+        """Rows of a sent batch as those of a call."""
+        return lane.raw[places]
+
+
+class Dense(DeclaredClasses):
     """A corrector, its rows and its labels."""
 
     labels_per_row: LabelsPerRow = "one"
@@ -281,24 +304,6 @@ class Dense:
         return Judged(raw + Scores(), sent + Scores(), Alarm.from_bytes(alarm.to_bytes()))
 
     # ---- what a snapshot holds
-
-    n_named = 0
-
-    def names_from(self, n: int) -> tuple[Any, ...]:
-        """None: all are declared."""
-        return ()
-
-    def fits(self, lane: SentLane) -> bool:
-        """Whether rows are of these classes."""
-        return lane.classes == self.classes
-
-    def told_row(self, row: bytes) -> Array:
-        """A row that a label brings."""
-        return np.frombuffer(row)
-
-    def load_rows(self, lane: SentLane, places: NDArray[np.int64]) -> Array:
-        """Rows of a sent batch as those of a call."""
-        return lane.raw[places]
 
     def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
         """From their sums."""

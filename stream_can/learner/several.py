@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.dense import blobs_of
+from stream_can.learner.dense import DeclaredClasses, blobs_of
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
-from stream_can.learner.sent import SentLane
 from stream_can.method.promise import names_in_sets
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from stream_can.multilabel.loop import outside
@@ -21,7 +20,7 @@ __all__ = ["Several"]
 Array = NDArray[np.float64]
 
 
-class Several:
+class Several(DeclaredClasses):
     """A corrector of several labels a row. A label is a row of 1, 0 and -1, as m bytes."""
 
     columns: tuple[str, ...] = ()
@@ -179,24 +178,6 @@ class Several:
         return Judged(judged.raw + none, judged.sent + none, None)
 
     # ---- what a snapshot holds
-
-    n_named = 0
-
-    def names_from(self, n: int) -> tuple[Any, ...]:
-        """None: all are declared."""
-        return ()
-
-    def fits(self, lane: SentLane) -> bool:
-        """Whether rows are of these classes."""
-        return lane.classes == self.classes
-
-    def told_row(self, row: bytes) -> Array:
-        """A row that a label brings."""
-        return np.frombuffer(row)
-
-    def load_rows(self, lane: SentLane, places: NDArray[np.int64]) -> Array:
-        """Rows of a sent batch as those of a call."""
-        return lane.raw[places]
 
     def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
         """From their sums."""

@@ -1,0 +1,172 @@
+"""``stream-can replay`` of rows that are not of all classes with one label each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from stream_can import snapshot
+from stream_can.cli.arguments import argument_errors
+from stream_can.cli.deploy import options
+from stream_can.cli.recorded import RATES, made_from
+from stream_can.cli.terminal import print_json, progress_bar, text_console
+from stream_can.errors import StreamCANError
+from stream_can.replay.steps import check_arrival, check_labels
+from stream_can.replay.verdict import Verdict
+
+__all__ = ["OtherRows", "ReplayOptions", "replay_other"]
+
+
+class OtherRows(NamedTuple):
+    """How rows of a kind are replayed and shown."""
+
+    name: str
+    options: Sequence[str]
+    """Options of the pipe that takes them."""
+    settings: Sequence[str]
+    """Settings of their corrector."""
+    open: Callable[[Path, Mapping[str, str], str | None, dict[str, Any]], tuple[Any, Any]]
+    """The recording and a new corrector, from the file, where in it everything is, ``--classes``
+    and the settings, which those of the file join."""
+    classes: Callable[[Any, str | None], str | None]
+    """What the pipe's ``--classes`` are, of a recording and those given."""
+    play: Callable[..., Any]
+    has_rates: bool
+    """Whether it is played at other shares of the labels too."""
+    judge: Callable[[Any], Verdict]
+    head: Callable[[Any], str]
+    """Rows, labels and classes of a result in words."""
+    nothing: str
+    """What is said where no label is known."""
+    table: Callable[[Any], Table]
+    notes: Callable[[Any], Iterable[str]]
+    """Lines under the table."""
+    write_report: Callable[[], Callable[..., None]]
+    """What writes the page, imported when it is wanted."""
+
+
+class ReplayOptions(NamedTuple):
+    """How labels arrive, and what is written."""
+
+    label_delay: int | None
+    label_rate: float
+    seed: int
+    state: Path | None
+    report: Path | None
+    as_json: bool
+
+
+def replay_other(
+    kind: OtherRows,
+    file: Path,
+    places: Mapping[str, str | None],
+    classes: str | None,
+    settings: dict[str, Any],
+    others: Mapping[str, Any],
+    wanted: ReplayOptions,
+) -> int:
+    """Replay such rows and show what came of it.
+
+    Parameters
+    ----------
+    places
+        Where in the file everything is; None where nothing is said of it.
+    settings
+        What was said of the corrector.
+    others
+        Options that only rows of all classes with one label have; None where not given.
+    """
+    delay, rate, seed, state, report, as_json = wanted
+    with argument_errors():
+        refused = {**others} | {k: v for k, v in settings.items() if k not in kind.settings}
+        for name, value in refused.items():
+            if value is not None:
+                option = name.replace("_", "-")
+                raise StreamCANError(f"--{option}: not of {kind.name}; leave it out")
+        given = {name: place for name, place in places.items() if place is not None}
+        recording, corrector = kind.open(file, given, classes, settings)
+        check_arrival(recording, delay)
+        check_labels(delay, rate)
+    # Imported now, so that a missing extra is said before the replay and not behind it.
+    write_report = None if report is None else kind.write_report()
+    if state is not None:
+        snapshot.require_replaceable(state)
+        state.parent.mkdir(parents=True, exist_ok=True)
+    rates = RATES if report is not None and kind.has_rates else ()
+    more = {"rates": rates} if kind.has_rates else {}
+    with progress_bar("replay", recording.rows * (1 + len({*rates} - {rate}))) as progress:
+        result = kind.play(
+            recording,
+            corrector,
+            label_delay=delay,
+            label_rate=rate,
+            seed=seed,
+            progress=progress,
+            **more,
+        )
+    if state is not None:
+        snapshot.save(corrector.to_bytes(), state)
+    command = _pipe(kind, recording, kind.classes(recording, classes), settings, given, state)
+    if write_report is not None and report is not None:
+        name = Path(recording.name).name
+        write_report(result, name, report, made_from=made_from(recording), pipe=command)
+    if as_json:
+        text = kind.judge(result).text
+        print_json(result.to_dict() | {"verdict": text, "deploy": {"pipe": command}})
+    else:
+        _show(kind, result, rate, command)
+    return 0
+
+
+def _pipe(
+    kind: OtherRows,
+    recording: Any,
+    classes: str | None,
+    settings: Mapping[str, Any],
+    places: Mapping[str, str],
+    state: Path | None,
+) -> str:
+    """The command that corrects lines like these."""
+    more = [*kind.options]
+    if state is None:
+        more += [*([] if classes is None else ["--classes", classes]), *options(settings)]
+    if Path(recording.name).suffix in (".jsonl", ".ndjson"):  # lines as the pipe reads them
+        said = {name: place for name, place in places.items() if "time" not in name}
+        if said.get("id") == "id":
+            del said["id"]
+        more += options(said)
+    kept = state or Path("corrector.state")
+    return f"stream-can pipe {shlex.join([*more, '--state', str(kept)])} < lines.jsonl"
+
+
+def _show(kind: OtherRows, result: Any, label_rate: float, command: str) -> None:
+    console = text_console()
+    console.print(
+        kind.head(result)
+        + (f" (label rate {label_rate:g})" if label_rate < 1 else "")
+        + f"; {result.rows / max(result.seconds, 1e-9):,.0f} rows/s"
+    )
+    if not result.raw.n:
+        console.print(kind.nothing)
+        return
+    found = kind.judge(result)
+    console.print()
+    console.print(found.use, style="bold")
+    if found.gains:
+        console.print(found.gains)
+    # Not wrapped: a command is there to be copied.
+    console.print(
+        f"Next: {command}" if found.deploy else "Next: nothing to deploy here.", soft_wrap=True
+    )
+    console.print()
+    console.print(kind.table(result))
+    for line in kind.notes(result):
+        console.print(line)
+    if found.why:
+        console.print()
+    for one in found.why:
+        console.print(f"- {one}")
