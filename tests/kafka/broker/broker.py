@@ -177,29 +177,37 @@ def store_properties(listener: str) -> str:
 
 
 @functools.cache
-def own_ports() -> tuple[list[int], socket.socket]:
+def own_ports() -> tuple[list[int], list[socket.socket]]:
     """Ports that no other process takes from here while this one lives, and what says so.
 
     Between a look at a port and the broker's start, and while a broker is down, another test
     process could take the same. They lie below the ephemeral range, which the system gives away.
     """
-    claim = socket.socket(socket.AF_UNIX)
-    for first in range(15_000, 32_000, 200):
-        with contextlib.suppress(OSError):  # another process has this name
-            claim.bind(f"\0stream-can-test-ports-{first}")
-            return random.sample(range(first, first + 200), 200), claim
-    raise RuntimeError("every range of ports is taken by another test process")
+    return [], []
 
 
 def free_ports(n: int) -> list[int]:
     """So many of `own_ports` that nothing listens on, each given once."""
     ports: list[int] = []
-    left, _ = own_ports()
+    left, claims = own_ports()
     while len(ports) < n:
+        if not left:
+            left += claim_ports(claims)
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port := left.pop())) != 0:
                 ports.append(port)
     return ports
+
+
+def claim_ports(claims: list[socket.socket]) -> list[int]:
+    """200 ports more for this process."""
+    claim = socket.socket(socket.AF_UNIX)
+    for first in range(15_000, 32_000, 200):
+        with contextlib.suppress(OSError):  # another process has this name, or this one already
+            claim.bind(f"\0stream-can-test-ports-{first}")
+            claims.append(claim)
+            return random.sample(range(first, first + 200), 200)
+    raise RuntimeError("every range of ports is taken by another test process")
 
 
 @dataclass
