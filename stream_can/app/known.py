@@ -59,6 +59,11 @@ class Known(NamedTuple):
     dropped: int = 0
     """Lanes given up for others."""
 
+    changed: int = 0
+    """Labels that said otherwise than an earlier one of their prediction."""
+    foreign: int = 0
+    """Records of sent batches that were none of ours, and left out."""
+
     @property
     def n_classes(self) -> int:
         """Classes of the corrector; of several labels these."""
@@ -72,11 +77,6 @@ class Known(NamedTuple):
         """Classes left out of learning; None of several labels and of very many classes."""
         one = self.corrector
         return len(one.silent_classes) if isinstance(one, Corrector) else None
-
-    changed: int = 0
-    """Labels that said otherwise than an earlier one of their prediction."""
-    foreign: int = 0
-    """Records of sent batches that were none of ours, and left out."""
 
 
 class Handled(NamedTuple):

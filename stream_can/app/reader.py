@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from numpy import float64
@@ -24,7 +24,7 @@ from stream_can.messages.messages import (
     Prediction,
 )
 from stream_can.messages.naming import Naming
-from stream_can.messages.opening import Reading, open_records
+from stream_can.messages.opening import Reading, open_records, rows_at
 from stream_can.messages.records import Source
 from stream_can.sparse.loop import MOST_LISTED
 
@@ -133,7 +133,7 @@ class Reader:
         *,
         needs_id: bool = False,
         several: bool = False,
-        listed: Callable[[], Numbering | None] = lambda: None,
+        listed: Numbering | None = None,
     ) -> None:
         self._needs_id, self._several, self._listed = needs_id, several, listed
         self._fields, self._formats, self._segments = fields, formats, segments
@@ -163,7 +163,7 @@ class Reader:
             train = self.models.train(classes)
             found = Messages(
                 classes, self._fields, train, self._segments, self._formats, several=self._several,
-                listed=self._listed(),
+                listed=self._listed,
             )  # fmt: skip
             self._of_classes[classes] = found
         return found
@@ -238,8 +238,7 @@ class Reader:
                 bad.append((place, one))
         if len(at) < len(places):
             places = [places[i] for i in at]
-            own = [one.number for one in says]
-            P = [P[k] for k in own] if isinstance(P, list) else P[own]
+            P = rows_at(P, [one.number for one in says])
             names = None if names is None else [names[i] for i in at]
         found = ReadPredictions(places, reads, says, ids, P, names, self._segments, off, empty)
         return found, bad

@@ -223,7 +223,7 @@ class SeveralStart(Start):
     """
 
     def __init__(self, settings: ApplicationSettings, train_rows: float | None) -> None:
-        self._options = {name: one for name, one in settings.corrector.items()}
+        self._options = settings.corrector
         corrector = MultiLabelCorrector(
             settings.classes or (), train_counts=settings.train_counts, train_rows=train_rows,
             **self._options,
@@ -277,7 +277,7 @@ class SparseStart(Start):
         given = {name: one for name, one in options.items() if one is not None}
         self._memory = {name: one for name, one in given.items() if name == "memory_mb"}
         corrector = SparseCorrector(given.pop("classes", "any"), **given, **settings.corrector)
-        self.snapshot, self._own_corrector = corrector.to_bytes(), corrector
+        self.snapshot, self._fits = corrector.to_bytes(), _fits(corrector)
         self.classes, self.segments, self.formats = (), (), JSON
         self.settings = {"half_life": corrector.half_life}
         self._given, self._models, self._counted = settings, {}, False
@@ -294,16 +294,21 @@ class SparseStart(Start):
         """Raise SnapshotMismatch where what was learned is of other classes or half_life."""
         if not isinstance(corrector, SparseCorrector):
             raise SnapshotMismatch("sparse is false in it, and true here")
-        for name, *both in (
-            ("max_classes", corrector.m, self._own_corrector.m),
-            ("half_life", corrector.half_life, self._own_corrector.half_life),
-            ("numbers for classes", corrector.names is None, self._own_corrector.names is None),
-        ):
-            if both[0] != both[1]:
-                raise SnapshotMismatch(f"{name}: {both[0]} in it, {both[1]} here")
+        for name, theirs in _fits(corrector).items():
+            if theirs != self._fits[name]:
+                raise SnapshotMismatch(f"{name}: {theirs} in it, {self._fits[name]} here")
 
     def train(self, classes: tuple[Any, ...]) -> None:
         """Nothing is filled in."""
 
     def compare_counts(self, theirs: NDArray[np.float64]) -> None:
         """There are none."""
+
+
+def _fits(corrector: SparseCorrector) -> dict[str, Any]:
+    """What has to be the same for one to go on as another."""
+    return {
+        "max_classes": corrector.m,
+        "half_life": corrector.half_life,
+        "numbers for classes": corrector.names is None,
+    }

@@ -9,8 +9,7 @@ from cyclopts import Parameter
 
 from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
-from stream_can.cli.sparse import classes_of
-from stream_can.errors import StreamCANError
+from stream_can.cli.sparse import classes_of, sparse_settings
 from stream_can.method.rows import Normalise
 from stream_can.recording.recording import Recording
 
@@ -116,11 +115,7 @@ def pipe_command(
         settings = corrector.settings()
         if train_rows is not None:
             settings["train_rows"] = train_rows
-        for name, value in (("max_classes", max_classes), ("memory_mb", memory_mb)):
-            if value is not None and not sparse:
-                raise StreamCANError(f"--{name.replace('_', '-')} needs --sparse")
-            if value is not None:
-                settings[name] = value
+        settings |= sparse_settings(sparse=sparse, max_classes=max_classes, memory_mb=memory_mb)
         fields = fields_of(
             labels_per_row,
             probs=probs,

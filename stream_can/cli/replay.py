@@ -17,7 +17,7 @@ from stream_can.cli.other_rows import ReplayOptions, replay_other
 from stream_can.cli.recorded import RATES, form_of, made_from
 from stream_can.cli.replayed import show_replay
 from stream_can.cli.several import SEVERAL
-from stream_can.cli.sparse import SPARSE
+from stream_can.cli.sparse import SPARSE, sparse_settings
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
@@ -155,7 +155,8 @@ def replay_command(
     named_places = {
         "probs": probs, "label": label, "id": id, "time": time, "label_time": label_time,
     }  # fmt: skip
-    of_sparse = {"max_classes": max_classes, "memory_mb": memory_mb}
+    with argument_errors():
+        of_sparse = sparse_settings(sparse=sparse, max_classes=max_classes, memory_mb=memory_mb)
     if labels_per_row == "several" or sparse:
         others = {
             "ask": ask, "model": model, "version": version, "validation": validation,
@@ -163,10 +164,10 @@ def replay_command(
             "output": output,
             "normalise": None if normalise == "rounded" else normalise,
         }  # fmt: skip
-        settings = corrector.settings() | ({} if train_rows is None else {"train_rows": train_rows})
-        if sparse:
-            settings |= {name: value for name, value in of_sparse.items() if value is not None}
-            others |= {"labels_per_row": "several"} if labels_per_row == "several" else {}
+        settings = corrector.settings() | of_sparse
+        settings |= {} if train_rows is None else {"train_rows": train_rows}
+        if sparse and labels_per_row == "several":
+            others |= {"labels_per_row": "several"}
         wanted = ReplayOptions(label_delay, label_rate, seed, state, report, as_json)
         kind = SPARSE if sparse else SEVERAL
         return replay_other(kind, file, named_places, classes, settings, others, wanted)
@@ -175,10 +176,6 @@ def replay_command(
             raise StreamCANError(
                 "--train-rows: of rows of several labels; add --labels-per-row several"
             )
-    for name, value in of_sparse.items():
-        if value is not None:
-            with argument_errors():
-                raise StreamCANError(f"--{name.replace('_', '-')} needs --sparse")
     probs, label = probs or "probs", label or "label"
     tries = [] if try_segments is None else listed(try_segments)
     shares = [] if try_label_noise is None else listed(try_label_noise)

@@ -9,16 +9,30 @@ from typing import Any
 from rich.table import Table
 
 from stream_can.cli.other_rows import OtherRows
+from stream_can.errors import StreamCANError
 from stream_can.recording.sparse import SparseRecording
 from stream_can.replay.sparse import SparseReplay, judge_sparse, sparse_replay
 from stream_can.sparse import SparseCorrector, SparseScores
+from stream_can.sparse.corrector import SETTINGS
 
-__all__ = ["SPARSE", "classes_of"]
+__all__ = ["SPARSE", "classes_of", "sparse_settings"]
 
 
 def classes_of(text: str | None) -> Any:
     """The classes of ``--sparse``: "any", or how many there are."""
     return "any" if text is None else int(text) if text.isdigit() else text
+
+
+def sparse_settings(
+    *, sparse: bool, max_classes: int | None, memory_mb: float | None
+) -> dict[str, float]:
+    """The settings that only ``--sparse`` has, where they are given; StreamCANError without it."""
+    given = {"max_classes": max_classes, "memory_mb": memory_mb}
+    found = {name: value for name, value in given.items() if value is not None}
+    for name in found:
+        if not sparse:
+            raise StreamCANError(f"--{name.replace('_', '-')} needs --sparse")
+    return found
 
 
 def _open(
@@ -69,7 +83,7 @@ def _report() -> Callable[..., None]:
 SPARSE = OtherRows(
     name="rows of very many classes",
     options=["--sparse"],
-    settings=("train_counts", "half_life", "max_classes", "memory_mb"),
+    settings=SETTINGS,
     open=_open,
     classes=lambda _, given: given,
     play=sparse_replay,

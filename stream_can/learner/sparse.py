@@ -12,10 +12,9 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
 from stream_can.learner.sent import SentLane
 from stream_can.method.rows import TOLERANCE
-from stream_can.scores import RowScores, log_losses
 from stream_can.sparse.corrector import Rows, SparseCorrector, SparseRow
 from stream_can.sparse.loop import MOST_LISTED, given_by
-from stream_can.sparse.scores import SparseScores
+from stream_can.sparse.scores import SparseScores, rank_of, unlisted
 from stream_can.trust.alarm import Alarm
 
 __all__ = ["Sparse", "SparseBlob"]
@@ -230,11 +229,9 @@ class Sparse:
 
     def _foretold(self, blob: SparseBlob, y: int) -> bytes:
         """The rank and the probability of a label, raw and sent, as 4 float64."""
-        raw = _rank(blob.ids, blob.P, y)
-        if raw is None:
-            others = max(self.corrector.m - len(blob.ids), 1)
-            raw = -1.0, max(1 - float(blob.P.sum()), 0.0) / others
-        sent = _rank(blob.sent_ids, blob.sent_P, y)
+        P = blob.P.tolist()
+        raw = rank_of(blob.ids.tolist(), P, y) or (-1.0, unlisted(P, self.corrector.m))
+        sent = rank_of(blob.sent_ids.tolist(), blob.sent_P.tolist(), y)
         if sent is None:
             ids = np.ascontiguousarray(blob.sent_ids, np.int32)
             sent = -1.0, blob.rest * self.corrector._model.tail_of(y, ids)
@@ -254,12 +251,11 @@ class Sparse:
         """More labelled predictions."""
         found = np.frombuffer(b"".join([one.both for one in pending]), "<f8").reshape(-1, 2, 2)
         times = 1000 * np.array([one.time for one in pending], np.float64)  # NaN of None
-        rows = []
-        for side, scores in ((0, judged.raw), (1, judged.sent)):
-            rank, p = found[:, side, 0], found[:, side, 1]
-            scores.add_checked(rank, p)
-            rows.append(RowScores(rank.astype(np.intp), rank == 0, log_losses(p), p))
-        judged.alarm.learn_scored(rows[0], rows[1], times)
+        raw, sent = (
+            scores.add_checked(found[:, side, 0], found[:, side, 1])
+            for side, scores in enumerate((judged.raw, judged.sent))
+        )
+        judged.alarm.learn_scored(raw, sent, times)
 
     def copied(self, judged: Judged) -> Judged:
         """The same, for somebody else."""
@@ -357,13 +353,3 @@ def _fine(ids: NDArray[np.int32], P: NDArray[np.float64], known: int) -> bool:
     """Whether these may be classes and their probabilities."""
     classes = ((ids >= 0) & (ids < known)).all() and len(np.unique(ids)) == len(ids)
     return bool(classes and (P >= 0).all() and P.sum() <= 1 + TOLERANCE)
-
-
-def _rank(ids: NDArray[np.int32], P: NDArray[np.float64], y: int) -> tuple[float, float] | None:
-    """How many classes are likelier than one, of those alike those before it; and its
-    probability."""
-    (at,) = np.nonzero(ids == y)
-    if not len(at):
-        return None
-    i, p = int(at[0]), P[at[0]]
-    return float((p < P).sum() + (P[:i] == p).sum()), float(p)

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
 from stream_can.messages.codecs.codec import ASKED, Codec, Prediction
 from stream_can.messages.codecs.json import UNREADABLE, JsonCodec
 from stream_can.messages.columns import Columns, Given, header_bytes
@@ -26,7 +26,8 @@ from stream_can.messages.fields import HEADER, Fields
 from stream_can.messages.forms import BadMessage, Forms, Largest, ListedForms
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import ClassIndex
-from stream_can.method.rows import divided
+from stream_can.method.rows import divided, rounded
+from stream_can.sparse.corrector import shortened
 
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
@@ -217,6 +218,23 @@ class Messages:
             write = JsonCodec().write_listed
             return write(predictions, rows, self.probs_path, self.fields.raw)
         return self.predictions.write_all(predictions, rows, self.probs_path, self.fields.raw)
+
+    def finished(self, rows: Any) -> Any:
+        """Corrected rows as they are written: with so many digits.
+
+        Raises
+        ------
+        StreamCANError
+            A row is not finite, of which JSON would say null.
+        """
+        digits = self.fields.digits
+        if self.listed is not None:
+            return rows if digits is None else shortened(rows, digits)
+        if digits is not None:
+            rows = np.round(rows, digits) if self.several else rounded(rows, digits)
+        if not np.isfinite(rows).all():
+            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+        return rows
 
     def largest(self, prediction: Prediction) -> int:
         """Bytes that :meth:`write` makes at most, whatever the row."""

@@ -14,7 +14,7 @@ from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.records import Source
 
-__all__ = ["Opened", "Reading", "open_records"]
+__all__ = ["Opened", "Reading", "open_records", "rows_at"]
 
 Array = NDArray[np.float64]
 
@@ -92,6 +92,11 @@ def open_records(
                 field = fields.probs if isinstance(one, Prediction) else fields.raw
                 opened[i] = InvalidPrediction(f"{field}: {bad[one.number]}")
     return opened, P, off
+
+
+def rows_at(P: Any, numbers: Sequence[int]) -> Any:
+    """Some of the rows that :func:`open_records` returned."""
+    return [P[i] for i in numbers] if isinstance(P, list) else P[numbers]
 
 
 def _of(given: Any) -> Any:

@@ -20,11 +20,9 @@ from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, write_lines
 from stream_can.pipe.statefile import locked, open_state
 from stream_can.pipe.work import BadLine, HowRead, Run, Saver
+from stream_can.sparse.corrector import SETTINGS
 
 __all__ = ["pipe"]
-
-OF_SPARSE = "max_classes", "train_counts", "half_life", "memory_mb"
-"""Settings of very many classes."""
 
 
 def pipe(
@@ -207,7 +205,7 @@ def _refuse_of_sparse(
     others = {"ask": ask, "validation": validation, "model": fields.model,
               "version": fields.version}  # fmt: skip
     for name, value in (settings | others).items():
-        if value is not None and name not in OF_SPARSE:
+        if value is not None and name not in SETTINGS:
             raise ValueError(f"{name}: not of rows of very many classes")
 
 

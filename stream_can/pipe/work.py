@@ -22,13 +22,11 @@ from stream_can.learner.lane import ONLY, Name
 from stream_can.messages.columns import table
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.naming import Naming
-from stream_can.messages.opening import Opened, Reading, open_records
+from stream_can.messages.opening import Opened, Reading, open_records, rows_at
 from stream_can.messages.records import Record
-from stream_can.method.rows import rounded
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import PipeState
-from stream_can.sparse.corrector import shortened
 from stream_can.sparse.loop import MOST_LISTED
 from stream_can.trust.alarm import Episode
 
@@ -255,11 +253,9 @@ class Run:
                 if names:
                     one.model, one.version = names[i]
                 labels.append(one)
-        rows: Any = P
-        listed = messages.listed is not None
+        rows = P
         if len(P) != len(predictions):
-            own = [prediction.number for prediction in predictions]
-            rows = [P[i] for i in own] if listed else P[own]
+            rows = rows_at(P, [prediction.number for prediction in predictions])
         found = learner.play(
             [messages.id_of(prediction.message, None) for prediction in predictions],
             rows,
@@ -271,16 +267,7 @@ class Run:
         counts.predictions += len(predictions)
         for outcome, n in Counter(found.outcomes).items():
             setattr(counts, outcome, getattr(counts, outcome) + n)
-        sent: Any = found.rows
-        if listed:
-            digits = messages.fields.digits
-            return messages.write_all(
-                predictions, sent if digits is None else shortened(sent, digits)
-            )
-        if (digits := messages.fields.digits) is not None:
-            sent = np.round(sent, digits) if messages.several else rounded(sent, digits)
-        if not np.isfinite(sent).all():  # JSON would say null
-            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+        sent = messages.finished(found.rows)
         for prediction, asked in zip(predictions, found.asked, strict=True):
             prediction.asked = asked
         for prediction, names_ in zip(predictions, found.sets or (), strict=False):

@@ -20,8 +20,8 @@ from stream_can.replay.result import Replay
 from stream_can.replay.several import MultiLabelReplay
 from stream_can.replay.steps import arrivals_rng, step_length
 from stream_can.replay.verdict import FEW, Verdict, conclusion, late_labels
-from stream_can.scores import RowScores, log_losses
 from stream_can.sparse import SparseCorrector, SparseScores
+from stream_can.sparse.scores import rank_of, unlisted
 from stream_can.trust.alarm import Alarm
 
 __all__ = ["AnyReplay", "SparseMoment", "SparseReplay", "judge_sparse", "sparse_replay"]
@@ -173,7 +173,7 @@ def _step(
         try:
             better, receipt = corrector.process_one(row, receipt=True)
             if label is not None:
-                raw = _rank(row, label) or (-1, _uniform(row, corrector.m))
+                raw = _rank(row, label) or (-1, unlisted([*row.values()], corrector.m))
                 sent = _rank(better.probabilities, label)
                 if sent is None:
                     rest = min(max(better.rest, 0.0), 1.0)
@@ -190,24 +190,24 @@ def _step(
     result.coming += int(given[start:stop].sum())
     result.rows = chunk.first + stop
     scores = np.array(found).reshape(-1, 2, 2)
-    losses = log_losses(scores[:, :, 1])
-    for side, one in enumerate((result.raw, result.corrected)):
+    before, after = [
         one.add_checked(scores[:, side, 0], scores[:, side, 1])
-    sums = [(scores[:, :, 0] == 0).sum(axis=0), losses.sum(axis=0), (losses**2).sum(axis=0)]
+        for side, one in enumerate((result.raw, result.corrected))
+    ]
     when = None
     if chunk.time is not None:
         known = [label is not None for label in chunk.labels[start:stop]]
         when = milliseconds(chunk.time[start:stop][known])
-    sides = [
-        RowScores(rank.astype(np.intp), rank == 0, loss, p)
-        for rank, p, loss in zip(scores[:, :, 0].T, scores[:, :, 1].T, losses.T, strict=True)
-    ]
-    result.alarm.learn_scored(sides[0], sides[1], when)
-    hits, loss, squares = (tuple(map(float, one)) for one in sums)
+    result.alarm.learn_scored(before, after, when)
     time = None if chunk.time is None else chunk.time[stop - 1]
     result.moments.append(
-        SparseMoment(result.rows, time, len(scores), hits, loss, squares)  # type: ignore[arg-type]
-    )
+        SparseMoment(
+            result.rows, time, len(scores),
+            (float(before.hits.sum()), float(after.hits.sum())),
+            (float(before.losses.sum()), float(after.losses.sum())),
+            (float(before.losses @ before.losses), float(after.losses @ after.losses)),
+        )
+    )  # fmt: skip
 
 
 def _learn(result: SparseReplay, late: _Late, now: int) -> None:
@@ -217,22 +217,7 @@ def _learn(result: SparseReplay, late: _Late, now: int) -> None:
 
 
 def _rank(row: dict[Any, float], label: Any) -> tuple[float, float] | None:
-    """How many classes of a row are likelier than one, of those alike those before it; and its
-    probability."""
-    p = row.get(label)
-    if p is None:
-        return None
-    before = 0
-    for name, q in row.items():
-        if name == label:
-            break
-        before += q == p
-    return float(before + sum(q > p for q in row.values())), p
-
-
-def _uniform(row: dict[Any, float], m: int) -> float:
-    """What a class has that a row does not list, where all those are alike."""
-    return max(1 - sum(row.values()), 0.0) / max(m - len(row), 1)
+    return rank_of([*row], [*row.values()], label)
 
 
 def judge_sparse(result: SparseReplay) -> Verdict:

@@ -14,19 +14,19 @@ from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.several import MultiLabelReplay
 from stream_can.replay.sparse import SparseReplay
-from stream_can.replay.verdict import judge
+from stream_can.replay.verdict import Verdict, judge
 from stream_can.report import tables
 from stream_can.report.course import Course
 from stream_can.report.document import also, card, document, words, write
 from stream_can.report.figures import FIGURES
 from stream_can.report.glossary import GLOSSARY, OF_SETS, OF_VALUES, OF_WORSE
-from stream_can.report.origin import origin
+from stream_can.report.origin import delay, made_by, origin
 from stream_can.report.sets import sets_facts
 from stream_can.report.svg import ShownPoints, draw
 from stream_can.report.values import gains
 from stream_can.scores import FLOOR
 
-__all__ = ["NoLabels", "cards_of", "report", "write_report"]
+__all__ = ["NoLabels", "cards_of", "other_page", "report", "write_report"]
 
 Played = TypeVar("Played", Replay, MultiLabelReplay, SparseReplay)
 """A replay, of one label a row, of several, or of very many classes."""
@@ -146,6 +146,56 @@ def cards_of(figures: Sequence[ShownPoints[Played]], result: Played) -> list[str
         for shown in figures
         if shown.has_data(result)
     ]
+
+
+def other_page(
+    result: Played,
+    title: str,
+    found: Verdict,
+    *,
+    sub: str,
+    tiles: str,
+    cards: Sequence[str],
+    settings: str,
+    labels: str,
+    glossary: Mapping[str, str],
+    made_from: Mapping[str, str] | None,
+    pipe: str,
+    date: datetime | None,
+) -> str:
+    """The page of a replay of rows that are not of all classes with one label each.
+
+    Parameters
+    ----------
+    sub, tiles, cards
+        HTML: what was replayed, scores, figures and tables.
+    settings, labels
+        What is said of both.
+    pipe
+        The next command, where there is something to deploy.
+    """
+    lines = [line for line in (found.use, found.gains) if line]
+    if found.deploy and pipe:
+        lines.append(f"Next: {pipe}")
+    facts = [
+        *(made_from or {}).items(),
+        ("settings", settings),
+        ("labels", f"{labels}; {delay(result)}"),
+        *made_by(date or datetime.now()),
+    ]
+    return document(
+        title,
+        "replay",
+        sub=sub,
+        verdict=lines,
+        body=f"""<div class="tiles">{tiles}</div>
+{also(found.why)}
+<div class="grid">
+{"".join(cards)}
+</div>
+{words("How this page was made", facts)}
+{words("What the words mean", glossary.items())}""",
+    )
 
 
 def _commands(commands: Mapping[str, str]) -> str:

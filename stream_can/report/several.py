@@ -18,10 +18,9 @@ from stream_can.replay.several_verdict import judge_several, loss_change
 from stream_can.replay.verdict import FEW
 from stream_can.report.course import Course
 from stream_can.report.curves import along, wide
-from stream_can.report.document import also, card, document, words, write
+from stream_can.report.document import card, write
 from stream_can.report.figures import rolling_log_loss
-from stream_can.report.origin import delay, made_by
-from stream_can.report.page import NoLabels, cards_of
+from stream_can.report.page import NoLabels, cards_of, other_page
 from stream_can.report.reliability import diagram
 from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, ShownPoints
 from stream_can.report.tables import before_and_after, percentages, tiles_of
@@ -167,32 +166,21 @@ def multilabel_report(
     """
     if not result.raw.n:
         raise NoLabels("report: of no row a label is known, so there is nothing to compare")
-    cards = cards_of(FIGURES, result)
-    cards.append(card("Each label", labels_table(result), LABELS_NOTE))
-    found = judge_several(result)
-    lines = [line for line in (found.use, found.gains) if line]
-    if found.deploy and pipe:
-        lines.append(f"Next: {pipe}")
     corrector = result.corrector
-    facts = [
-        *(made_from or {}).items(),
-        ("settings", f"half_life {corrector.half_life:g}"),
-        ("labels", f"{corrector.n_labels:,} messages learned; {delay(result)}"),
-        *made_by(date or datetime.now()),
-    ]
-    return document(
+    return other_page(
+        result,
         title,
-        "replay",
+        judge_several(result),
         sub=f"{result.rows:,} rows, of {result.raw.n:,} a label is known, {len(result.labels)}"
         f" labels, {html.escape(result.delay)}",
-        verdict=lines,
-        body=f"""<div class="tiles">{_tiles(result)}</div>
-{also(found.why)}
-<div class="grid">
-{"".join(cards)}
-</div>
-{words("How this page was made", facts)}
-{words("What the words mean", GLOSSARY.items())}""",
+        tiles=_tiles(result),
+        cards=[*cards_of(FIGURES, result), card("Each label", labels_table(result), LABELS_NOTE)],
+        settings=f"half_life {corrector.half_life:g}",
+        labels=f"{corrector.n_labels:,} messages learned",
+        glossary=GLOSSARY,
+        made_from=made_from,
+        pipe=pipe,
+        date=date,
     )
 
 

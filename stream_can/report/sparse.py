@@ -8,10 +8,9 @@ from datetime import datetime
 from pathlib import Path
 
 from stream_can.replay.sparse import SparseReplay, judge_sparse
-from stream_can.report.document import also, document, words, write
+from stream_can.report.document import write
 from stream_can.report.figures import rolling_accuracy, rolling_log_loss
-from stream_can.report.origin import delay, made_by
-from stream_can.report.page import NoLabels, cards_of
+from stream_can.report.page import NoLabels, cards_of, other_page
 from stream_can.report.svg import ShownPoints
 from stream_can.report.tables import tiles_of
 
@@ -66,30 +65,21 @@ def sparse_report(
     """
     if not result.raw.n:
         raise NoLabels("report: no row has a label, so there is nothing to compare")
-    found = judge_sparse(result)
-    lines = [line for line in (found.use, found.gains) if line]
-    if found.deploy and pipe:
-        lines.append(f"Next: {pipe}")
     corrector = result.corrector
-    facts = [
-        *(made_from or {}).items(),
-        ("settings", f"half_life {corrector.half_life:g}, at most {corrector.m:,} classes"),
-        ("labels", f"{result.learned:,} learned; {delay(result)}"),
-        *made_by(date or datetime.now()),
-    ]
     labels = f"{result.raw.n:,} with a label, labels {html.escape(result.delay)}"
-    return document(
+    return other_page(
+        result,
         title,
-        "replay",
+        judge_sparse(result),
         sub=f"{result.rows:,} rows, {labels}, {corrector.n_classes:,} classes",
-        verdict=lines,
-        body=f"""<div class="tiles">{_tiles(result)}</div>
-{also(found.why)}
-<div class="grid">
-{"".join(cards_of(FIGURES, result))}
-</div>
-{words("How this page was made", facts)}
-{words("What the words mean", GLOSSARY.items())}""",
+        tiles=_tiles(result),
+        cards=cards_of(FIGURES, result),
+        settings=f"half_life {corrector.half_life:g}, at most {corrector.m:,} classes",
+        labels=f"{result.learned:,} learned",
+        glossary=GLOSSARY,
+        made_from=made_from,
+        pipe=pipe,
+        date=date,
     )
 
 

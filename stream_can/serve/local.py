@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from stream_can.app.health import Health
 from stream_can.app.known import Handled, Known, KnownLane
@@ -27,21 +26,19 @@ from stream_can.app.reader import Reader, ReadPredictions
 from stream_can.app.start import SeveralStart, SparseStart, Start
 from stream_can.app.tally import Tally, lane_name
 from stream_can.corrector import Corrector
-from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.errors import SnapshotMismatch, UnknownClass
 from stream_can.learner import Corrected, State
 from stream_can.learner.lane import ONLY
 from stream_can.learner.learner import Learner
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LaneName
-from stream_can.method.rows import rounded
 from stream_can.serve.asking import Requests
 from stream_can.serve.commits import Commits
 from stream_can.serve.database import CannotWrite, StateError
 from stream_can.serve.service import Answers, Service, Status, Unavailable, records
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
-from stream_can.sparse.corrector import shortened
 
 __all__ = ["LocalService"]
 
@@ -107,7 +104,7 @@ class LocalService(Service):
         start = self.start
         self.reader = Reader(
             start.classes, settings.fields, start.formats, start.segments, self.models,
-            needs_id=True, several=settings.several, listed=lambda: self.learner.listed,
+            needs_id=True, several=settings.several, listed=self.learner.listed,
         )  # fmt: skip
         self._learned = self._labels_so_far()
         self._newest: float | None = None
@@ -208,14 +205,10 @@ class LocalService(Service):
         if self.settings.sparse:
             return {}
         if self.settings.several:
-            half_life = self.start.settings["half_life"]
             (live,) = learner.live.values()
-            same = half_life == live.corrector.half_life  # type: ignore[union-attr]
-            return (
-                {}
-                if same or "half_life" not in self.settings.corrector
-                else {"half_life": half_life}
-            )
+            have = {"half_life": live.corrector.half_life}  # type: ignore[union-attr]
+            given = self.settings.corrector
+            return {name: value for name, value in given.items() if have[name] != value}
         every = [(name[0] or "", one.corrector) for name, one in learner.live.items()]
         for model, corrector in [("", Corrector.from_bytes(start)), *every]:
             assert isinstance(corrector, Corrector)
@@ -262,14 +255,7 @@ class LocalService(Service):
         found = learner.play(
             group.ids, group.rows, columns=columns, lanes=group.names, times=[now] * n
         )
-        sent: Any = found.rows
-        digits = self.settings.digits
-        if self.settings.sparse:
-            sent = sent if digits is None else shortened(sent, digits)
-        elif digits is not None:
-            sent = np.round(sent, digits) if self.settings.several else rounded(sent, digits)
-        if not self.settings.sparse and not np.isfinite(sent).all():  # JSON would say null
-            raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
+        sent = group.messages.finished(found.rows)
         for says, reason in zip(group.says, found.asked, strict=True):
             says.asked = reason
         for says, names in zip(group.says, found.sets or (), strict=False):
@@ -315,8 +301,7 @@ class LocalService(Service):
         now, learner = time.time(), self.learner
         for one in labels:
             one.time = now
-        listed = self.settings.sparse
-        found = learner.play([], None if listed else np.empty((0, len(learner.classes))), labels)
+        found = learner.play([], None, labels)
         statuses: list[Status] = ["unknown"] * len(messages)
         for place, outcome in zip(places, found.outcomes, strict=True):
             statuses[place] = outcome

@@ -24,6 +24,8 @@ CLASS_BYTES = 256
 MOST_CLASSES = 2**31 - 1
 MOST_HALF_LIFE = 1e6
 """Sums of single precision count no further than 2^24 events of equal weight."""
+SETTINGS = ("max_classes", "train_counts", "half_life", "memory_mb")
+"""Arguments beside ``classes``."""
 PATHS = ("temperature", "vector", "matrix", "matrix+can")
 
 Ids = NDArray[np.int32]

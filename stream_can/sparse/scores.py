@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.scores import log_losses
+from stream_can.scores import RowScores, log_losses
 
-__all__ = ["SparseScores"]
+__all__ = ["SparseScores", "rank_of", "unlisted"]
 
 TOP = 5
 SUMS = 5
@@ -25,8 +28,8 @@ class SparseScores:
     def __init__(self) -> None:
         self._sums = np.zeros(SUMS)
 
-    def add_checked(self, rank: NDArray[np.float64], p: NDArray[np.float64]) -> None:
-        """Add rows.
+    def add_checked(self, rank: NDArray[np.float64], p: NDArray[np.float64]) -> RowScores:
+        """Add rows; what there is to say of each.
 
         Parameters
         ----------
@@ -36,14 +39,15 @@ class SparseScores:
         p
             The probability of the label, listed or not, shape (n,).
         """
-        listed = rank >= 0
+        listed, losses = rank >= 0, log_losses(p)
         self._sums += [
             len(rank),
             float((rank == 0).sum()),
             float((listed & (rank < TOP)).sum()),
             float(listed.sum()),
-            float(log_losses(p).sum()),
+            float(losses.sum()),
         ]
+        return RowScores(rank.astype(np.intp), rank == 0, losses, p)
 
     def __add__(self, other: SparseScores) -> SparseScores:
         """The scores of both streams' rows."""
@@ -110,3 +114,18 @@ class SparseScores:
             f"SparseScores({self.n} rows, accuracy {self.accuracy:.4f}, top 5 {self.top5:.4f},"
             f" log loss {self.log_loss:.4f})"
         )
+
+
+def rank_of(classes: Sequence[Any], P: Sequence[float], label: Any) -> tuple[float, float] | None:
+    """How many of the classes of a row are likelier than one, of those alike those before it; and
+    its probability; None where the row does not list it."""
+    if label not in classes:
+        return None
+    at = classes.index(label)
+    p = P[at]
+    return float(sum(q > p for q in P) + sum(q == p for q in P[:at])), p
+
+
+def unlisted(P: Sequence[float], m: int) -> float:
+    """The probability of a class that a row does not list, where all those of m are alike."""
+    return max(1 - sum(P), 0.0) / max(m - len(P), 1)
