@@ -53,7 +53,7 @@ test: setup  ## every test, those against a real Kafka broker included
 release-check:  ## what only a release can break: other Pythons, the sdist, a sanitizer, the other Kafka version, long runs
 	.ci/release-check
 
-fast: setup  ## the tests that need neither Kafka nor a browser
+fast: setup docs  ## the documentation, and the tests that need neither Kafka nor a browser
 	$(PY) -m pytest -m "fast and not release" -n auto --dist worksteal
 
 format: setup  ## put the code into the form that lint asks for

@@ -102,8 +102,8 @@ def pipe(
     sparse
         Whether there are very many classes, of which a row lists the likeliest, as
         ``{class: probability}`` or a list of label and score: what corrects is a
-        :class:`stream_can.SparseCorrector`, ``classes`` is "any" (so where not given) or their
-        number, and outputs have ``rest``, what all other classes have together.
+        :class:`stream_can.sparse.SparseCorrector`, ``classes`` is "any" (so where not given) or
+        their number, and outputs have ``rest``, what all other classes have together.
     stdin, stdout
         Binary streams; those of the process by default.
     **settings

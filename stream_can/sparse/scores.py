@@ -17,13 +17,7 @@ SUMS = 5
 
 
 class SparseScores:
-    """Scores of rows of the k likeliest classes, added up chunk by chunk.
-
-    Attributes
-    ----------
-    n
-        Rows added.
-    """
+    """Scores of rows of the k likeliest classes, added up chunk by chunk."""
 
     def __init__(self) -> None:
         self._sums = np.zeros(SUMS)
